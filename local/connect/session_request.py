@@ -16,6 +16,7 @@ from ccb.tunnel.wire import SessionOptions
 from ..command_line.model import Arguments
 from ..command_line.option_values import shortened
 from ..command_line.transport_choice import host_label
+from ..config.agent_files import own_agents
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
@@ -80,6 +81,7 @@ def session_options(arguments: Arguments, settings: Settings, *, api_key_source:
         tools=None if sdk.tools is None or "default" in sdk.tools else list(sdk.tools),
         json_schema=_object(sdk.json_schema),
         agents=_object(sdk.agents),
+        own_agents=own_agents(),
         client_mcp=client_servers(sdk.mcp_config),
         max_budget_usd=sdk.max_budget_usd,
         fallback_model=sdk.fallback_model,

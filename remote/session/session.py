@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,6 +25,7 @@ from ..permissions.sandbox_mode import Sandbox, SandboxError
 from ..sessions.paths import home_directory
 from ..sessions.refusal import HostRefusal
 from ..settings.worker_settings import WorkerSettings
+from ..subagents.sub_agents import SubAgents, defines_agents
 from .broker import OpenRequests, RequestBroker
 from .client_setup import ClientSetup, Initialize
 from .inputs import Inputs
@@ -71,6 +73,9 @@ class Session:
         with suppress(ValueError):  # they were refused when they came
             self._use_callbacks(parts.launches.options)
         self.turns = Turns(parts.log, parts.inputs, agent, parts.watchers, self._settle)
+        self._agents_of: tuple[SessionOptions, WorkerSettings] | None = None
+        if isinstance(context.sub_agents, SubAgents):
+            agent.config.announced.add("agents", context.sub_agents.listed)
         self._inputs = parts.inputs
         self._launches = parts.launches
         self._watchers = parts.watchers
@@ -238,7 +243,25 @@ class Session:
     async def _settle(self) -> None:
         """Return when a turn may start."""
         await self.settings.settle()
+        await self._define_agents()
         await self.clients.settle(self.options)
+
+    async def _define_agents(self) -> None:
+        """Offer the agents that the options and the trusted project define, if either has changed."""
+        sources = self.options, self.settings.current
+        sub_agents = self.agent.config.context.sub_agents
+        if sources == self._agents_of or not isinstance(sub_agents, SubAgents):
+            return
+        self._agents_of = sources
+        if not defines_agents(*sources):
+            sub_agents.define(())
+            return
+        from ..subagents.catalogue import Catalogue
+
+        catalogue = await asyncio.get_running_loop().run_in_executor(None, Catalogue, *sources)
+        sub_agents.define(catalogue.definitions)
+        for problem in catalogue.problems:
+            self.log.say({"type": "system", "subtype": "informational", "content": problem, "level": "warning"})
 
     def _use_settings(self, settings: WorkerSettings) -> None:
         self.agent.config.permissions.use_settings(settings)

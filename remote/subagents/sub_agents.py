@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Callable
 
+from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.model_names import may_be_model
 from ccb.tunnel.wire.records import MAIN_AGENT, MessageRecord
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT
@@ -18,6 +20,7 @@ from ..agent.messages import status
 from ..journal.journal import Journal
 from ..permissions.child import ChildPermissions
 from ..ports import Emitter
+from ..settings.worker_settings import WorkerSettings
 from ..tools.agents.built_in import BUILT_IN_AGENTS
 from ..tools.agents.definition import INHERIT, AgentDefinition
 from ..tools.agents.task import Task
@@ -35,6 +38,9 @@ Json = dict[str, Any]
 
 MAX_AT_ONCE = 8
 """Sub-agents of a session that work at the same time. More wait for their turn."""
+
+PROJECT_AGENTS = ".claude/agents"
+"""Where a directory of a project defines agents."""
 
 MakeAgent = Callable[[AgentConfig, AgentHistory, Emitter], Agent]
 
@@ -58,9 +64,19 @@ class SubAgents:
         return tuple(self._definitions.values())
 
     def define(self, definitions: Iterable[AgentDefinition]) -> None:
-        """Offer more agents from the next turn on. A later definition of the same name counts."""
-        self._definitions.update((each.name, each) for each in definitions)
-        self._main.config.tools.redeclare(Task(self.definitions))
+        """Offer these agents besides the built-in ones from the next turn on, in place of those of the last call. A
+        definition with the name of a built-in agent replaces it."""
+        known = {each.name: each for each in (*BUILT_IN_AGENTS, *definitions)}
+        if known != self._definitions:
+            self._definitions = known
+            self._main.config.tools.redeclare(Task(known.values()))
+
+    def listed(self) -> list[Json]:
+        """Return what clients are told about each agent."""
+        return [
+            {"name": each.name, "description": each.description, "model": each.model or INHERIT, "source": each.source}
+            for each in self._definitions.values()
+        ]
 
     def refusal(self, tool_input: Json) -> str | None:
         """See `SubAgentRunner`."""
@@ -137,3 +153,9 @@ class SubAgents:
     def _tell_mode(self) -> None:
         permissions = self._main.config.permissions
         self._emitter(MAIN_AGENT).emit(MessageRecord(status(None, permissions.mode, permissions.cage_in_force)))
+
+
+def defines_agents(options: SessionOptions, settings: WorkerSettings) -> bool:
+    """Return whether there may be definitions besides the built-in ones, so that the catalogue must be read."""
+    directories = (os.path.join(each, PROJECT_AGENTS) for each in settings.trusted_directories)
+    return bool(options.agents or options.own_agents) or any(map(os.path.isdir, directories))

@@ -46,6 +46,7 @@ class SessionOptions:
     tools: list[str] | None = None  # the built-in tools that the model is offered; None for all
     json_schema: Json | None = None  # each turn ends with a value that fits it
     agents: Json | None = None  # definitions of sub-agents, by name
+    own_agents: Json = field(default_factory=dict)  # the person's files that define sub-agents: text by path
     client_hooks: Json | None = None  # hooks that the client answers, as `initialize` has them
     client_mcp: list[str] = field(default_factory=list)  # MCP servers inside the client
     max_budget_usd: float | None = None

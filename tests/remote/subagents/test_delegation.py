@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tests.remote.agent_kit import Reply, calls, closing, opening, says, text_block, tool_block
 from tests.remote.subagents.delegation import MAIN, delegates, delegation, task
 
-from ccb.remote.subagents.sub_agents import SubAgents
-from ccb.remote.tools.agents.built_in import BUILT_IN_AGENTS
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect
 
 Json = dict[str, Any]
@@ -159,14 +156,11 @@ async def test_an_interrupt_ends_the_agents_of_the_turn_with_their_calls_closed(
 async def test_the_turns_of_an_agent_are_limited_and_its_last_words_are_kept(tmp_path: Path) -> None:
     words, call = text_block(0, "I found the place."), tool_block(1, "r1", "Glob", {"pattern": "*"})
     scripts = {
-        MAIN: [says("ready", "m0"), *delegates(task(ONE, "dig", subagent_type="short"))],
+        MAIN: delegates(task(ONE, "dig", subagent_type="short")),
         "dig": [Reply([opening("c1"), words, call, closing("tool_use")])],
     }
-    async with delegation(tmp_path, scripts) as d:
-        agents = d.session.agent.config.context.sub_agents
-        assert isinstance(agents, SubAgents)
-        agents.define([replace(BUILT_IN_AGENTS[0], name="short", description="Digs.", max_turns=1)])
-        await d.turn(MAIN + "hello")
+    short = {"description": "Digs.", "prompt": "You dig.", "maxTurns": 1}
+    async with delegation(tmp_path, scripts, agents={"short": short}) as d:
         await d.turn(MAIN + "go")
         assert "- short: Digs." in json.dumps(d.model.requests[MAIN][-1]["tools"])
         text = d.result_text(ONE)
