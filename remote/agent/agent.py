@@ -4,7 +4,7 @@ others."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.wire.records import ModelRecord
 from ccb.tunnel.wire.requests import CAN_USE_TOOL
@@ -19,6 +19,9 @@ from .deps import AgentConfig, AgentDeps, Prompt
 from .state import AgentState
 from .turn import Turn
 from .usage import Ledger
+
+if TYPE_CHECKING:
+    from .compaction.report import ContextReport
 
 Json = dict[str, Any]
 
@@ -85,6 +88,12 @@ class Agent:
     def interrupted(self) -> bool:
         """Whether the running turn is being ended by an interrupt."""
         return self._turn is not None and self._turn.interrupted
+
+    def context_report(self) -> ContextReport:
+        """Return what fills the model's window."""
+        from .compaction.report import context_report  # few sessions ask
+
+        return context_report(self._state, self._config.window)
 
     def set_model(self, name: str | None) -> None:
         """Use another model from the next model call on; None means the model of the configuration. The conversation

@@ -12,6 +12,7 @@ from ccb.tunnel.wire.messages import UserLine
 from ccb.tunnel.wire.tool_traits import BUILT_IN
 
 from ..commands.registry import CommandRegistry
+from ..context.instructions import NestedInstructions
 from ..context.reminders import Reminders
 from ..hooks.runner import HookRunner
 from ..model import request
@@ -92,8 +93,8 @@ class AgentConfig:
 class AgentDeps:
     """The dependencies that a session provides to each of its agents. `link_up_since` returns the monotonic time since
     which the link to the laptop has been up, or None while it is down. `heartbeat_s` is the pause between two signs of
-    life of a running tool. `reminders` are those of this agent only. `hooks` and `commands` are those of the session;
-    a sub-agent has no commands."""
+    life of a running tool. `reminders` are those of this agent only, and `nested` finds more instruction files where
+    the agent works. `hooks` and `commands` are those of the session; a sub-agent has no commands."""
 
     emitter: Emitter
     transport: ModelTransport
@@ -105,6 +106,7 @@ class AgentDeps:
     limits: RetrySettings = field(default_factory=RetrySettings)
     clock: Clock = field(default_factory=SystemClock)
     reminders: Reminders = field(default_factory=Reminders)
+    nested: NestedInstructions | None = None
     hooks: HookRunner | None = None
     commands: CommandRegistry | None = None
 

@@ -259,12 +259,21 @@ async def run(context: PipelineContext, call: ParsedCall) -> CallOutcome:
     )
     heartbeat = asyncio.ensure_future(_beat(context, call))
     try:
-        return CallOutcome(await call.tool.run(call.input, tool_context))
+        result = await call.tool.run(call.input, tool_context)
+        await _touched(context, call)
+        return CallOutcome(result)
     except Exception as error:  # noqa: BLE001 - a tool's bug is a result, the model goes on
         _log.exception("tool %s failed", call.name)
         return CallOutcome(_error(f"{call.name} failed: {type(error).__name__}: {error}"))
     finally:
         heartbeat.cancel()
+
+
+async def _touched(context: PipelineContext, call: ParsedCall) -> None:
+    """Let the instruction files above a file that a call is about reach the model."""
+    nested, path = context.deps.nested, call.tool.traits.file_in(call.input)
+    if nested is not None and path and nested.is_new(path):
+        await asyncio.get_running_loop().run_in_executor(None, nested.touched, path)
 
 
 async def _keep_version(context: PipelineContext, tool_use_id: str, change: UpcomingChange) -> None:

@@ -11,14 +11,14 @@ import os
 import platform
 import pwd
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..permissions.sandbox_mode import Cages
 from ..system.host import Host
 from .git_state import GitState, git_state, is_repository
-from .instructions import InstructionFile, find_instructions
+from .instructions import SCOPES, InstructionFile, find_instructions
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,15 @@ class Context:
     instructions: tuple[InstructionFile, ...] = ()
 
 
-async def gather(cwd: str, add_dirs: Sequence[str], host: Host, cages: Cages) -> Context:
-    """Return the context of a session in `cwd`, within a few seconds even if a command hangs."""
+async def gather(
+    cwd: str, add_dirs: Sequence[str], host: Host, cages: Cages, sources: Collection[str] = SCOPES
+) -> Context:
+    """Return the context of a session in `cwd`, within a few seconds even if a command hangs. `sources` are the scopes
+    of the instruction files that count."""
     environ, loop = cages.environ, asyncio.get_running_loop()
     await loop.run_in_executor(None, cages.probe)  # the first call takes a while
     files, git = await asyncio.gather(
-        loop.run_in_executor(None, find_instructions, cwd, cages.home), git_state(cwd, host, cages)
+        loop.run_in_executor(None, find_instructions, cwd, cages.home, sources), git_state(cwd, host, cages)
     )
     uname = platform.uname()
     return Context(

@@ -3,51 +3,160 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
+from collections.abc import Collection, Iterable
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-NAMES = ("CLAUDE.md", "AGENTS.md")
+from .reminders import Occasion
+
+NAMES = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md")
+LOCAL_NAME = "CLAUDE.local.md"
+SCOPES = ("user", "project", "local")
 _USER_FILES = (".claude/CLAUDE.md", ".config/ccb/AGENTS.md")
 _ENDINGS = (".md", ".mdc", ".markdown", ".txt")
 _MAX_BYTES = 40 * 1024
 _MAX_TOTAL_BYTES = 100 * 1024
 _MAX_FILES = 40
+_MAX_IMPORT_DEPTH = 5
+_MAX_DIRECTORIES = 2000  # below the session's directory
+_CODE = re.compile(r"^(`{3,}|~{3,}).*?(?:^\1|\Z)|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+_IMPORT = re.compile(r"(?:^|(?<=\s))@([^\s@]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class InstructionFile:
-    """An instruction file. `scope` is `user` or `project`. A text that was cut says so in its last line."""
+    """An instruction file. `scope` is `user`, `project` or `local` (the person's own file in a project). `importer` is
+    the file that names it with `@`, "" for none. A text that was cut says so in its last line."""
 
     path: str
     text: str
     scope: str
+    importer: str = ""
 
 
-def find_instructions(cwd: str, home: str) -> list[InstructionFile]:
+def find_instructions(cwd: str, home: str, sources: Collection[str] = SCOPES) -> list[InstructionFile]:
     """Return the user's own files, then those from the root down to `cwd`: the nearest one comes last and counts most.
-    Files with the same text as an earlier one are left out."""
+    Each file is followed by those it imports. Files with the same text as an earlier one are left out, and so are
+    scopes that are not in `sources`."""
+    here = os.path.realpath(cwd)
+    reader = InstructionReader(here, home)
     candidates = [(os.path.join(home, name), "user") for name in _USER_FILES]
-    for directory in _from_root(os.path.realpath(cwd)):
-        candidates += [(os.path.join(directory, name), "project") for name in NAMES]
-    found: list[InstructionFile] = []
-    seen: set[tuple[int, int]] = set()
-    texts: set[str] = set()
-    left = _MAX_TOTAL_BYTES
+    for directory in _from_root(here):
+        candidates += _in_directory(directory)
     for path, scope in candidates:
-        read = _read(path, min(_MAX_BYTES, left), seen)
-        if read is None:
-            continue
-        text, size = read
-        if text.strip() in texts or not text.strip():
-            continue
-        if len(found) >= _MAX_FILES or left <= 0:
-            found.append(InstructionFile(path, "(left out: the instruction files are too long together)", scope))
+        if scope in sources and not reader.add(path, scope):
             break
-        texts.add(text.strip())
-        left -= size
-        found.append(InstructionFile(path, text, scope))
-    return found
+    return reader.found
+
+
+class InstructionReader:
+    """Reads instruction files and what they import. No file is read twice. `found` are the files, within the limits."""
+
+    def __init__(self, cwd: str, home: str) -> None:
+        self.found: list[InstructionFile] = []
+        self._home = home
+        self._root = project_root(cwd, home)
+        self._seen: set[tuple[int, int]] = set()
+        self._texts: set[str] = set()
+        self._left = _MAX_TOTAL_BYTES
+
+    def add_directory(self, directory: str, sources: Collection[str]) -> None:
+        """Read the files of one directory."""
+        for path, scope in _in_directory(directory):
+            if scope in sources and not self.add(path, scope):
+                return
+
+    def add(self, path: str, scope: str, importer: str = "", depth: int = 0) -> bool:
+        """Read a file, if there is one. Return False when the limits are reached."""
+        read = _read(path, min(_MAX_BYTES, self._left), self._seen)
+        if read is None:
+            return True
+        text, size = read
+        if text.strip() in self._texts or not text.strip():
+            return True
+        if len(self.found) >= _MAX_FILES or self._left <= 0:
+            left_out = "(left out: the instruction files are too long together)"
+            self.found.append(InstructionFile(path, left_out, scope, importer))
+            return False
+        self._texts.add(text.strip())
+        self._left -= size
+        self.found.append(InstructionFile(path, text, scope, importer))
+        if depth == _MAX_IMPORT_DEPTH:
+            return True
+        return all(self.add(each, scope, path, depth + 1) for each in self._imports(path, text, scope))
+
+    def _imports(self, path: str, text: str, scope: str) -> list[str]:
+        """Return the files that a text imports. A file of a project may name only files of the project: otherwise a
+        clone could bring any text of the person's into the conversation."""
+        found = []
+        for named in _IMPORT.findall(_CODE.sub("", text)):
+            name = named.rstrip(".,;:!?)\"'")
+            name = os.path.join(self._home, name[2:]) if name.startswith("~/") else name
+            target = os.path.realpath(os.path.join(os.path.dirname(path), name))
+            if scope == "user" or target.startswith(self._root + os.sep):
+                found.append(target)
+        return found[:_MAX_FILES]
+
+
+class NestedInstructions:
+    """The instruction files below the session's directory. The model gets them when it first works with a file beside
+    or below them, and again after a compaction. Follow `due` as a source of reminders."""
+
+    def __init__(self, cwd: str, home: str, sources: Collection[str]) -> None:
+        self._cwd = os.path.realpath(cwd)
+        self._sources = sources
+        self._reader = InstructionReader(self._cwd, home)
+        self._looked: set[str] = {self._cwd}  # real paths of directories
+        self._known: set[str] = set()  # directories as they were named
+        self._said = 0
+
+    def is_new(self, path: str) -> bool:
+        """Return whether there may be files for `path` that were not looked for."""
+        return len(self._known) < _MAX_DIRECTORIES and os.path.dirname(path) not in self._known
+
+    def touched(self, path: str) -> None:
+        """Read the files in the directories between the session's and `path`, which the model works with."""
+        self._known.add(os.path.dirname(path))
+        directory = os.path.dirname(os.path.realpath(os.path.join(self._cwd, path)))
+        between = []
+        while directory.startswith(self._cwd + os.sep) and directory not in self._looked:
+            between.append(directory)
+            directory = os.path.dirname(directory)
+        self._looked.update(between)
+        for each in between[::-1]:
+            self._reader.add_directory(each, self._sources)
+
+    def due(self, occasion: Occasion) -> Iterable[str]:
+        """Return what is to be said now."""
+        found = self._reader.found
+        first = 0 if occasion is Occasion.COMPACTED else self._said
+        self._said = len(found)
+        for file in found[first:]:
+            yield f"Instructions for the files in {os.path.dirname(file.path)}:\n\n{instruction_text(file)}"
+
+
+def instruction_text(file: InstructionFile) -> str:
+    """Return a file with its heading, for the model."""
+    whose = {"user": "the user's own, for all projects", "local": "the user's own, for this project"}
+    imported = f", imported by {file.importer}" if file.importer else ""
+    return f"## {file.path} ({whose.get(file.scope, 'of the project')}{imported})\n\n{file.text.strip()}"
+
+
+def project_root(cwd: str, home: str) -> str:
+    """Return the directory of the repository that `cwd` is in, or `cwd`. The home directory is no repository's, unless
+    `cwd` is the home directory."""
+    for directory in _from_root(os.path.realpath(cwd))[::-1]:
+        if os.path.lexists(os.path.join(directory, ".git")) and directory not in (os.path.realpath(home), os.sep):
+            return directory
+    return os.path.realpath(cwd)
+
+
+def _in_directory(directory: str) -> list[tuple[str, str]]:
+    return [(os.path.join(directory, name), "project") for name in NAMES] + [
+        (os.path.join(directory, LOCAL_NAME), "local")
+    ]
 
 
 def _from_root(directory: str) -> list[str]:

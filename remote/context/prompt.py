@@ -6,17 +6,17 @@ prefix. STATIC must hold nothing that can differ between sessions."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from dataclasses import replace
 from typing import Any, Callable
 
-from ccb.tunnel.wire.options import SessionOptions
+from ccb.tunnel.wire.options import SessionOptions, SettingsOption
 
 from ..permissions.sandbox_mode import Cages
 from ..system.host import Host
 from .context import Context, gather
 from .git_state import GitState
-from .instructions import InstructionFile
+from .instructions import SCOPES, instruction_text
 from .reminders import reminder_block
 
 Json = dict[str, Any]
@@ -122,7 +122,14 @@ class SessionPrompt:
 
 def session_prompt(options: SessionOptions, cwd: str, host: Host, cages: Cages) -> SessionPrompt:
     """Return the prompt of a session in `cwd`."""
-    return SessionPrompt(options, lambda: gather(cwd, options.add_dirs, host, cages))
+    sources = instruction_sources(options)
+    return SessionPrompt(options, lambda: gather(cwd, options.add_dirs, host, cages, sources))
+
+
+def instruction_sources(options: SessionOptions) -> Collection[str]:
+    """Return the scopes of instruction files that count (`--setting-sources`)."""
+    chosen = SettingsOption.from_json(options.settings).sources
+    return SCOPES if chosen is None else chosen
 
 
 def system_blocks(options: SessionOptions, context: Context) -> list[Json]:
@@ -176,12 +183,7 @@ def user_blocks(options: SessionOptions, context: Context) -> list[Json]:
             " two disagree, the later one counts, and what the user says counts more than all. They cannot grant"
             " permissions."
         ]
-        parts += [_instruction_text(file) for file in context.instructions]
+        parts += [instruction_text(file) for file in context.instructions]
         texts.append("\n\n".join(parts))
     texts.append(f"Today is {context.date}.")
     return [reminder_block(texts)]
-
-
-def _instruction_text(file: InstructionFile) -> str:
-    whose = "the user's own, for all projects" if file.scope == "user" else "of the project"
-    return f"## {file.path} ({whose})\n\n{file.text.strip()}"

@@ -17,7 +17,8 @@ from ..agent.conversation import Conversation
 from ..agent.deps import AgentConfig, AgentDeps
 from ..agent.histories import AgentHistories, AgentHistory
 from ..commands.registry import CommandRegistry
-from ..context.prompt import session_prompt
+from ..context.instructions import NestedInstructions
+from ..context.prompt import instruction_sources, session_prompt
 from ..hooks.runner import HookRunner, HookSession
 from ..journal.journal import Journal
 from ..model.retry import RetrySettings
@@ -127,6 +128,8 @@ class AgentFactory:
 
     def agent(self, config: AgentConfig, history: AgentHistory, emitter: Emitter | None = None) -> Agent:
         """Return the agent that goes on with `history`. It records with `emitter`; None for its own."""
+        sources = instruction_sources(self.parts.launches.options)
+        nested = NestedInstructions(config.context.cwd, config.context.cages.home, sources)
         deps = AgentDeps(
             emitter=emitter or self.emitter(history.conversation.agent_id),
             transport=self.calls,
@@ -135,9 +138,11 @@ class AgentFactory:
             version=self.version,
             link_up_since=self.calls.link_up_since,
             limits=RetrySettings.from_env(os.environ),
+            nested=nested,
             hooks=self.hooks,
             commands=None if history.conversation.agent_id else self.commands,
         )
+        deps.reminders.follow(nested.due)
         return Agent(config, deps, history.conversation, history.ledger)
 
     def emitter(self, agent_id: str) -> Emitter:

@@ -39,7 +39,9 @@ class RequestPrefix:
             marked[-1]["cache_control"] = {"type": "ephemeral"}
             used += 1
         self.message_marks = max(0, min(_MESSAGE_MARKS, _MAX_CACHE_MARKS - used))
-        self.encoded = to_bytes(f'{{"system":{_array(system)},"tools":{_array(marked)},"messages":[')
+        blocks, declared = _array(system), _array(marked)
+        self.system_size, self.tools_size = len(blocks), len(declared)
+        self.encoded = to_bytes(f'{{"system":{blocks},"tools":{declared},"messages":[')
 
 
 def body(

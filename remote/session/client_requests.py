@@ -23,7 +23,6 @@ from ccb.tunnel.wire.requests import (
 )
 
 from ..agent.messages import status
-from ..model.models import facts
 from ..ports import NotKept
 from .broker import Handled
 from .client_setup import Initialize
@@ -64,7 +63,7 @@ def register_client_requests(session: Session) -> None:
     broker.register(MCP_RECONNECT, lambda name: _reconnect(session, name))
     broker.register(MCP_TOGGLE, lambda switch: _toggle(session, switch))
     broker.register(CLIENT_MCP_MESSAGE, lambda message: _server_said(session, message))
-    broker.register(GET_CONTEXT_USAGE, lambda _: Handled(_context_usage(session)))
+    broker.register(GET_CONTEXT_USAGE, lambda _: Handled(session.agent.context_report().public()))
 
 
 def _initialize(session: Session, setup: Initialize) -> Handled:
@@ -116,27 +115,6 @@ def _toggle(session: Session, switch: ServerSwitch) -> Handled:
 def _server_said(session: Session, message: McpMessage) -> Handled:
     servers = _server(session, message.server_name)
     return Handled(then=lambda: servers.said(message.server_name, message.message))
-
-
-def _context_usage(session: Session) -> Json:
-    model = session.agent.model
-    used, window = session.log.usage.context_tokens, facts(model).context_window
-    return {
-        "categories": [
-            {"name": "Messages", "tokens": used, "color": "blue"},
-            {"name": "Free space", "tokens": max(0, window - used), "color": "gray"},
-        ],
-        "totalTokens": used,
-        "maxTokens": window,
-        "rawMaxTokens": window,
-        "percentage": round(100 * used / window),
-        "gridRows": [],
-        "model": model,
-        "memoryFiles": [],
-        "mcpTools": [],
-        "agents": [],
-        "isAutoCompactEnabled": False,
-    }
 
 
 def _interrupt(session: Session) -> Handled:

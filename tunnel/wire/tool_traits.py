@@ -8,8 +8,11 @@ what only the model and the worker need: the description, the input schema and t
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any
 
 from .dataclass import dataclass
+
+Json = dict[str, Any]
 
 
 class Effect(Enum):
@@ -86,6 +89,12 @@ class ToolTraits:
     aliases: tuple[str, ...] = ()
     main_only: bool = False
     asks: bool = False
+
+    def file_in(self, tool_input: Json) -> str:
+        """Return the file that a call reads or writes, as the call names it; "" if it is about no single file."""
+        path = tool_input.get(self.path.key) if self.path is not None else None
+        is_file = self.view is View.FILE_LINES or self.view.is_diff
+        return path if is_file and isinstance(path, str) else ""
 
     @property
     def rule_names(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from ccb.tunnel.wire.tool_traits import READ, View, traits_of
+from ccb.tunnel.wire.tool_traits import READ, traits_of
 
 from ...context.reminders import Occasion, reminder_block
 from ...model.tokens import text_tokens
@@ -52,11 +52,9 @@ def recent_files(messages: Sequence[HistoryMessage]) -> list[str]:
         if message.role != "assistant":
             continue
         for block in reversed(message.blocks):
-            traits = traits_of(str(block.get("name")))
-            if block.get("type") != "tool_use" or traits.path is None:
-                continue
-            path = block["input"].get(traits.path.key)
-            if (traits.view is View.FILE_LINES or traits.view.is_diff) and isinstance(path, str) and path not in found:
+            is_call = block.get("type") == "tool_use"
+            path = traits_of(str(block.get("name"))).file_in(block["input"]) if is_call else ""
+            if path and path not in found:
                 found.append(path)
                 if len(found) == _MAX_FILES:
                     return found[::-1]

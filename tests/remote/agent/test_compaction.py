@@ -284,3 +284,16 @@ def test_the_first_and_the_latest_prompts_are_kept_word_for_word(count: int) -> 
     kept = prompts.texts()
     assert kept[0].startswith("prompt 0 ") and kept[-1].startswith(f"prompt {count - 1} ")
     assert sum(map(len, kept)) < 25_000
+
+
+async def test_the_picture_of_the_window_adds_up() -> None:
+    world = make_world(calls(("t1", "Look", {"key": "a"})), says("done", "m2"))
+    await world.turn("hello")
+    report = world.agent.context_report()
+    public = report.public()
+    assert sum(part["tokens"] for part in public["categories"]) == public["maxTokens"] == 200_000
+    assert public["totalTokens"] == report.used > 0 and public["autoCompactThreshold"] == 167_000
+    assert [len(row) for row in public["gridRows"]] == [40] * 5
+    lines = report.text().splitlines()
+    assert lines[0].startswith("claude-sonnet-4-5: ") and {len(line) for line in lines[2:7]} == {42}
+    assert "compacted at 167.0k tokens" in lines[-1]

@@ -15,7 +15,8 @@ import pytest
 from ccb.remote.context import git_state as git_module
 from ccb.remote.context.context import gather
 from ccb.remote.context.git_state import GitState, git_state
-from ccb.remote.context.instructions import find_instructions
+from ccb.remote.context.instructions import SCOPES, NestedInstructions, find_instructions
+from ccb.remote.context.reminders import Occasion
 from ccb.remote.permissions.sandbox_mode import Cages
 from ccb.remote.system.host import LocalHost
 
@@ -290,3 +291,63 @@ def test_nobody_instructs_from_a_directory_that_is_open_to_all(tmp_path: Path) -
     assert [file.text for file in find_instructions(str(project), str(tmp_path / "home"))] == ["from project"]
     os.chown(tmp_path / "open" / "CLAUDE.md", 0, 0)
     assert len(find_instructions(str(project), str(tmp_path / "home"))) == 2
+
+
+def test_a_file_imports_others_to_a_limited_depth(tmp_path: Path) -> None:
+    home, project = tmp_path / "home", tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    write(home / ".claude/CLAUDE.md", "mine: @~/notes.md and @/nowhere.md")
+    write(home / "notes.md", "notes")
+    write(project / "CLAUDE.md", "See @docs/a.md, and `@docs/code.md`.\n```\n@docs/code.md\n```\nmail@docs/code.md")
+    write(project / "docs/code.md", "not imported")
+    write(project / "docs/a.md", "a @b.md @a.md")
+    for number, name in enumerate("bcdefgh"):
+        write(project / f"docs/{name}.md", f"{name} @{'bcdefghi'[number + 1]}.md")
+    found = find_instructions(str(project), str(home))
+    names = [os.path.relpath(file.path, tmp_path) for file in found]
+    assert names == [
+        "home/.claude/CLAUDE.md", "home/notes.md", "project/CLAUDE.md",
+        *(f"project/docs/{name}.md" for name in "abcde"),
+    ]  # fmt: skip
+    assert found[1].scope == "user" and found[3].importer == str(project / "CLAUDE.md")
+
+
+def test_a_clone_imports_nothing_from_outside(tmp_path: Path) -> None:
+    project = tmp_path / "home/project"
+    (project / ".git").mkdir(parents=True)
+    write(tmp_path / "home/diary.md", "secret")
+    (project / "link.md").symlink_to(tmp_path / "home/diary.md")
+    write(project / "CLAUDE.md", "@~/diary.md @../diary.md @link.md @/etc/hosts @.env")
+    write(project / ".env", "TOKEN=1")
+    assert [file.path for file in find_instructions(str(project), str(tmp_path / "home"))] == [
+        str(project / "CLAUDE.md")
+    ]
+
+
+def test_the_own_file_in_a_project_and_the_chosen_sources(tmp_path: Path) -> None:
+    write(tmp_path / "home/.claude/CLAUDE.md", "user")
+    write(tmp_path / "p/CLAUDE.md", "project")
+    write(tmp_path / "p/CLAUDE.local.md", "local")
+    where = str(tmp_path / "p"), str(tmp_path / "home")
+    assert [file.text for file in find_instructions(*where)] == ["user", "project", "local"]
+    assert [file.text for file in find_instructions(*where, ["user"])] == ["user"]
+    assert find_instructions(*where, []) == []
+
+
+def test_files_below_are_found_when_the_model_works_there_and_said_once(tmp_path: Path) -> None:
+    write(tmp_path / "CLAUDE.md", "top")
+    write(tmp_path / "web/CLAUDE.md", "web @style.md")
+    write(tmp_path / "web/style.md", "style")
+    write(tmp_path / "web/src/AGENTS.md", "src")
+    nested = NestedInstructions(str(tmp_path), "/nowhere", SCOPES)
+    path = str(tmp_path / "web/src/a.py")
+    assert nested.is_new(path)
+    nested.touched(path)
+    said = list(nested.due(Occasion.TOOL_RESULTS))
+    assert [text.splitlines()[-1] for text in said] == ["web @style.md", "style", "src"]
+    assert not nested.is_new(path) and not list(nested.due(Occasion.PROMPT))
+    nested.touched(str(tmp_path / "web/b.py"))
+    nested.touched("/etc/hosts")
+    nested.touched(str(tmp_path / "c.py"))
+    assert not list(nested.due(Occasion.TOOL_RESULTS))
+    assert len(list(nested.due(Occasion.COMPACTED))) == 3

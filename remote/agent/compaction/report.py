@@ -1,0 +1,119 @@
+"""What fills the window of a model: the answer to `get_context_usage`, and the picture that `/context` prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ...model.tokens import ContextLimits, WindowSettings, block_tokens, text_tokens
+from ..state import AgentState
+
+Json = dict[str, Any]
+
+_ROWS, _COLUMNS = 5, 40
+_CELLS = _ROWS * _COLUMNS
+_LOOKS = {  # the glyph in the picture, the colour for clients that have colours
+    "System prompt": ("▓", "promptBorder"),
+    "Tools": ("▒", "inactive"),
+    "Instructions and notes": ("◆", "claude"),
+    "Tool results": ("▚", "warning"),
+    "Messages": ("█", "permission"),
+    "Free space": ("·", "inactive"),
+    "Kept free for compaction": ("×", "inactive"),
+}
+
+
+@dataclass(frozen=True)
+class ContextReport:
+    """`parts` are the tokens of each category, in the order of the request; their sum is the window."""
+
+    model: str
+    limits: ContextLimits
+    auto: bool
+    used: int
+    parts: dict[str, int]
+
+    @property
+    def percentage(self) -> int:
+        return round(100 * self.used / self.limits.window)
+
+    def public(self) -> Json:
+        """Return the payload of the answer to `get_context_usage`."""
+        shown = [
+            {"name": name, "tokens": tokens, "color": _LOOKS[name][1]} for name, tokens in self.parts.items() if tokens
+        ]
+        cells = [{"categoryName": name, "color": _LOOKS[name][1], "isFilled": True} for name in self._cells()]
+        return {
+            "categories": shown,
+            "totalTokens": self.used,
+            "maxTokens": self.limits.window,
+            "rawMaxTokens": self.limits.window,
+            "percentage": self.percentage,
+            "gridRows": [cells[row : row + _COLUMNS] for row in range(0, _CELLS, _COLUMNS)],
+            "model": self.model,
+            "memoryFiles": [],
+            "mcpTools": [],
+            "agents": [],
+            "isAutoCompactEnabled": self.auto,
+            "autoCompactThreshold": self.limits.auto,
+        }
+
+    def text(self) -> str:
+        """Return the picture and its legend."""
+        glyphs = "".join(_LOOKS[name][0] for name in self._cells())
+        lines = [f"{self.model}: {_short(self.used)} of {_short(self.limits.window)} tokens ({self.percentage} %)", ""]
+        lines += [f"  {glyphs[row : row + _COLUMNS]}" for row in range(0, _CELLS, _COLUMNS)]
+        lines.append("")
+        width = max(map(len, _LOOKS))
+        for name, tokens in self.parts.items():
+            share = 100 * tokens / self.limits.window
+            lines.append(f"  {_LOOKS[name][0]} {name:<{width}} {_short(tokens):>7} {share:5.1f} %")
+        compacts = f"compacted at {_short(self.limits.auto)} tokens" if self.auto else "compacted by /compact only"
+        return "\n".join([*lines, "", f"The conversation is {compacts}."])
+
+    def _cells(self) -> list[str]:
+        """Return the category of each cell. What is there has at least one."""
+        found: list[str] = []
+        for name, tokens in self.parts.items():
+            if name in ("Free space", "Kept free for compaction"):
+                break
+            found += [name] * max(int(tokens > 0), round(_CELLS * tokens / self.limits.window))
+        kept = round(_CELLS * self.parts["Kept free for compaction"] / self.limits.window)
+        free = max(0, _CELLS - len(found) - kept)
+        return [*found, *["Free space"] * free, *["Kept free for compaction"] * kept][:_CELLS]
+
+
+def context_report(agent: AgentState, window: WindowSettings) -> ContextReport:
+    """Return what fills the window of an agent. The sum is what the model has counted, the parts are estimates."""
+    limits = ContextLimits.of(agent.model, window)
+    prefix = agent.prefix
+    system, tools = (text_tokens(size) for size in ((prefix.system_size, prefix.tools_size) if prefix else (0, 0)))
+    notes = results = rest = 0
+    for message in agent.conversation.messages:
+        for block in message.blocks:
+            tokens = block_tokens(block)
+            if block.get("type") == "tool_result":
+                results += tokens
+            elif str(block.get("text", "")).startswith("<system-reminder>"):
+                notes += tokens
+            else:
+                rest += tokens
+    used, estimated = agent.tokens, system + tools + notes + results + rest
+    scale = used / estimated if estimated else 0
+    system, tools, notes, results = (round(part * scale) for part in (system, tools, notes, results))
+    kept = limits.window - limits.auto if window.auto else 0
+    parts = {
+        "System prompt": system,
+        "Tools": tools,
+        "Instructions and notes": notes,
+        "Tool results": results,
+        "Messages": max(0, used - system - tools - notes - results),
+        "Free space": max(0, limits.window - used - kept),
+        "Kept free for compaction": min(kept, max(0, limits.window - used)),
+    }
+    return ContextReport(agent.model, limits, window.auto, used, parts)
+
+
+def _short(count: int) -> str:
+    return str(count) if count < 1_000 else f"{count / 1_000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
