@@ -23,13 +23,14 @@ from ..hooks.outcome import NOTHING, HookOutcome
 from ..permissions.decision import Behavior, Decision
 from ..permissions.headless import headless_denial
 from ..sandbox.rules import CageRules
-from ..tools.contract import FileVersion, Preview, Tool, ToolResult, UpcomingChange
+from ..tools.contract import FileVersion, Preview, Tool, ToolContext, ToolResult, UpcomingChange
 from ..tools.output import limited
 from ..tools.schema import issues
 from . import messages, tool_hooks
 from .conversation import tool_result_message
 from .deps import AgentConfig, AgentDeps
 from .executor import ToolCall
+from .mode_switch import ModeSwitch
 from .recorder import Recorder
 from .state import DenialCounter
 
@@ -160,7 +161,7 @@ async def validate(context: PipelineContext, call: ParsedCall) -> ParsedCall:
         text = f"{call.name} was called with a wrong input ({plural}):\n" + "\n".join(wrong)
         raise CallRefused(_tool_use_error(f"InputValidationError: {text}"))
     try:
-        reason = call.tool.validate(call.input, context.config.context)
+        reason = call.tool.validate(call.input, _lent(context))
     except Exception as error:  # noqa: BLE001 - a failed check refuses
         _log.exception("validate of %s failed", call.name)
         reason = f"the input could not be checked: {type(error).__name__}: {error}"
@@ -170,7 +171,9 @@ async def validate(context: PipelineContext, call: ParsedCall) -> ParsedCall:
 
 
 async def pre_tool_use(context: PipelineContext, call: ParsedCall) -> ParsedCall:
-    """Run the PreToolUse hooks, which may refuse the call, change its input, or decide on its permission."""
+    """Run the PreToolUse hooks, which may refuse the call, change its input, or decide on its permission. They see what
+    the person would be asked."""
+    call = replace(call, input=call.tool.question(call.input, _lent(context)))
     outcome = await tool_hooks.before_tool(context.deps, context.recorder, call.name, call.id, call.input)
     if outcome is NOTHING:
         return call
@@ -199,7 +202,6 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
         return replace(call, cage=decision.cage, pinned=decision.pinned)
     if decision.behavior is Behavior.DENY:
         raise CallRefused(_deny_unasked(context, call, decision))
-    call = replace(call, input=call.tool.question(call.input, context.config.context))
     answer = await tool_hooks.before_question(context.deps, context.recorder, call.name, call.id, call.input, decision)
     if answer is None and not can_ask:
         raise CallRefused(_deny_unasked(context, call, decision))
@@ -210,12 +212,14 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
     if not answer.allow:
         text = answer.message or f"The user refused this use of {call.name}."
         raise CallRefused(replace(_denied(context, call, text), ends_turn=answer.interrupt))
-    _apply_updates(context, answer)
     context.denials.permitted()
     call = replace(call, cage=decision.cage)
-    if answer.updated_input is None or answer.updated_input == call.input:
-        return replace(call, pinned=decision.pinned, approved=preview.version if preview is not None else None)
-    return await validate(context, replace(call, input=answer.updated_input))
+    try:
+        if answer.updated_input is None or answer.updated_input == call.input:
+            return replace(call, pinned=decision.pinned, approved=preview.version if preview is not None else None)
+        return await validate(context, replace(call, input=answer.updated_input))
+    finally:  # a changed mode is for what comes after the call
+        _modes(context).apply(answer.updates)
 
 
 def decide(config: AgentConfig, call: ParsedCall, *, can_ask: bool) -> Decision:
@@ -246,7 +250,7 @@ async def run(context: PipelineContext, call: ParsedCall) -> CallOutcome:
     """Run the tool. Meanwhile, send its live output and regular signs of life as progress."""
     recorder = context.recorder
     tool_context = dataclasses.replace(
-        context.config.context,
+        _lent(context),
         tool_use_id=call.id,
         cage=call.cage,
         pinned=call.pinned,
@@ -365,13 +369,13 @@ async def _ask(
         raise CallRefused(CallOutcome(_error(f"Tool permission request failed: Error: {error}"))) from None
 
 
-def _apply_updates(context: PipelineContext, answer: ToolPermission) -> None:
-    """Apply the permission updates that came with the answer, and announce a changed mode."""
-    permissions = context.config.permissions
-    mode = permissions.mode
-    permissions.apply(answer.updates)
-    if permissions.mode != mode:
-        context.recorder.message(messages.status(None, permissions.mode, permissions.cage_in_force))
+def _modes(context: PipelineContext) -> ModeSwitch:
+    return ModeSwitch(context.config.permissions, context.recorder)
+
+
+def _lent(context: PipelineContext) -> ToolContext:
+    """Return the resources that a tool gets before its call runs."""
+    return replace(context.config.context, modes=_modes(context))
 
 
 def _denied(context: PipelineContext, call: ParsedCall, text: str) -> CallOutcome:

@@ -11,6 +11,7 @@ from typing import Any
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.records import MAIN_AGENT, OptionsRecord
+from ccb.tunnel.wire.requests import AnsweredBy
 
 from ..agent.agent import Agent
 from ..agent.conversation import Conversation
@@ -37,6 +38,7 @@ from ..sessions.paths import home_directory
 from ..subagents.recovery import after_a_cut, end_cut_agents
 from ..subagents.sub_agents import SubAgents
 from ..tools.contract import ToolContext
+from ..tools.planning.reminders import PlanReminders
 from ..tools.registry import default_tools
 from .model_streams import Calls
 
@@ -163,6 +165,7 @@ class AgentFactory:
             home=home_directory(),
             allow_bypass=options.allow_bypass,
             sandbox=Sandbox(context.cages, options.sandbox, options.allow_net),
+            plan_file=context.plan.path,
         )
         config = AgentConfig(
             prompts=session_prompt(options, context.cwd, context.host, context.cages),
@@ -180,6 +183,9 @@ class AgentFactory:
             self.hooks.mode = lambda: engine.mode
         config.announced.add("commands", lambda: [each.public() for each in commands.commands])
         agent = self.agent(config, history)
+        agent.reminders.follow(
+            PlanReminders(context.plan, lambda: engine.mode, lambda: self.parts.launches.can_ask(AnsweredBy.PERSON))
+        )
         sub_agents = SubAgents(agent, self.agent, self.emitter, self.parts.log.journal)
         agent.configure(replace(config, context=replace(context, sub_agents=sub_agents)))
         return agent

@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ccb.tunnel.wire.tool_traits import RuleKind
+from ccb.tunnel.wire.tool_traits import RuleKind, View
 
 from ..settings.worker_settings import SOURCES, WorkerSettings
 from .decision import Behavior, Decision
 from .matchers import AgentMatcher, Askable, PathMatcher, RuleMatcher, RuleState
-from .modes import BYPASS, DEFAULT, DONT_ASK, PLAN, check_mode, is_root_without_sandbox
+from .modes import ACCEPT_EDITS, BYPASS, DEFAULT, DONT_ASK, PLAN, check_mode, is_root_without_sandbox
 from .paths import PathPattern, Places
 from .rules.rules import Rule, RuleError, parse_rule, parse_rules
 from .rules.ruleset import COMMAND, COMMAND_LINE, RuleSet
@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 class PermissionEngine:
     """Owns the rules, the mode and the working directories of a session. `allowed` and `disallowed` are lists as the
     command line gives them, each item one or more rules. `allow_bypass`: the person may switch to bypassPermissions.
-    `sandbox` says which cages commands run in. Raises RuleError or ModeError."""
+    `sandbox` says which cages commands run in. `plan_file` is the one file
+    that may be written in plan mode. Raises RuleError or ModeError."""
 
     def __init__(
         self,
@@ -45,11 +46,14 @@ class PermissionEngine:
         home: str = "",
         allow_bypass: bool = False,
         is_root: bool | None = None,
+        plan_file: str = "",
     ) -> None:
         self._is_root = is_root_without_sandbox() if is_root is None else is_root
         self._allow_bypass = allow_bypass or mode == BYPASS  # a session that starts in this mode may return to it
         check_mode(mode, self._allow_bypass, self._is_root)
         self._mode = mode
+        self.mode_before_plan = DEFAULT
+        self._plan_file = plan_file
         self._sandbox = sandbox
         self._home = home or os.path.expanduser("~")
         self._cwd = cwd
@@ -80,6 +84,11 @@ class PermissionEngine:
     def set_mode(self, mode: str) -> None:
         """Switch to another mode. Raise ModeError if it cannot be chosen."""
         check_mode(mode, self._allow_bypass, self._is_root)
+        self._switch(mode)
+
+    def _switch(self, mode: str) -> None:
+        if mode == PLAN and self._mode != PLAN:
+            self.mode_before_plan = self._mode
         self._mode = mode
 
     def relaunch(
@@ -97,7 +106,8 @@ class PermissionEngine:
         may_bypass = self._allow_bypass or allow_bypass
         check_mode(mode, may_bypass, self._is_root)
         allow, deny = parse_rules(allowed), parse_rules(disallowed)
-        self._allow_bypass, self._mode, self._sandbox = may_bypass, mode, sandbox
+        self._allow_bypass, self._sandbox = may_bypass, sandbox
+        self._switch(mode)
         self._add_dirs = list(add_dirs)
         self._places = Places.of(self._cwd, self._home, add_dirs)
         self._rules.replace(COMMAND_LINE, Behavior.ALLOW, allow)
@@ -212,7 +222,9 @@ class PermissionEngine:
                 verb = "denies" if behavior is Behavior.DENY else "wants a question before"
                 return Decision(behavior, f"The rule {rule} {verb} this.", "rule")
         if tool.traits.asks:
-            return Decision(Behavior.ASK, "")
+            return Decision(Behavior.ASK, "", suggestions=self._ways_out_of_plan(tool))
+        if self._is_plan(tool, matcher.real_path(tool, tool_input, self._places)):
+            return Decision(Behavior.ALLOW, "It is the plan of this session.")
         question = matcher.question_in_any_mode(tool, tool_input, state)
         if question:
             return question
@@ -222,6 +234,18 @@ class PermissionEngine:
             question = matcher.question_about_deny_rules(tool, tool_input, state)
             return question or Decision(Behavior.ALLOW, "Permissions are bypassed.", "mode")
         return matcher.decide(tool, tool_input, state)
+
+    def _ways_out_of_plan(self, tool: Askable) -> list[Json]:
+        """Return the modes in which the work may begin when the person approves a plan."""
+        if tool.traits.view is not View.PLAN:
+            return []
+        modes = dict.fromkeys((ACCEPT_EDITS, DEFAULT, self.mode_before_plan))
+        return [{"type": "setMode", "mode": mode, "destination": "session"} for mode in modes]
+
+    def _is_plan(self, tool: Askable, real: str) -> bool:
+        """Return whether a call of a file tool reads or writes the plan. A link in its place is not the plan."""
+        above, name = os.path.split(self._plan_file)
+        return bool(name) and tool.traits.rules is RuleKind.PATH and real == os.path.join(os.path.realpath(above), name)
 
     def _state(self, start: str) -> RuleState:
         return RuleState(self._rules, self._places, self._mode, start, self._sandbox)

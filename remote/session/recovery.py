@@ -28,6 +28,7 @@ from ccb.tunnel.wire.records import (
 from ccb.tunnel.wire.requests import CAN_USE_TOOL, answer_in
 
 from ..journal.summary import prompt_start
+from ..permissions.modes import PLAN
 from ..permissions.rules.ruleset import COMMAND_LINE
 from .broker import OpenRequests
 from .inputs import Inputs
@@ -114,6 +115,7 @@ class Recovered(Projection):
     def __init__(self, requests: OpenRequests) -> None:
         self._requests = requests
         self.options = SessionOptions()
+        self.mode_before_plan = "default"
         self.launches: deque[SessionOptions] = deque(maxlen=100)
         self.turn_open = False
         self.result_due = False
@@ -124,7 +126,9 @@ class Recovered(Projection):
     def _options(self, content: OptionsRecord, _: Record) -> None:
         self.updates = [each for each in self.updates if _outlives_a_launch(each)]
         if content.options is not None:
-            self.options = SessionOptions.from_json(content.options)
+            options = SessionOptions.from_json(content.options)
+            self._mode(options.permission_mode)
+            self.options = options
             self.launches.append(self.options)
 
     @on(ForkedRecord)
@@ -153,7 +157,12 @@ class Recovered(Projection):
     @on(SystemLine, main_only=True)
     def _system(self, line: SystemLine, _: Record) -> None:
         if line.permission_mode:
+            self._mode(line.permission_mode)
             self.options = replace(self.options, permission_mode=line.permission_mode)
+
+    def _mode(self, mode: str) -> None:
+        if mode == PLAN and self.options.permission_mode != PLAN:
+            self.mode_before_plan = self.options.permission_mode
 
     @on(InputRecord)
     def _input(self, content: InputRecord, _: Record) -> None:

@@ -3,6 +3,7 @@ be running."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -38,6 +39,7 @@ def fork(entry: Entry, session: str) -> bool:
             os.fsync(target.fileno())
         for name in _BESIDES:
             _copy_outputs(os.path.join(entry.directory, name), os.path.join(where.state, name))
+        _copy_plan(os.path.join(entry.directory, paths.PLAN), os.path.join(where.state, paths.PLAN))
         return _put(temporary, journal)
     finally:
         if os.path.exists(temporary):
@@ -45,6 +47,8 @@ def fork(entry: Entry, session: str) -> bool:
         if not os.path.exists(journal):
             for name in _BESIDES:
                 shutil.rmtree(os.path.join(where.state, name), ignore_errors=True)
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(where.state, paths.PLAN))
             try:
                 os.rmdir(where.state)
             except OSError:
@@ -88,6 +92,12 @@ def _copy(source: BinaryIO, target: BinaryIO, entry: Entry, session: str, state:
         seq = max(seq, record.seq)
         target.write(to_line(in_session(record, entry.session, session)))
     target.write(to_line(record_of(ForkedRecord(entry.session), seq + 1, time.time())))
+
+
+def _copy_plan(source: str, target: str) -> None:
+    """Copy the plan: both sessions change their own. Without a plan, do nothing."""
+    with contextlib.suppress(OSError):
+        shutil.copy(source, target, follow_symlinks=False)
 
 
 def _copy_outputs(source: str, target: str) -> None:

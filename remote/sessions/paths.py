@@ -26,6 +26,9 @@ MADE = ".made"
 """Name of a file in a directory of ccb that lists the parent directories created for it. deploy/stub.py writes it
 too."""
 
+PLAN = "plan.md"
+"""Name of the file in a session's directory that holds its plan."""
+
 STOPPED = "stopped"
 """Name of the file that `ccb stop` leaves in a session. A client that reconnects by itself does not start such a
 session again; a person who starts it removes the file."""

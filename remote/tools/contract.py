@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Callable, Protocol, Union
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import ToolTraits
 
+from .plan_file import PlanFile
+
 if TYPE_CHECKING:
     from ..file_history.store import FileHistory
     from ..permissions.sandbox_mode import Cages
@@ -83,6 +85,20 @@ class Preview:
     version: FileVersion
 
 
+class Modes(Protocol):
+    """The permission mode of the session, for a tool that changes it."""
+
+    @property
+    def mode(self) -> str:
+        """The present mode."""
+
+    def enter_plan(self) -> None:
+        """Switch to plan mode."""
+
+    def leave_plan(self) -> None:
+        """Switch to the mode that plan mode has replaced. Do nothing in any other mode."""
+
+
 class SubAgentRunner(Protocol):
     """Runs the sub-agents that an agent starts."""
 
@@ -91,6 +107,9 @@ class SubAgentRunner(Protocol):
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         """Run an agent and return its answer. When it is cancelled, the agent has ended before this returns."""
+
+
+_NO_PLAN = PlanFile()
 
 
 @dataclass(frozen=True)
@@ -125,6 +144,9 @@ class ToolContext:
     """A cancelled call passes the output it had printed so far to this function, for the model."""
     before_change: Callable[[UpcomingChange], Awaitable[None]] = _not_kept
     """Keep the present version of a file in the file history. A tool awaits this before it changes a file."""
+    modes: Modes | None = None
+    """Changes the permission mode; None where no call runs."""
+    plan: PlanFile = _NO_PLAN
     sub_agents: SubAgentRunner | None = None
     """Runs sub-agents; None where they cannot be started."""
 

@@ -72,6 +72,7 @@ def default_tools() -> ToolRegistry:
     from .files.ls import LS
     from .files.read import Read
     from .files.write import Write
+    from .planning.plan_mode import EnterPlanMode, ExitPlanMode
     from .search.glob import Glob
     from .search.grep import Grep
     from .shell.bash import Bash
@@ -93,6 +94,8 @@ def default_tools() -> ToolRegistry:
             TodoWrite(),
             Task(),
             AskUserQuestion(),
+            EnterPlanMode(),
+            ExitPlanMode(),
         )
     )
 
@@ -108,6 +111,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
     from ..system.host import LocalHost
     from .contract import ToolContext
     from .files.file_state import FileState
+    from .plan_file import PlanFile
     from .shell.shells import Shells
     from .spill import Spill
     from .todo import TodoList
@@ -123,6 +127,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
         spill=Spill(outputs),
         todos=TodoList(),
         cages=Cages(host.cages, environ, home_directory()),
+        plan=PlanFile.beside(outputs),
         history=FileHistory(os.path.join(os.path.dirname(outputs), "history") if outputs else ""),
     )
 

@@ -97,8 +97,8 @@ async def test_a_restarted_worker_withdraws_the_question_and_closes_the_call(hos
     first = await host.connect(session)
     hello = await first.attach(PERSON)
     asked = await ask(first)
-    await host.kill_worker(hello.pid)
     await first.drop()
+    await host.kill_worker(hello.pid)
     second = await host.connect(session)
     await second.attach(PERSON)
     await second.next(

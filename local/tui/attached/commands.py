@@ -37,6 +37,7 @@ KEYS = (
         "1-9 or arrows, then Enter",
         "on a question of the agent: an option or own words; Space ticks, Esc declines",
     ),
+    ("Ctrl+G", "on a plan: change it before you approve it"),
     ("Space, Up, Down, PgUp, PgDn, Home, End", "on an approval: scroll"),
     ("Shift+Tab", "next permission mode: default, acceptEdits, plan"),
     ("Ctrl+O", "show or hide all of tool output and thinking"),

@@ -35,6 +35,9 @@ def subject_lines(asked: ControlRequestBody) -> list[CardLine]:
     values = dict(asked.input)
     lines = [] if asked.tool_name in BUILT_IN else _table({"tool": asked.tool_name})
     traits = traits_of(asked.tool_name)
+    if traits.view is View.PLAN and isinstance(values.get("plan"), str):
+        plan = values.pop("plan")
+        return [*doubts(*_texts(asked.input)), *plan_lines(plan), *_table(values, names=True)]
     if traits.view.is_diff and traits.path is not None and _is_change(asked.tool_name, values, traits.path.key):
         path = values.pop(traits.path.key)
         lines += _table({"file": path}, names=True)
@@ -46,6 +49,11 @@ def subject_lines(asked: ControlRequestBody) -> list[CardLine]:
         if isinstance(values.get("description"), str):
             says = _table({MODEL_SAYS: values.pop("description")}, Voice.MODEL)
     return [*doubts(asked.tool_name, *_texts(asked.input)), *lines, *_table(values), *says]
+
+
+def plan_lines(plan: str) -> list[CardLine]:
+    """Return the lines of a plan."""
+    return [CardLine("│ ", line, Voice.EXACT, f"{GOES_ON} ") for line in escaped(plan).split("\n")]
 
 
 def doubts(*texts: str) -> list[CardLine]:

@@ -129,6 +129,27 @@ def test_added_directories_count_as_here(desk: Desk) -> None:
     assert engine.directories == (str(desk.cwd), str(desk.root / "other"))
 
 
+def test_only_the_plan_itself_is_written_in_plan_mode_and_no_link_in_its_place(desk: Desk) -> None:
+    plan = desk.root / "state" / "plan.md"
+    plan.parent.mkdir()
+    engine = desk.engine("plan", plan_file=str(plan))
+    assert on_file(engine, "Write", plan).behavior is ALLOW
+    assert on_file(engine, "Edit", plan).behavior is ALLOW
+    assert on_file(engine, "Read", plan).behavior is ALLOW
+    assert on_file(engine, "Write", plan.parent / "journal.jsonl").behavior is DENY
+    assert on_file(desk.engine("plan", plan_file=str(plan), disallowed="Edit"), "Write", plan).behavior is DENY
+    plan.symlink_to(desk.root / "elsewhere")
+    assert on_file(engine, "Write", plan).behavior is DENY
+
+
+def test_plan_mode_gives_way_to_the_mode_before_it(desk: Desk) -> None:
+    engine = desk.engine("acceptEdits")
+    engine.set_mode("plan")
+    engine.set_mode("plan")
+    assert engine.mode_before_plan == "acceptEdits"
+    assert desk.engine("plan").mode_before_plan == "default"
+
+
 def test_plan_mode_only_looks(desk: Desk) -> None:
     engine = desk.engine("plan", allowed="Bash(make *) Edit")
     assert bash(engine, "git log && ls").behavior is ALLOW

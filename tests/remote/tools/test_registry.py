@@ -29,6 +29,8 @@ GOLDEN_TOOLS = {
     "TodoWrite": "eea79389f3bc1ade",
     "Task": "3b0606cd43e247df",
     "AskUserQuestion": "318a6ac0f44e88f4",
+    "EnterPlanMode": "b90ab01eb9fa3e9a",
+    "ExitPlanMode": "69b495e78ba3de88",
 }
 
 

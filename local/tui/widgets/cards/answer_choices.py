@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.text import Text
@@ -28,6 +28,9 @@ class Situation:
 class AnswerChoices(Static):
     """Shows the answers. `grants` are the rules that the answer "this session" grants, one text each. `readable`: the
     question is short enough to be allowed."""
+
+    KEYS: Mapping[str, str] = {"once": "1", "session": "2", "deny": "3"}
+    """The answers and their keys."""
 
     def __init__(self, grants: Sequence[str], palette: Palette, *, readable: bool) -> None:
         super().__init__(classes="choices")
@@ -92,8 +95,7 @@ class AnswerChoices(Static):
             if not situation.focused:
                 return [Text.assemble(("Tab", accent), f" to read on ({lines}) and answer")]
             entries.append(("Space", f"read on: {lines} to see before you can allow it", ""))
-        keys = {"once": "1", "session": "2", "deny": "3"}
-        entries += [(keys[answer], self._words(answer), answer) for answer in self.offered]
+        entries += [(self.KEYS[answer], self.words(answer), answer) for answer in self.offered]
         if situation.focused:
             entries += [("Enter", "answers", "")] if self.marked else []
             entries.append(("Esc", "back", ""))
@@ -108,7 +110,7 @@ class AnswerChoices(Static):
             )
         return parts
 
-    def _words(self, answer: str) -> str:
+    def words(self, answer: str) -> str:
         """Return what an answer does."""
         if answer != "session":
             return answer

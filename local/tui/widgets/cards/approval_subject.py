@@ -45,6 +45,15 @@ class ApprovalSubject(ScrollView, can_focus=False):
         """The number of rows that have not been on the screen yet."""
         return len(self._rows) - self._seen if self._rows else len(self._lines)
 
+    def replace_lines(self, lines: list[CardLine]) -> None:
+        """Show other lines, which the person knows because they wrote them."""
+        self._lines = lines
+        width, self._width = self._width, 0
+        self._fold(width)
+        self._seen = len(self._rows)
+        self.virtual_size = Size(self._width, len(self._rows))
+        self.refresh(layout=True)
+
     def limit(self, height: int) -> None:
         """Limit the height. What is on the screen from now on counts as seen: until here it may have flashed up."""
         self.styles.max_height = max(1, height)

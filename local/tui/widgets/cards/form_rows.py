@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Size
 from textual.strip import Strip
 
 from ...render.card_rows import CardLine
@@ -23,11 +22,8 @@ class FormRows(ApprovalSubject):
 
     def show(self, lines: list[CardLine], marked: tuple[int, int]) -> None:
         """Show other lines, and as many as possible of the marked ones."""
-        self._lines, self._marked = lines, marked
-        width, self._width = self._width, 0
-        self._fold(width)
-        self.virtual_size = Size(self._width, len(self._rows))
-        self.refresh(layout=True)
+        self._marked = marked
+        self.replace_lines(lines)
         self.call_after_refresh(self._bring_into_view)
 
     def _bring_into_view(self) -> None:

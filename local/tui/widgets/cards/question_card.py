@@ -204,7 +204,15 @@ class QuestionCard(Vertical, can_focus=True):
         if self.is_attached:
             self.show_choices()
 
+    def on_focus(self) -> None:
+        if self.has_class("typing"):
+            self.typed_into().focus()
+
     # Keys.
+
+    def typed_into(self) -> Widget:
+        """Return the widget into which the person types now."""
+        return self.field
 
     def ask_for_text(self, placeholder: str, value: str = "") -> None:
         """Let the person type into the field."""

@@ -9,6 +9,7 @@ from ...model.form import Answers, read_questions
 from ...theme.palette import Palette
 from .approval import ApprovalCard
 from .form_card import FormCard
+from .plan_card import AgreementCard, PlanCard
 from .question_card import QuestionCard
 
 _DECLINED = "The user declined to answer the questions."
@@ -31,8 +32,13 @@ def card_for(request: ControlRequest, place: str, palette: Palette) -> QuestionC
     """Return the card for a question. A call that cannot be shown in a better way gets the approval card, which shows
     any input exactly."""
     asked = request.request
-    if traits_of(asked.tool_name).view is View.QUESTIONS:
+    view = traits_of(asked.tool_name).view
+    if view is View.QUESTIONS:
         form = read_questions(asked.input)
         if form is not None:
             return QuestionsCard(request, place, palette, form)
+    if view is View.PLAN:
+        return PlanCard(request, place, palette)
+    if traits_of(asked.tool_name).asks and view is not View.QUESTIONS:
+        return AgreementCard(request, place, palette)
     return ApprovalCard(request, place, palette)

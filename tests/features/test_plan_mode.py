@@ -1,0 +1,122 @@
+"""Plan mode on a real worker: only the plan file may change, and the person's answer decides how the work begins."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pytest
+from tests.remote.agent_kit import calls, content, says
+from tests.remote.worker_process import Laptop, WorkerHost
+
+from ccb.tunnel.wire import Input, SessionOptions
+
+Json = dict[str, Any]
+
+pytestmark = pytest.mark.programs
+
+PLAN = "# Move the cache\n\n1. Write `a.txt`"
+
+
+def person(mode: str = "plan") -> SessionOptions:
+    return SessionOptions(permission_prompts="stdio", permission_mode=mode, client="ann@laptop pid 1 aa")
+
+
+async def model(laptop: Laptop, *tools: tuple[str, str, Json]) -> list[Json]:
+    """Answer the next model call with tool calls, or with text; the messages that it was sent."""
+    opened, body = await laptop.call()
+    reply = calls(*tools, message_id=uuid.uuid4().hex) if tools else says("done", uuid.uuid4().hex)
+    await laptop.answer(opened, content(reply))
+    messages: list[Json] = json.loads(body)["messages"]
+    return messages
+
+
+async def answer(laptop: Laptop, asked: Json, payload: Json) -> None:
+    response = {"subtype": "success", "request_id": asked["request_id"], "response": payload}
+    await laptop.send(Input(laptop.epoch, uuid.uuid4().hex, {"type": "control_response", "response": response}))
+
+
+def last_result(messages: list[Json]) -> Json:
+    results: list[Json] = [block for block in messages[-1]["content"] if block["type"] == "tool_result"]
+    return results[-1]
+
+
+def reminders(messages: list[Json]) -> str:
+    return "\n".join(block["text"] for block in messages[-1]["content"] if block["type"] == "text")
+
+
+async def test_only_the_plan_file_is_written_and_an_approved_plan_begins_in_the_chosen_mode(
+    host: WorkerHost, session: str
+) -> None:
+    plan = host.state(session) / "plan.md"
+    laptop = await host.connect(session)
+    await laptop.attach(person())
+    await laptop.say("plan it")
+    told = reminders(await model(laptop, ("w0", "Write", {"file_path": str(plan), "content": PLAN})))
+    assert "Plan mode is on" in told and str(plan) in told and "ExitPlanMode" in told
+    await model(laptop, ("w1", "Write", {"file_path": str(host.project / "a.txt"), "content": "x"}))
+    assert plan.read_text() == PLAN, "nobody was asked for it"
+    await answer(laptop, await laptop.message("control_request"), {"behavior": "deny", "message": "Not yet."})
+    await model(laptop, ("b1", "Bash", {"command": "touch b.txt"}))
+    await answer(laptop, await laptop.message("control_request"), {"behavior": "deny", "message": "Not yet."})
+    await model(laptop, ("r1", "Read", {"file_path": str(plan)}), ("e1", "ExitPlanMode", {}))
+    asked = await laptop.message("control_request")
+    assert asked["request"]["input"] == {"plan": PLAN, "planFilePath": str(plan)}
+    assert asked["request"]["requires_user_interaction"] is True
+    accept = asked["request"]["permission_suggestions"][0]
+    changed = {**asked["request"]["input"], "plan": PLAN + "\n2. Test", "planWasEdited": True}
+    await answer(laptop, asked, {"behavior": "allow", "updatedInput": changed, "updatedPermissions": [accept]})
+    assert (await laptop.message("system", "status"))["permissionMode"] == "acceptEdits"
+    result = last_result(
+        await model(laptop, ("w2", "Write", {"file_path": str(host.project / "a.txt"), "content": "x"}))
+    )
+    assert result["content"].startswith("The user has approved the plan.") and "2. Test" in result["content"]
+    assert plan.read_text() == PLAN + "\n2. Test\n", "the person has changed the plan"
+    assert last_result(await model(laptop))["tool_use_id"] == "w2"
+    assert (host.project / "a.txt").read_text() == "x" and not (host.project / "b.txt").exists()
+    await laptop.message("result")
+    await laptop.stop()
+
+
+async def test_plan_mode_and_the_mode_before_it_survive_a_restart(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(person("acceptEdits"))
+    await first.say("plan it")
+    await model(first, ("e1", "EnterPlanMode", {}))
+    asked = await first.message("control_request")
+    await answer(first, asked, {"behavior": "allow"})
+    assert (await first.message("system", "status"))["permissionMode"] == "plan"
+    assert "Plan mode is on" in reminders(await model(first))
+    await first.message("result")
+    await first.drop()
+    await host.kill_worker(hello.pid)
+
+    second = await host.connect(session)
+    await second.attach(SessionOptions(permission_prompts="stdio", client="ann@laptop pid 1 aa"))
+    await second.say("go on")
+    assert "Plan mode is on" in reminders(await model(second, ("x1", "ExitPlanMode", {"plan": PLAN})))
+    asked = await second.message("control_request")
+    assert asked["request"]["input"]["plan"] == PLAN
+    await answer(second, asked, {"behavior": "deny", "message": "The user wants to go on planning. Say more."})
+    assert last_result(await model(second, ("x2", "ExitPlanMode", {"plan": PLAN})))["is_error"]
+    await answer(second, await second.message("control_request"), {"behavior": "allow"})
+    assert (await second.message("system", "status"))["permissionMode"] == "acceptEdits"
+    assert "Plan mode is over" in reminders(await model(second))
+    await second.message("result")
+    assert (host.state(session) / "plan.md").read_text() == PLAN + "\n"
+    await second.stop()
+
+
+async def test_where_nobody_can_be_asked_the_plan_is_the_answer(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(permission_mode="plan"))
+    await laptop.say("plan it")
+    told = reminders(await model(laptop, ("x1", "ExitPlanMode", {"plan": PLAN}), ("b1", "Bash", {"command": "ls"})))
+    assert "give it as your answer" in told and "ExitPlanMode" not in told
+    results = [block for block in (await model(laptop))[-1]["content"] if block["type"] == "tool_result"]
+    by_call = {each["tool_use_id"]: each for each in results}
+    assert by_call["x1"]["is_error"] and "Give the plan as your answer" in by_call["x1"]["content"]
+    assert "is_error" not in by_call["b1"], "a command that only reads runs"
+    await laptop.message("result")
+    await laptop.stop()

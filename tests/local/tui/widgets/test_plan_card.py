@@ -1,0 +1,100 @@
+"""The cards of plan mode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.pilot import Desk, desk
+
+Json = dict[str, Any]
+
+PLAN = "# Cache\n\n1. Write it\n2. Test it"
+WAYS = [{"type": "setMode", "mode": mode, "destination": "session"} for mode in ("acceptEdits", "default")]
+
+
+async def asked(at: Desk, plan: str = PLAN, ways: list[Json] = WAYS) -> None:
+    """Let the agent show its plan, and go to the card."""
+    await at.prompt("go")
+    at.session.begin(mode="plan")
+    at.session.ask("ask", "ExitPlanMode", {"plan": plan}, permission_suggestions=ways)
+    await at.card_focused()
+
+
+async def answer(at: Desk) -> Json:
+    await at.until(lambda: at.session.answers)
+    return at.session.answers["ask"]
+
+
+async def test_a_plan_is_approved_with_the_mode_of_the_answer() -> None:
+    for key, mode in (("1", "acceptEdits"), ("2", "default")):
+        async with desk(size=(80, 24)) as at:
+            await asked(at)
+            await at.sees(
+                "Approve the plan on devbox:/srv/shop", "│ 1. Write it", "1 go, accept edits", "3 keep planning"
+            )
+            await at.answer(key)
+            updates = [{"type": "setMode", "mode": mode, "destination": "session"}]
+            assert await answer(at) == {
+                "behavior": "allow",
+                "updatedInput": {"plan": PLAN},
+                "updatedPermissions": updates,
+            }
+
+
+async def test_the_mode_before_plan_mode_is_offered_if_it_was_another() -> None:
+    async with desk() as at:
+        await asked(at, ways=[*WAYS, {"type": "setMode", "mode": "bypassPermissions", "destination": "session"}])
+        await at.sees("4 go, bypassPermissions as before")
+
+
+async def test_keep_planning_tells_the_agent_what_should_be_different() -> None:
+    async with desk() as at:
+        await asked(at)
+        await at.answer("3")
+        await at.type("no new file")
+        await at.pilot.press("enter")
+        said = "The user wants to go on planning; plan mode stays on. The user says: no new file"
+        assert await answer(at) == {"behavior": "deny", "message": said}
+
+
+async def test_the_person_changes_the_plan_before_they_approve_it() -> None:
+    async with desk() as at:
+        await asked(at)
+        await at.sees("Ctrl+G changes the plan")
+        await at.pilot.press("ctrl+g")
+        await at.sees("Ctrl+G or Esc: done")
+        await at.type("1 ")
+        assert at.session.answers == {}, "in the editor a number is text"
+        await at.pilot.press("escape")
+        await at.sees("as you changed it", "│ 1 # Cache")
+        await at.answer("1")
+        changed = (await answer(at))["updatedInput"]
+        assert changed == {"plan": f"1 {PLAN}", "planWasEdited": True}
+
+
+async def test_a_plan_with_hidden_characters_is_shown_exactly_and_not_edited() -> None:
+    async with desk() as at:
+        await asked(at, plan="# A\x1b[2Jb\u202ec")
+        await at.sees("A⟨ESC⟩[2Jb⟨U+202E⟩c", "hidden characters")
+        await at.pilot.press("ctrl+g")
+        await at.pilot.pause()
+        assert "Ctrl+G" not in at.screen
+
+
+async def test_a_long_plan_is_approved_only_after_all_of_it_was_on_the_screen() -> None:
+    async with desk(size=(80, 24)) as at:
+        await asked(at, plan="\n".join(f"{n}. step" for n in range(60)))
+        await at.answer("1")
+        assert at.session.answers == {}
+        await at.sees("read on")
+
+
+async def test_the_agent_asks_whether_it_plans_first() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        at.session.ask("ask", "EnterPlanMode", {})
+        await at.card_focused()
+        await at.sees("Plan first?", "changes nothing until you approve", "2 no, go on")
+        await at.answer("y")
+        assert await answer(at) == {"behavior": "allow", "updatedInput": {}}
