@@ -40,7 +40,7 @@ class SessionChoice:
 
     `resume` is the ID of an existing session or the start of it, `""` to let the person choose. Host commands such as
     `logs` have their session there too. `reconnect_timeout` is in seconds. `resume_at` is the message after which
-    an existing session goes on. `forget`: remove the session when the run ends.
+    an existing session goes on. `forget`: remove the session when the run ends. `rewind_files` is the prompt to before which files go back.
     """
 
     session_id: str | None = None
@@ -49,6 +49,7 @@ class SessionChoice:
     fork_session: bool = False
     reconnect_timeout: float | None = None
     resume_at: str | None = None
+    rewind_files: str | None = None
     forget: bool = False
 
 
@@ -142,9 +143,9 @@ class Arguments:
 
     @property
     def headless(self) -> bool:
-        """Whether to run without the REPL: because of -p, or of a format that makes sense only without it."""
+        """Whether to run without the REPL: because of -p, or of an option that makes sense only without it."""
         streams = self.streams
-        return streams.print or streams.output_format != "text" or streams.input_format != "text"
+        return bool(self.session.rewind_files) or streams.print or streams.output_format != "text" or streams.input_format != "text"
 
 
 def arguments_from(values: Mapping[Option, OptionValue]) -> Arguments:

@@ -46,6 +46,10 @@ OPTIONS = (
         "Give the new session this ID (a UUID).", "uuid", read=read_uuid,
     ),
     Option(
+        ("--rewind-files",), Group.SESSION, "rewind_files", _VALUE,
+        "With --resume or --continue: put the files back to before the prompt with this id, and end.", "id",
+    ),
+    Option(
         ("--reconnect-timeout",), Group.SESSION, "reconnect_timeout", _VALUE,
         "Give up reconnecting this long after the connection is lost (default: 24 h, headless 600 s; 0: at once).",
         "seconds", read=read_duration("seconds"),

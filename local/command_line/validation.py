@@ -155,6 +155,18 @@ _SESSION_RULES: tuple[Rule, ...] = (
         "Add --fork-session, or leave out --session-id.",
     ),
     (
+        lambda given: bool(given.session.rewind_files or given.session.resume_at) and not _continues(given.session),
+        UsageError,
+        "--rewind-files and --resume-session-at need --continue or --resume",
+        "Say which session to go back in.",
+    ),
+    (
+        lambda given: bool(given.session.resume_at) and not given.headless,
+        UsageError,
+        "--resume-session-at is for headless runs",
+        "Add -p, or go back with /rewind in the session.",
+    ),
+    (
         lambda given: given.session.resume == "" and given.headless,
         UsageError,
         "--resume needs the ID of a session in a headless run",

@@ -31,6 +31,7 @@ from ..terminal.stdio import Writer
 from .early_input import EarlyInput
 from .event_printer import GOODBYE_S, EventPrinter
 from .input_pump import InputPump
+from .going_back import go_back_to, restored_files
 from .output import make_output
 from .stderr_reports import RetryReports, add_unsent, report, report_untrusted
 from .stdin import read_prompt
@@ -126,6 +127,8 @@ class HeadlessRun:
 
     async def work(self) -> ExitCode:
         """Do the whole run. Raises CcbError."""
+        if self._arguments.session.rewind_files:
+            return await self._work("")
         if not self._has_stdin_messages:
             return await self._work(await read_prompt(self._arguments.prompt, STDIN, say=report))
         async with self._stdin:
@@ -233,6 +236,14 @@ class HeadlessRun:
         self._results.pending.foreign_turn = hello.state != "idle"
 
     async def _feed(self, session: RemoteSession, printer: EventPrinter, prompt: str) -> None:
+        choice = self._arguments.session
+        if choice.rewind_files:
+            self._inputs.ended = True
+            report(await restored_files(session, choice.rewind_files))
+            await printer.stop_session()
+            return
+        if choice.resume_at:
+            await go_back_to(session, choice.resume_at)
         if self._has_stdin_messages:
             await self._inputs.send_messages(session, self._stdin.messages())
             await printer.stop_session()

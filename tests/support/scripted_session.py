@@ -58,6 +58,7 @@ class ScriptedSession:
         self.answers: dict[str, Json] = {}
         self.interrupts = 0
         self.refuse_controls = ""
+        self.control_answers: dict[str, Json] = {}  # by the kind of request
         self.prompt_failure: CcbError | None = None
         self.retries = 0
         self.take_backs = 0
@@ -145,7 +146,7 @@ class ScriptedSession:
         self.controls.append((request.kind.name, request.kind.write(request.payload)))
         if self.refuse_controls:
             raise RequestFailed(self.refuse_controls)
-        return request.kind.read_answer(Success(request.id, {}))
+        return request.kind.read_answer(Success(request.id, self.control_answers.get(request.kind.name, {})))
 
     def register(self, kind: RequestKind[P, A], service: Callable[[P], Awaitable[Json]] | None = None) -> None:
         assert kind is CAN_USE_TOOL and service is None, "the REPL answers nothing else"

@@ -34,6 +34,8 @@ class CommandTarget(Protocol):
 
     def help(self) -> None: ...
 
+    def rewind(self) -> object: ...
+
 
 class CommandReplies:
     """Answers the slash commands of one session."""
@@ -58,6 +60,8 @@ class CommandReplies:
                 self._shell.leave()
             case "stop":
                 await self._actions.stop(self._info.host)
+            case "rewind":
+                self._view.rewind()
             case "model":
                 await self._model(argument)
             case "mode" if argument:

@@ -18,6 +18,7 @@ COMMANDS = (
     SlashCommand("help", "/help", "show this help"),
     SlashCommand("model", "/model [NAME]", "show or change the model (opus, sonnet, haiku, or an id)"),
     SlashCommand("mode", "/mode [MODE]", "show or change the mode: default, acceptEdits, plan, bypassPermissions"),
+    SlashCommand("rewind", "/rewind", "go back to before a prompt: files, conversation, or both"),
     SlashCommand("status", "/status", "show host, session, worker and connection"),
     SlashCommand("cost", "/cost", "show the tokens and the cost of this session"),
     SlashCommand("theme", "/theme [NAME]", "show or change the colours: dark, light"),
@@ -31,6 +32,7 @@ KEYS = (
     ("Ctrl+J, Shift+Enter", "new line"),
     ("Up, Down", "earlier prompts, from the first and last line of the input"),
     ("Esc", "interrupt the agent"),
+    ("Esc, Esc", "while nothing is typed and the agent is idle: go back to an earlier prompt"),
     ("Tab, Alt+A, click", "go to the waiting approval; Esc goes back"),
     ("1, 2, 3, then Enter", "on an approval: once, this session, deny; also y and n, or arrows"),
     (

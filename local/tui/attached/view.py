@@ -17,6 +17,7 @@ from ccb.tunnel.plain_text import one_line
 from ...session.client import LaptopNotice, LinkChange, LinkState, SessionClient, Skipped
 from ..model.blocks import Level, MarkdownBlock
 from ..model.transcript_reducer import TranscriptReducer
+from ..rewind.rewinding import Rewinding
 from ..widgets.cards.question_card import QuestionCard
 from ..widgets.connection import Banner, ConnectionView
 from ..widgets.history import HistoryLoader
@@ -33,6 +34,9 @@ from .pulse import Pulse
 from .session_actions import SessionActions
 from .shell import ReplShell
 from .status_presenter import StatusPresenter
+
+_ESC_S = 1.5
+"""Seconds in which Esc counts as pressed twice."""
 
 
 class SessionView(Vertical):
@@ -56,7 +60,9 @@ class SessionView(Vertical):
         self._actions = SessionActions(
             client, self.reducer, self.connection, self.approvals, self._status, shell.leaving
         )
+        self.rewinding = Rewinding(client, self.reducer, shell.composer, self._actions)
         self._banner = Banner()
+        self._esc_until = 0.0
         self._pulse: Pulse | None = None
         self._backlog: deque[str] = deque()  # sent one after the other, before anything that is submitted later
 
@@ -73,6 +79,7 @@ class SessionView(Vertical):
     def compose(self) -> ComposeResult:
         yield self.transcript
         yield self.approvals
+        yield self.rewinding
         yield self._banner
 
     def on_mount(self) -> None:
@@ -255,8 +262,25 @@ class SessionView(Vertical):
 
     @work
     async def interrupt(self) -> None:
-        """End the running turn."""
-        await self._actions.interrupt()
+        """End the running turn. Pressed twice while nothing runs and nothing is typed: go back to an earlier prompt."""
+        if self._actions.can_interrupt or self.connection.watching or self._shell.composer.text:
+            await self._actions.interrupt()
+        elif time.monotonic() < self._esc_until:
+            self._esc_until = 0.0
+            self.rewind()
+        else:
+            self._esc_until = time.monotonic() + _ESC_S
+            self._status.hint("press Esc again to go back to an earlier prompt", _ESC_S)
+
+    @work
+    async def rewind(self) -> None:
+        """Let the person go back to an earlier prompt."""
+        if self.connection.watching:
+            self._status.hint(self.connection.only_watches_hint())
+        elif self.reducer.running:
+            self._status.hint("the agent is working: Esc interrupts it, then go back")
+        else:
+            await self.rewinding.open()
 
     def ladder(self) -> None:
         """Clear the input, else interrupt, else quit if pressed twice. It also quits while an interrupt is on its way.

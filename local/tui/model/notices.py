@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.kinds.rewind import RewindRecord, RewoundRecord
 
 from ...session.client import shown_name
 from ...session.messages import ApiRetry, Result, SystemNote, retry_text
 from .blocks import BlockContainer, Level, NoticeBlock
 
+_MAX_TEXT = 100
+_MAX_NAMES = 20
 _ABORTED = ("aborted_streaming", "aborted_tools")  # the person knows why the turn ended
 
 
@@ -47,6 +50,23 @@ class Notices:
         reported."""
         if what:
             self.add(f"The session's journal is damaged: {one_line(what)}", Level.WARNING)
+
+    def rewind(self, content: RewindRecord) -> None:
+        """Say from where the session goes on, and which files are restored."""
+        if content.to:
+            before = f" before: {one_line(content.text)[:_MAX_TEXT]}" if content.text else " an earlier message"
+            self.add(f"── Gone back to{before}\nWhat is between that and here is not in the conversation any more.")
+        if content.files:
+            names = [one_line(str(each.get("path"))) for each in content.files]
+            more = f"\n… and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+            count = f"{len(names)} file{'s' if len(names) != 1 else ''}"
+            self.add(f"Restored {count}:\n" + "\n".join(names[:_MAX_NAMES]) + more, Level.DIM)
+
+    def rewound(self, content: RewoundRecord) -> None:
+        """Name the files that could not be restored."""
+        for each in content.failed[:_MAX_NAMES]:
+            name, why = one_line(str(each.get("path"))), one_line(str(each.get("why")))
+            self.add(f"{name} was not restored: {why}", Level.WARNING)
 
     def system(self, note: SystemNote) -> None:
         """Show a system message, if it is meant for a person."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.kinds.rewind import RewindRecord, RewoundRecord
 from ccb.tunnel.wire.messages import UserLine
 from ccb.tunnel.wire.options import CAGES
 from ccb.tunnel.wire.projection import Projection, on
@@ -231,6 +232,14 @@ class TranscriptReducer(Projection):
         """From here on the session is a copy. A turn that ran in the original has no result here."""
         self.prompts.forked()
         self._turn_over(ToolState.UNKNOWN)
+
+    @on(RewindRecord)
+    def _rewind(self, content: RewindRecord, _record: Record) -> None:
+        self.notices.rewind(content)
+
+    @on(RewoundRecord)
+    def _rewound(self, content: RewoundRecord, _record: Record) -> None:
+        self.notices.rewound(content)
 
     @on(LateAnswerRecord)
     def _late_answer(self, _content: LateAnswerRecord, _record: Record) -> None:

@@ -1,0 +1,38 @@
+"""Go back to an earlier message before, or instead of, a headless run."""
+
+from __future__ import annotations
+
+from ccb.tunnel.errors import UsageError
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.kinds.rewind import REWIND_CONVERSATION, REWIND_FILES, ConversationRewind, FileRewind
+from ccb.tunnel.wire.requests import Request, RequestFailed
+
+from ..session.remote_session import RemoteSession
+
+
+async def go_back_to(session: RemoteSession, message: str) -> None:
+    """Let the conversation go on after a message. Raise UsageError if the session cannot."""
+    try:
+        await session.request(Request(REWIND_CONVERSATION, ConversationRewind(after=message)))
+    except RequestFailed as refused:
+        raise UsageError(
+            f"the session cannot go on from that message: {one_line(str(refused))}",
+            do="Give --resume-session-at the uuid of a message that this session has printed.",
+        ) from None
+
+
+async def restored_files(session: RemoteSession, prompt: str) -> str:
+    """Put the files back to before a prompt, and say which. Raise UsageError if that cannot be done."""
+    try:
+        done = await session.request(Request(REWIND_FILES, FileRewind(prompt)))
+    except RequestFailed as refused:
+        raise UsageError(
+            f"the files were not put back: {one_line(str(refused))}",
+            do="Give --rewind-files the uuid of a prompt of this session; /rewind in the REPL lists the prompts.",
+        ) from None
+    names = [one_line(str(each)) for each in done.get("filesChanged") or ()]
+    failed = [each for each in done.get("failed") or () if isinstance(each, dict)]
+    lost = [f"{one_line(str(each.get('path')))} was not restored: {one_line(str(each.get('why')))}" for each in failed]
+    put_back = [name for name in names if name not in {str(each.get("path")) for each in failed}]
+    said = f"put back: {', '.join(put_back)}" if put_back else "no file was changed since"
+    return "; ".join([said, *lost])

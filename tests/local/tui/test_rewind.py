@@ -1,0 +1,78 @@
+"""Going back to an earlier prompt in the REPL."""
+
+from __future__ import annotations
+
+from tests.support.pilot import Desk, desk
+
+POINTS = {
+    "points": [
+        {"id": "u2", "text": "now the second\x1b[31m thing", "time": 2.0, "files": 2},
+        {"id": "u1", "text": "the first thing", "time": 1.0, "files": 3},
+    ],
+    "files_kept": True,
+}
+PREVIEW = {
+    "files": [
+        {"path": "/srv/shop/cart.py", "insertions": 3, "deletions": 1, "does": "change", "changedElsewhere": True},
+        {"path": "/srv/shop/new.py", "insertions": 0, "deletions": 9, "does": "remove"},
+        {"path": "/srv/shop/gone.py", "why": "its earlier content is not kept any more"},
+    ],
+    "prompt": "the first thing",
+}
+
+
+def answers(at: Desk) -> None:
+    at.session.control_answers.update(
+        rewind_points=POINTS, rewind_files=PREVIEW, rewind_conversation={**PREVIEW, "failed": []}
+    )
+
+
+async def test_a_person_picks_a_prompt_and_what_goes_back() -> None:
+    async with desk(size=(100, 30)) as at:
+        answers(at)
+        await at.type("/rewind")
+        await at.pilot.press("enter")
+        await at.sees("Go back to before which prompt?", "› now the second thing  2 files changed since")
+        await at.pilot.press("down", "enter")
+        await at.sees("~ /srv/shop/cart.py  +3 -1  changed by something else since", "- /srv/shop/new.py  +0 -9")
+        await at.sees("gone.py  stays: its earlier content is not kept any more", "› 1 conversation and files")
+        assert ("rewind_files", {"user_message_id": "u1", "dry_run": True}) in at.session.controls
+        await at.pilot.press("enter")
+        await at.until(lambda: at.app.composer.text == "the first thing")  # to be changed and sent again
+        assert at.session.controls[-1] == ("rewind_conversation", {"user_message_id": "u1", "files": True})
+        assert at.app.view.rewinding.panel is None and at.app.focused is at.app.composer
+        at.session.fact("rewind", message="u1", to=3, text="the first thing", files=[{"path": "/srv/shop/cart.py"}])
+        at.session.fact("rewound", failed=[{"path": "/srv/shop/x", "why": "it was changed meanwhile"}])
+        await at.sees("Gone back to before: the first thing", "Restored 1 file", "x was not restored")
+
+
+async def test_esc_twice_opens_it_and_esc_leaves_step_by_step() -> None:
+    async with desk(size=(100, 30)) as at:
+        answers(at)
+        await at.pilot.press("escape")
+        assert "press Esc again" in at.status
+        await at.pilot.press("escape")
+        await at.sees("Go back to before which prompt?")
+        await at.pilot.press("enter")
+        await at.sees("2 conversation only", "3 files only")
+        await at.pilot.press("escape")
+        await at.sees("Go back to before which prompt?")
+        await at.pilot.press("enter", "3", "enter")
+        await at.until(lambda: at.session.controls[-1] == ("rewind_files", {"user_message_id": "u2", "dry_run": False}))
+        assert at.app.composer.text == ""
+        await at.pilot.press("escape", "escape")
+        await at.sees("Go back to before which prompt?")
+        await at.pilot.press("escape")
+        await at.until(lambda: at.app.view.rewinding.panel is None)
+
+
+async def test_there_is_no_going_back_while_the_agent_works() -> None:
+    async with desk() as at:
+        answers(at)
+        await at.prompt("go")
+        at.session.begin()
+        await at.until(lambda: "working" in at.status)
+        await at.type("/rewind")
+        await at.pilot.press("enter")
+        await at.until(lambda: "the agent is working" in at.status)
+        assert at.app.view.rewinding.panel is None
