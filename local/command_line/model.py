@@ -40,7 +40,8 @@ class SessionChoice:
 
     `resume` is the ID of an existing session or the start of it, `""` to let the person choose. Host commands such as
     `logs` have their session there too. `reconnect_timeout` is in seconds. `resume_at` is the message after which
-    an existing session goes on. `forget`: remove the session when the run ends. `rewind_files` is the prompt to before which files go back.
+    an existing session goes on. `forget`: remove the session when the run ends.
+    `rewind_files` is the prompt to before which files go back.
     """
 
     session_id: str | None = None
@@ -145,7 +146,8 @@ class Arguments:
     def headless(self) -> bool:
         """Whether to run without the REPL: because of -p, or of an option that makes sense only without it."""
         streams = self.streams
-        return bool(self.session.rewind_files) or streams.print or streams.output_format != "text" or streams.input_format != "text"
+        other_format = streams.output_format != "text" or streams.input_format != "text"
+        return streams.print or other_format or bool(self.session.rewind_files)
 
 
 def arguments_from(values: Mapping[Option, OptionValue]) -> Arguments:

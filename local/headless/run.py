@@ -30,8 +30,8 @@ from ..terminal.signals import Interrupts
 from ..terminal.stdio import Writer
 from .early_input import EarlyInput
 from .event_printer import GOODBYE_S, EventPrinter
-from .input_pump import InputPump
 from .going_back import go_back_to, restored_files
+from .input_pump import InputPump
 from .output import make_output
 from .stderr_reports import RetryReports, add_unsent, report, report_untrusted
 from .stdin import read_prompt

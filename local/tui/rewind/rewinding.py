@@ -24,7 +24,7 @@ from ..widgets.composer import Composer
 from .answers import PastPrompts, RewindPreview
 from .panel import RewindPanel, Scope
 
-Read = TypeVar("Read", bound=BaseModel)
+Shape = TypeVar("Shape", bound=BaseModel)
 
 
 class ShowsErrors(Protocol):
@@ -90,7 +90,7 @@ class Rewinding(Vertical):
             await panel.remove()
         self._composer.focus()
 
-    async def _asked(self, request: Request[P, A], shape: type[Read]) -> Read | None:
+    async def _asked(self, request: Request[P, A], shape: type[Shape]) -> Shape | None:
         """Send a request. Show what went wrong, and return None."""
         try:
             return shape.model_validate(await self._client.request(request))
