@@ -35,6 +35,7 @@ from ..session.log import AgentEmitter, SessionLog, Watchers
 from ..session.resume import restore, take_up
 from ..session.session import Session, SessionParts, added_directories, check_sandbox
 from ..sessions.paths import home_directory
+from ..subagents.command import agents_command
 from ..subagents.recovery import after_a_cut, end_cut_agents
 from ..subagents.sub_agents import SubAgents
 from ..tools.contract import ToolContext
@@ -187,6 +188,7 @@ class AgentFactory:
             PlanReminders(context.plan, lambda: engine.mode, lambda: self.parts.launches.can_ask(AnsweredBy.PERSON))
         )
         sub_agents = SubAgents(agent, self.agent, self.emitter, self.parts.log.journal)
+        commands.register(agents_command(sub_agents))
         agent.configure(replace(config, context=replace(context, sub_agents=sub_agents)))
         return agent
 

@@ -10,6 +10,7 @@ from typing import Any
 from tests.remote.agent_kit import Reply, calls, closing, opening, says, text_block, tool_block
 from tests.remote.subagents.delegation import MAIN, delegates, delegation, task
 
+from ccb.tunnel.wire.options import SettingsOption
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect
 
 Json = dict[str, Any]
@@ -211,3 +212,16 @@ async def test_an_agent_that_was_cut_by_a_kill_ends_clearly_and_can_go_on_with_w
         assert started == [(ONE, ONE), (ONE, TWO)]
     async with delegation(cut, {}) as d:
         assert len(d.messages("system", "task_notification")) == 2, "an end is written once"
+
+
+async def test_hooks_see_the_end_of_an_agent_and_can_let_it_go_on(tmp_path: Path) -> None:
+    command = "cat >> stops; [ -e blocked ] || { touch blocked; echo more >&2; exit 2; }"
+    values = {"hooks": {"SubagentStop": [{"hooks": [{"type": "command", "command": command}]}]}}
+    layers = [{"source": "user", "path": "settings.json", "values": values}]
+    scripts = {MAIN: delegates(task(ONE, "look")), "look": [says("first", "c1"), says("second", "c2")]}
+    async with delegation(tmp_path, scripts, settings=SettingsOption(layers=layers).to_json()) as d:
+        await d.turn(MAIN + "go")
+        assert d.result_text(ONE).startswith("second")
+        stops = (tmp_path / "project/stops").read_text()
+        assert stops.count('"SubagentStop"') == 2 and ONE in stops
+        assert "more" in json.dumps(d.model.requests["look"][1]["messages"][-1])
