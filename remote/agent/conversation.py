@@ -26,6 +26,7 @@ from ccb.tunnel.wire.records import (
     ModelEndRecord,
     ModelRecord,
     PromptRecord,
+    QueuedRecord,
     Record,
     ToolStartRecord,
     WithdrawnRecord,
@@ -224,6 +225,10 @@ class Conversation(Projection):
     def _input(self, record: InputRecord, _: Record) -> None:
         if isinstance(record.public, UserLine):
             self.know_input(record.id, record.public.blocks)
+
+    @on(QueuedRecord)
+    def _queued(self, record: QueuedRecord, _: Record) -> None:
+        self.know_input(record.id, record.content)
 
     @on(ToolStartRecord)
     def _tool_start(self, record: ToolStartRecord, _: Record) -> None:

@@ -32,16 +32,23 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt of the person, as content blocks. `input_id` is the id of the journalled input that brought it, so that
-    the journal holds its text once; "" when no input did."""
+    """A prompt of the person, as content blocks, or a notice of the worker. `input_id` is the id of the journalled
+    input or notice, so that the journal holds its text once; "" when there is none. `origin` is the public origin of a
+    notice; None for a prompt of the person."""
 
     blocks: Sequence[Json]
     input_id: str = ""
+    origin: Json | None = None
 
     @staticmethod
     def from_input(input_id: str, line: UserLine) -> Prompt:
         """Return the prompt in a public user message of a client."""
         return Prompt(line.blocks, input_id)
+
+
+def origin_of(prompts: Sequence[Prompt]) -> Json | None:
+    """Return the public origin of a turn with these prompts: None if one of them is the person's."""
+    return prompts[0].origin if prompts and all(prompt.origin for prompt in prompts) else None
 
 
 @dataclass(frozen=True)
@@ -50,7 +57,7 @@ class AgentConfig:
 
     `permissions` holds the agent's rules and its permission mode. `model` is an alias or an id, None for the default.
     `label` names a sub-agent and its task for the person. `max_turns` is the agent's budget of model calls in one turn.
-    `take_queued` returns the prompts that have joined the queue during a turn, and empties the queue. `settings` are
+    `take_queued` takes the prompts and notices for an agent that have joined the queue during a turn. `settings` are
     the merged settings of the session. `offered` are the names of the built-in tools that the model is offered, None
     for all. `announced` is what clients are told."""
 
@@ -62,7 +69,7 @@ class AgentConfig:
     max_turns: int | None = None
     partial_messages: bool = False
     api_key_source: str = "none"
-    take_queued: Callable[[], Sequence[Prompt]] = tuple
+    take_queued: Callable[[str], Sequence[Prompt]] = lambda agent_id: ()
     label: str = ""
     settings: WorkerSettings = field(default_factory=WorkerSettings)
     offered: Sequence[str] | None = None

@@ -225,13 +225,15 @@ def heartbeat(name: str, tool_use_id: str, elapsed: float) -> Json:
 @dataclass(frozen=True)
 class TurnReport:
     """The figures that the result of a turn reports. Durations are in seconds; `num_turns` as the public protocol
-    counts them, user messages included; `denials` are the tool calls that were denied."""
+    counts them, user messages included; `denials` are the tool calls that were denied. `origin` says what started the
+    turn when it was not the person."""
 
     duration: float
     duration_api: float
     num_turns: int
     stop_reason: str | None
     denials: Sequence[Json]
+    origin: Json | None = None
 
 
 def result(ending: Ending, ledger: Ledger, report: TurnReport) -> Json:
@@ -250,6 +252,8 @@ def result(ending: Ending, ledger: Ledger, report: TurnReport) -> Json:
         "permission_denials": list(report.denials),
         "terminal_reason": ending.terminal.value,
     }
+    if report.origin is not None:
+        body["origin"] = report.origin
     if ending.subtype == "success":
         body["result"] = ending.text
         body["api_error_status"] = ending.api_error_status

@@ -74,11 +74,12 @@ class PromptOpening:
     async def admit(self, prompts: Sequence[Prompt]) -> Opened:
         """Let the hooks see prompts that are not commands. Raise NotKept."""
         hooks = self._deps.hooks
-        if hooks is None or not self._main or not prompts or not hooks.matching(USER_PROMPT_SUBMIT):
+        said = [prompt for prompt in prompts if prompt.origin is None]  # the others are notices of the worker
+        if hooks is None or not self._main or not said or not hooks.matching(USER_PROMPT_SUBMIT):
             return Opened(prompts)
-        await self._take(prompts)
-        admitted, text = [], ""
-        for prompt in prompts:
+        await self._take(said)
+        admitted, text = [prompt for prompt in prompts if prompt.origin is not None], ""
+        for prompt in said:
             refused = await self._refused(prompt)
             if refused is None:
                 admitted.append(prompt)

@@ -252,6 +252,7 @@ async def run(context: PipelineContext, call: ParsedCall) -> CallOutcome:
     tool_context = dataclasses.replace(
         _lent(context),
         tool_use_id=call.id,
+        agent_id=recorder.agent_id,
         cage=call.cage,
         pinned=call.pinned,
         approved=call.approved,

@@ -31,7 +31,7 @@ from . import messages
 from .answer import AnswerListener
 from .compaction.state import CompactionFailed, compact_hint
 from .conversation import close_open_tool_uses
-from .deps import AgentConfig, AgentDeps, Prompt
+from .deps import AgentConfig, AgentDeps, Prompt, origin_of
 from .executor import ToolCall, ToolExecutor
 from .opening import Opened, PromptOpening, granted
 from .pipeline import NOT_RUN, PipelineContext, StartedCalls, may_run_in_parallel, run_call
@@ -101,7 +101,7 @@ class Turn:
         try:
             return await self._run(prompts)
         except NotKept as error:
-            error.result = self._result(_not_kept(error))
+            error.result = self._result(_not_kept(error), origin_of(prompts))
             raise
 
     async def _run(self, prompts: Sequence[Prompt]) -> Json:
@@ -110,12 +110,12 @@ class Turn:
             ending = await self._ending(prompts)
         finally:
             await self._executor.cancel()
-        result = self._result(ending)
+        result = self._result(ending, origin_of(prompts))
         self._recorder.end(result)
         await self._recorder.commit()
         return result
 
-    def _result(self, ending: Ending) -> Json:
+    def _result(self, ending: Ending, origin: Json | None) -> Json:
         out_of_budget = ending.terminal is Terminal.MAX_TURNS
         report = messages.TurnReport(
             duration=self._deps.clock.now() - self._started,
@@ -123,6 +123,7 @@ class Turn:
             num_turns=self._num_turns(out_of_budget),
             stop_reason=self._stop_reason,
             denials=self._denials,
+            origin=origin,
         )
         return messages.result(ending, self._agent.ledger, report)
 
@@ -332,7 +333,7 @@ class Turn:
         if self._agent.feedback_due:
             self._agent.feedback_due = False
             self._recorder.message(messages.user_text(DENIAL_FEEDBACK, synthetic=True))
-        opened = await self._unless_stopped(self._opening.admit(self._config.take_queued()))
+        opened = await self._unless_stopped(self._opening.admit(self._config.take_queued(self._recorder.agent_id)))
         queued, said = opened.prompts, self._deps.reminders.take(Occasion.TOOL_RESULTS)
         if queued or said:
             self._add_prompts(queued, said)

@@ -90,7 +90,9 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
     log.emit(OptionsRecord(options.to_json(), host.session_id, round(time.time(), 3), **facts))
     parts.launches.use(options)
     host.journal.flush_soon()
-    return _answering(Session(parts, agent))
+    session = Session(parts, agent)
+    session.watch_tasks()
+    return _answering(session)
 
 
 def resume_session(host: SessionHost) -> tuple[Session, str]:
@@ -177,7 +179,7 @@ class AgentFactory:
             max_turns=options.max_turns,
             partial_messages=options.partial_messages,
             api_key_source=options.api_key_source,
-            take_queued=lambda: self.parts.inputs.take_all(commands.calls),
+            take_queued=lambda agent_id: self.parts.inputs.take_all(agent_id, commands.calls),
             offered=options.tools,
         )
         if self.hooks is not None:

@@ -166,7 +166,7 @@ class Daemon:
     def _activity(self) -> Activity:
         if self.session is None:
             return Activity.NOT_BEGUN
-        if self.session.state != "idle" or self._context.shells.busy:
+        if self.session.state != "idle" or self._context.shells.busy or self._context.tasks.running:
             return Activity.BUSY
         return Activity.IDLE if self.session.has_input else Activity.UNPROMPTED
 

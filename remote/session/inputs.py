@@ -1,13 +1,15 @@
-"""The inputs of a session: each is applied once, however often it is sent, and prompts wait here for their turn."""
+"""The inputs of a session: each is applied once, however often it is sent. Prompts and notices wait here for a turn."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, Callable
 
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import PublicLine, UserLine
+from ccb.tunnel.wire.records import MAIN_AGENT, QueuedRecord
 
 from ..agent.deps import Prompt
 
@@ -17,24 +19,50 @@ MAX_WAITING = 1000
 """Maximum number of waiting prompts."""
 
 _MAX_SEEN = 20_000  # number of remembered ids; the clients of older inputs have received their `applied` long ago
+_NOW, _NEXT, _LATER = range(3)
+_PRIORITIES = {"now": _NOW, "next": _NEXT, "later": _LATER}
 
 
 class TooManyInputs(Exception):
     """The queue of prompts is full, and nothing was applied."""
 
 
+@dataclass(frozen=True)
+class Waiting:
+    """An item of the queue, for the agent `agent_id`. `uuid` is that of a prompt's message. `wakes`: it starts a
+    turn."""
+
+    prompt: Prompt
+    uuid: str
+    priority: int
+    wakes: bool = True
+    agent_id: str = MAIN_AGENT
+
+    @property
+    def is_notice(self) -> bool:
+        return self.prompt.origin is not None
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether the prompt may be a command, which needs a turn of its own."""
+        text = str(self.prompt.blocks[0].get("text")) if self.prompt.blocks else ""
+        return not self.is_notice and text.startswith("/")
+
+
 class Inputs:
-    """The ids of the inputs that were applied, and the queue of prompts in order. `any_prompt` says whether the session
-    ever had a prompt."""
+    """The ids of the inputs that were applied, and the queue of prompts and notices. Prompts keep their order, but for
+    those that a client has sent with another priority. Notices come after prompts. `any_prompt` says whether the
+    session ever had a prompt."""
 
     def __init__(self) -> None:
         self.any_prompt = False
         self._seen: OrderedDict[str, None] = OrderedDict()
-        self._queue: deque[tuple[Prompt, str]] = deque()  # prompt, uuid of its message
+        self._queue: list[Waiting] = []  # by priority
         self._arrived = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._queue)
+        """The number of items that start a turn of the main agent."""
+        return sum(1 for each in self._queue if each.wakes and each.agent_id == MAIN_AGENT)
 
     def knows(self, input_id: str) -> bool:
         """Return whether the input with this id was applied."""
@@ -60,7 +88,17 @@ class Inputs:
     def put(self, input_id: str, line: UserLine) -> None:
         """Queue the prompt in a user message."""
         self.any_prompt = True
-        self._queue.append((Prompt.from_input(input_id, line), line.uuid))
+        priority = _PRIORITIES.get(str(line.body.get("priority")), _NEXT)
+        self._add(Waiting(Prompt.from_input(input_id, line), line.uuid, priority))
+
+    def notify(self, notice: QueuedRecord, agent_id: str = MAIN_AGENT) -> None:
+        """Queue a notice of the worker for an agent."""
+        prompt = Prompt(notice.content, notice.id, notice.origin)
+        self._add(Waiting(prompt, "", _LATER, notice.wakes, agent_id))
+
+    def _add(self, item: Waiting) -> None:
+        place = next((at for at, each in enumerate(self._queue) if each.priority > item.priority), len(self._queue))
+        self._queue.insert(place, item)
         self._arrived.set()
 
     def wake(self) -> None:
@@ -68,22 +106,49 @@ class Inputs:
         self._arrived.set()
 
     async def wait(self) -> None:
-        """Return when there may be a new prompt."""
+        """Return when there may be something new."""
         self._arrived.clear()
         await self._arrived.wait()
 
-    def pop(self) -> Prompt:
-        """Take the next prompt out of the queue."""
-        return self._queue.popleft()[0]
+    def next_turn(self, *, notices: bool) -> list[Prompt]:
+        """Take what the next turn of the main agent begins with out of the queue: the first prompt, after the notices
+        that came before it; or notices alone, if one of them starts a turn and `notices` allows it. Return an empty
+        list if there is nothing to do. Notices do not go with a command."""
+        ours = [each for each in self._queue if each.agent_id == MAIN_AGENT]
+        told = [each for each in ours if each.is_notice]
+        prompt = next((each for each in ours if not each.is_notice), None)
+        if prompt is None and not (notices and any(each.wakes for each in told)):
+            return []
+        if prompt is None:
+            return self._taken(told)
+        return self._taken([prompt] if prompt.stands_alone else [*told, prompt])
 
-    def take_all(self, waits: Callable[[Sequence[Json]], bool] = lambda blocks: False) -> list[Prompt]:
-        """Take the prompts out of the queue, up to the first one whose blocks a turn of its own `waits` for."""
-        prompts = []
-        while self._queue and not waits(self._queue[0][0].blocks):
-            prompts.append(self._queue.popleft()[0])
-        return prompts
+    def take_all(
+        self, agent_id: str = MAIN_AGENT, alone: Callable[[Sequence[Json]], bool] = lambda blocks: False
+    ) -> list[Prompt]:
+        """Take what waits for an agent out of the queue, for its running turn. A prompt whose blocks need a turn of
+        their own (`alone`) and the prompts after it stay."""
+        ours = [each for each in self._queue if each.agent_id == agent_id]
+        command = next(
+            (at for at, each in enumerate(ours) if not each.is_notice and alone(each.prompt.blocks)), len(ours)
+        )
+        return self._taken(ours[:command] + [each for each in ours[command:] if each.is_notice])
+
+    def take_back(self, uuid: str) -> str:
+        """Take a prompt that no turn has taken out of the queue. Return the id of its input, "" if it does not
+        wait."""
+        found = next((each for each in self._queue if uuid and each.uuid == uuid), None)
+        if found is None:
+            return ""
+        self._queue.remove(found)
+        return found.prompt.input_id
+
+    def _taken(self, items: list[Waiting]) -> list[Prompt]:
+        taken = {id(each) for each in items}
+        self._queue = [each for each in self._queue if id(each) not in taken]
+        return [each.prompt for each in items]
 
     @property
     def waiting_uuids(self) -> list[str]:
         """The uuids of the messages whose prompts wait."""
-        return [identity for _, identity in self._queue if identity]
+        return [each.uuid for each in self._queue if each.uuid]

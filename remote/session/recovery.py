@@ -15,15 +15,19 @@ from ccb.tunnel.wire.messages import (
 )
 from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.records import (
+    MAIN_AGENT,
+    AgentResultRecord,
     DamagedRecord,
     ForkedRecord,
     InputRecord,
     OptionsRecord,
     PromptRecord,
+    QueuedRecord,
     Record,
     TakenRecord,
     TurnEndRecord,
     TurnStartRecord,
+    UnqueuedRecord,
 )
 from ccb.tunnel.wire.requests import CAN_USE_TOOL, answer_in
 
@@ -39,7 +43,8 @@ Json = dict[str, Any]
 class UnfinishedPrompts(Projection):
     """The prompts that have no turn or no result. `inputs` learns which inputs were applied.
 
-    `waiting` are the prompts that no turn has taken, by input id. A damaged record may have been the one that took
+    `waiting` are the prompts that no turn has taken, by input id, and `notices` those of the worker, each with its
+    agent. A damaged record may have been the one that took
     them: the prompts that waited before it become `doubtful` (with the start of their text). `unanswered` are the
     doubtful prompts without a known result."""
 
@@ -47,6 +52,7 @@ class UnfinishedPrompts(Projection):
         self.waiting: OrderedDict[str, UserLine] = OrderedDict()
         self.doubtful: OrderedDict[str, str] = OrderedDict()
         self.unanswered: OrderedDict[str, None] = OrderedDict()
+        self.notices: OrderedDict[str, tuple[QueuedRecord, str]] = OrderedDict()
         self._inputs = inputs
         self._taken = False  # the next result answers a prompt that is known to have been taken
 
@@ -67,8 +73,27 @@ class UnfinishedPrompts(Projection):
             if not repeated:
                 self.waiting[content.id] = line
 
-    @on(PromptRecord, main_only=True)
-    def _prompt(self, content: PromptRecord, _: Record) -> None:
+    @on(QueuedRecord)
+    def _queued(self, content: QueuedRecord, record: Record) -> None:
+        self.notices[content.id] = content, record.agent_id
+
+    @on(UnqueuedRecord)
+    def _unqueued(self, content: UnqueuedRecord, _: Record) -> None:
+        self.waiting.pop(content.id, None)
+
+    @on(AgentResultRecord)
+    def _agent_result(self, _: AgentResultRecord, record: Record) -> None:
+        """Drop the notices for an agent that has ended."""
+        for notice_id, (_notice, agent_id) in list(self.notices.items()):
+            if agent_id == record.agent_id:
+                del self.notices[notice_id]
+
+    @on(PromptRecord)
+    def _prompt(self, content: PromptRecord, record: Record) -> None:
+        for input_id in content.input_ids:
+            self.notices.pop(input_id, None)
+        if record.agent_id != MAIN_AGENT:
+            return
         self._taken = self._taken or bool(content.items)
         for input_id in content.input_ids:
             for prompts in (self.waiting, self.doubtful, self.unanswered):
@@ -97,9 +122,10 @@ class UnfinishedPrompts(Projection):
 
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, __: Record) -> None:
-        """Drop the prompts of the original: the copy does not answer them."""
+        """Drop the prompts of the original: the copy does not answer them. Notices wait for the copy's next turn."""
         for prompts in (self.waiting, self.doubtful, self.unanswered):
             prompts.clear()
+        self.notices = OrderedDict((key, (replace(each, wakes=False), to)) for key, (each, to) in self.notices.items())
         self._taken = False
 
 

@@ -14,6 +14,7 @@ from .broker import OpenRequests
 from .inputs import Inputs
 from .launches import Launches
 from .log import SessionLog, Watchers
+from .notices import JournalledTasks
 from .recovery import Recovered, UnfinishedPrompts
 from .session import Session, SessionParts
 
@@ -33,6 +34,7 @@ class Restored:
     recovered: Recovered
     prompts: UnfinishedPrompts
     histories: AgentHistories
+    tasks: JournalledTasks
     mark: str
     """The mark of the processes that the last worker may have left running."""
     reported: frozenset[str]
@@ -44,15 +46,15 @@ def restore(log: SessionLog, watchers: Watchers, surviving: Collection[str] = ()
     the kinds of requests that stay open until they are asked again."""
     inputs, requests, histories = Inputs(), OpenRequests(surviving), AgentHistories(log.journal.rewound)
     recovered, prompts = Recovered(requests), UnfinishedPrompts(inputs)
-    worker = WorkerMark()
-    log.read(recovered, prompts, requests, histories, worker)
+    worker, tasks = WorkerMark(), JournalledTasks()
+    log.read(recovered, prompts, requests, histories, worker, tasks)
     launches = Launches(recovered.options)
     for options in recovered.launches:
         launches.keep(options)
     parts = SessionParts.make(log, watchers, launches, inputs, requests)
     reported = _report_damage(log, recovered, prompts)
     parts.broker.resume()
-    return Restored(parts, recovered, prompts, histories, worker.mark, reported)
+    return Restored(parts, recovered, prompts, histories, tasks, worker.mark, reported)
 
 
 def take_up(restored: Restored, agent: Agent) -> Session:
@@ -71,6 +73,9 @@ def take_up(restored: Restored, agent: Agent) -> Session:
         log.emit(TurnEndRecord())
     for input_id, line in prompts.waiting.items():
         session.turns.put(input_id, line, echo=session.options.replay_user_messages)
+    for notice, agent_id in prompts.notices.values():
+        session.turns.notify(notice, agent_id)
+    session.watch_tasks(restored.tasks)
     log.journal.flush_soon()
     return session
 

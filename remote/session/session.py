@@ -31,8 +31,9 @@ from .client_setup import ClientSetup, Initialize
 from .inputs import Inputs
 from .launches import Launches
 from .log import SessionLog, Watchers
+from .notices import JournalledTasks, TaskNotices
 from .settings import SessionSettings
-from .turns import Turns, TurnState
+from .turns import Background, Turns, TurnState
 
 Json = dict[str, Any]
 
@@ -69,16 +70,23 @@ class Session:
         context = agent.config.context
         self.settings = SessionSettings(context.cwd, home_directory(), parts.broker, self._use_settings)
         self.settings.use(parts.launches.options)
+        self.tasks = context.tasks
+        self._notices = TaskNotices(parts.log, parts.inputs, self.tasks)
+        background = Background(self.tasks, self._notices, lambda: parts.broker.waits_for(AnsweredBy.PERSON))
         self.clients = ClientSetup(agent.config.tools, parts.broker, agent.config.announced)
         with suppress(ValueError):  # they were refused when they came
             self._use_callbacks(parts.launches.options)
-        self.turns = Turns(parts.log, parts.inputs, agent, parts.watchers, self._settle)
+        self.turns = Turns(parts.log, parts.inputs, agent, parts.watchers, self._settle, background)
         self._agents_of: tuple[SessionOptions, WorkerSettings] | None = None
         if isinstance(context.sub_agents, SubAgents):
             agent.config.announced.add("agents", context.sub_agents.listed)
         self._inputs = parts.inputs
         self._launches = parts.launches
         self._watchers = parts.watchers
+
+    def watch_tasks(self, journalled: JournalledTasks | None = None) -> None:
+        """Take up the tasks: report those of earlier workers, which are in the journal, and watch those of this one."""
+        self._notices.begin(journalled)
 
     @property
     def hooks(self) -> HookRunner | None:
@@ -139,8 +147,10 @@ class Session:
             self._take_prompt(input_id, line, repeated=repeated)
         elif isinstance(line, ControlRequestLine):
             self.broker.take_request(line)
+            self._inputs.wake()
         elif isinstance(line, ControlResponseLine):
             self.broker.take_answer(answer_in(line))
+            self._inputs.wake()  # notices wait while the person is asked
         journal.flush_soon()
         return journal.seq
 

@@ -5,24 +5,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from enum import Enum
 from typing import Any, Callable
 
 from ccb.tunnel.wire.messages import ResultLine, UserLine
 from ccb.tunnel.wire.projection import Projection, on
-from ccb.tunnel.wire.records import PromptRecord, Record, TakenRecord, TurnEndRecord, TurnStartRecord
+from ccb.tunnel.wire.records import PromptRecord, QueuedRecord, Record, TakenRecord, TurnEndRecord, TurnStartRecord
 
 from ..agent.agent import Agent
 from ..agent.deps import Prompt
 from ..agent.usage import zero_usage
 from ..journal.journal import JournalError
+from ..system.deadline import within
+from ..tasks.registry import TaskRegistry
 from .inputs import Inputs
 from .log import SessionLog, Watchers
+from .notices import TaskNotices
 
 Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
+
+TASKS_S = 600.0
+"""Seconds that a session which is to end waits for its tasks."""
 
 
 class TurnState(Enum):
@@ -33,8 +40,19 @@ class TurnState(Enum):
     ANSWERED = "answered"  # its result is in the journal
 
 
+class Background:
+    """What runs beside the turns: the tasks, and the notices about them. `person_is_asked` returns whether a question
+    to the person is open."""
+
+    def __init__(self, tasks: TaskRegistry, notices: TaskNotices, person_is_asked: Callable[[], bool]) -> None:
+        self.tasks = tasks
+        self.notices = notices
+        self.person_is_asked = person_is_asked
+
+
 class Turns(Projection):
-    """Runs the main agent on the prompts that wait in `inputs`. No turn starts before `ready` has returned."""
+    """Runs the main agent on the prompts and notices that wait in `inputs`. A notice starts no turn while the person is
+    asked something. No turn starts before `ready` has returned."""
 
     def __init__(
         self,
@@ -43,6 +61,7 @@ class Turns(Projection):
         agent: Agent,
         watchers: Watchers,
         ready: Callable[[], Awaitable[None]],
+        background: Background,
     ) -> None:
         self.state = TurnState.NONE
         self._log = session_log
@@ -51,8 +70,9 @@ class Turns(Projection):
         self._watchers = watchers
         self._ready = ready
         self._echoes: dict[str, Json] = {}  # prompts that are shown again when a turn takes them, by input id
-        self._ends_when_idle = False
         self._alone = asyncio.Lock()  # held by a turn, and by what must not run beside one
+        self._background = background
+        self._finish_by: float | None = None  # end when idle; wait for tasks until this monotonic time
         session_log.follow(self)
 
     def put(self, input_id: str, line: UserLine, *, echo: bool) -> None:
@@ -60,19 +80,6 @@ class Turns(Projection):
         if echo:
             self._echoes[input_id] = line.body
         self._inputs.put(input_id, line)
-
-    async def run(self) -> None:
-        """Run turns. Returns after `finish`, once no prompt waits."""
-        await self._ready()
-        while True:
-            while not self._inputs:
-                if self._ends_when_idle:
-                    return
-                await self._inputs.wait()
-            await self._ready()
-            async with self._alone:
-                if self._inputs:
-                    await self._turn(self._inputs.pop())
 
     @contextlib.asynccontextmanager
     async def idle(self) -> AsyncIterator[bool]:
@@ -83,14 +90,38 @@ class Turns(Projection):
         async with self._alone:
             yield True
 
-    def finish(self) -> None:
-        """Let `run` return once no prompt waits."""
-        self._ends_when_idle = True
+    def notify(self, notice: QueuedRecord, agent_id: str) -> None:
+        """Queue a notice that an earlier worker has journalled."""
+        self._inputs.notify(notice, agent_id)
+
+    async def run(self) -> None:
+        """Run turns. Returns after `finish`, once no prompt waits and no task runs."""
+        background = self._background
+        while True:
+            await self._ready()
+            background.notices.flush()
+            async with self._alone:
+                prompts = self._inputs.next_turn(notices=not background.person_is_asked())
+                if prompts:
+                    await self._turn(prompts)
+            if prompts:
+                continue
+            if self._finish_by is None:
+                await self._inputs.wait()
+            elif not background.tasks.running or self._finish_by <= time.monotonic():
+                return
+            else:
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await within(self._finish_by - time.monotonic(), self._inputs.wait())
+
+    def finish(self, wait_s: float = TASKS_S) -> None:
+        """Let `run` return once no prompt waits and no task runs, or no prompt waits after `wait_s` seconds."""
+        self._finish_by = time.monotonic() + wait_s
         self._inputs.wake()
 
     def go_on(self) -> None:
         """Undo `finish`: another client still needs the session."""
-        self._ends_when_idle = False
+        self._finish_by = None
 
     def interrupt(self) -> None:
         """End the running turn, if there is one."""
@@ -119,11 +150,11 @@ class Turns(Projection):
         except JournalError:
             self._log.progress("", result)
 
-    async def _turn(self, prompt: Prompt) -> None:
+    async def _turn(self, prompts: Sequence[Prompt]) -> None:
         self.state = TurnState.RUNNING
         try:
             self._log.emit(TurnStartRecord())
-            await self._agent.run_turn([prompt])
+            await self._agent.run_turn(prompts)
         except JournalError as error:
             log.error("the turn ended: %s", error)
             self._fail_running([str(error)], full=error.full, unkept=error.result)

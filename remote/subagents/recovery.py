@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Callable
 
-from ccb.tunnel.wire.messages import SystemLine
+from ccb.tunnel.wire.messages import TaskLine
 from ccb.tunnel.wire.records import MAIN_AGENT, AgentResultRecord, MessageRecord, Record
 
 from ..agent.histories import AgentHistories, AgentHistory
@@ -56,8 +56,8 @@ def earlier_run(records: Iterable[Record], agent_id: str) -> tuple[str, AgentHis
     for record in records:
         if record.agent_id == agent_id:
             history.conversation.apply(record)
-        elif isinstance(record.content, MessageRecord) and isinstance(record.content.public, SystemLine):
-            body = record.content.body
-            if body.get("subtype") == "task_started" and body.get("task_id") == agent_id:
-                name = str(body.get("subagent_type"))
+        elif isinstance(record.content, MessageRecord) and isinstance(record.content.public, TaskLine):
+            line = record.content.public
+            if line.subtype == "task_started" and line.task_id == agent_id:
+                name = str(line.body.get("subagent_type"))
     return name, history

@@ -110,7 +110,7 @@ class SubAgents:
         return result
 
     async def _run(self, child: Child, definition: AgentDefinition, history: AgentHistory, model: str) -> ToolResult:
-        shells = Shells(child.context.cwd)
+        shells = Shells(child.context.cwd, child.context.tasks)
         own = replace(child.context, files=FileState(), shells=shells, todos=TodoList(), sub_agents=None)
         history.ledger.parent = self._main.ledger
         try:
@@ -119,6 +119,7 @@ class SubAgents:
             return await child.run(agent, history.ledger, self._main)
         finally:
             await shells.close()
+            self._main.config.take_queued(history.conversation.agent_id)  # nobody reads what still waits for it
 
     def _whose(self, tool_input: Json, tool_use_id: str) -> tuple[str, str, AgentHistory]:
         """Return the id, the name and the history of the agent that a call is about."""
@@ -148,6 +149,7 @@ class SubAgents:
             model=self._main.model if chosen in ("", INHERIT) else chosen,
             max_turns=definition.max_turns,
             api_key_source=main.api_key_source,
+            take_queued=main.take_queued,
         )
 
     def _tell_mode(self) -> None:

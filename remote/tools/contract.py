@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..permissions.sandbox_mode import Cages
     from ..sandbox.rules import CageRules
     from ..system.host import Host
+    from ..tasks.registry import TaskRegistry
     from .files.file_state import FileState
     from .shell.shells import Shells
     from .spill import Spill
@@ -126,7 +127,10 @@ class ToolContext:
     todos: TodoList
     cages: Cages
     history: FileHistory
+    tasks: TaskRegistry
     tool_use_id: str = ""
+    agent_id: str = ""
+    """The agent that makes the call; "" for the main agent."""
     approved: FileVersion | None = None
     """The version of the file that the person has seen. The tool changes no other version."""
     left_out: tuple[str, ...] = ()

@@ -109,6 +109,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
     from ..file_history.store import FileHistory
     from ..permissions.sandbox_mode import Cages
     from ..system.host import LocalHost
+    from ..tasks.registry import TaskRegistry
     from .contract import ToolContext
     from .files.file_state import FileState
     from .plan_file import PlanFile
@@ -117,18 +118,20 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
     from .todo import TodoList
 
     environ = dict(os.environ)
+    tasks = TaskRegistry()
     host = LocalHost(token, untrusted=[cwd], environ=environ, cages=caged)
     return ToolContext(
         host=host,
         cwd=cwd,
         add_dirs=[],
         files=FileState(),
-        shells=Shells(cwd, host.session),
+        shells=Shells(cwd, tasks, host.session),
         spill=Spill(outputs),
         todos=TodoList(),
         cages=Cages(host.cages, environ, home_directory()),
         plan=PlanFile.beside(outputs),
         history=FileHistory(os.path.join(os.path.dirname(outputs), "history") if outputs else ""),
+        tasks=tasks,
     )
 
 
@@ -136,7 +139,9 @@ async def close_context(context: ToolContext) -> None:
     """End every process the tools have started, and close their files."""
     import asyncio
 
+    context.tasks.closing()
     try:
+        await context.tasks.stop_all()
         await context.shells.close()
     finally:
         await asyncio.get_running_loop().run_in_executor(None, context.host.close)

@@ -398,7 +398,7 @@ def make_world(
     history = conversation or Conversation()
     queue: list[Prompt] = []
 
-    def take_queued() -> list[Prompt]:
+    def take_queued(agent_id: str) -> list[Prompt]:
         taken = list(queue)
         queue.clear()
         return taken
@@ -409,7 +409,16 @@ def make_world(
         tools=ToolRegistry([read, write]),
         permissions=permissions,
         context=ToolContext(
-            nothing, "/srv/app", [], FileState(), cast(Any, NoShells()), spill or nothing, TodoList(), nothing, nothing
+            nothing,
+            "/srv/app",
+            [],
+            FileState(),
+            cast(Any, NoShells()),
+            spill or nothing,
+            TodoList(),
+            nothing,
+            nothing,
+            nothing,
         ),
         model=model,
         max_turns=max_turns,

@@ -151,7 +151,7 @@ class TwoAgents:
                 permissions=OpenPermissions(),
                 context=replace(context, add_dirs=[]),
                 model=MODELS[agent_id],
-                take_queued=restored.parts.inputs.take_all if agent_id == MAIN_AGENT else tuple,
+                take_queued=restored.parts.inputs.take_all,
             )
             return factory.agent(config, histories.of(agent_id))
 

@@ -131,6 +131,11 @@ class Laptop:
         await self.send(Input(self.epoch, uuid.uuid4().hex, body))
         return request_id
 
+    async def reply(self, request_id: str, payload: Json) -> None:
+        """Answer a question of the worker."""
+        response = {"subtype": "success", "request_id": request_id, "response": payload}
+        await self.send(Input(self.epoch, uuid.uuid4().hex, {"type": "control_response", "response": response}))
+
     async def call(self) -> tuple[Open, bytes]:
         """The next model call, its body read to the end."""
         opened = await self.next(Open)

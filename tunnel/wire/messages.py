@@ -90,6 +90,24 @@ class CompactLine:
 
 
 @dataclass(frozen=True)
+class TaskLine:
+    """News of a task: `task_started`, `task_updated` (its patch may say `is_backgrounded`) or `task_notification`,
+    which is its end. `status` is the public one at its end: completed, failed or stopped. `tool_use_id` is the call
+    that started it. `in_background`: the agent does not wait for it."""
+
+    body: Json
+    subtype: str
+    task_id: str
+    task_type: str
+    description: str
+    tool_use_id: str
+    output_file: str
+    status: str
+    summary: str
+    in_background: bool
+
+
+@dataclass(frozen=True)
 class ControlRequestLine:
     """A question of the worker to the client (`can_use_tool`) or a command of the client to the worker (`interrupt`,
     …)."""
@@ -151,7 +169,7 @@ class OtherLine:
 
 
 PublicLine = Union[
-    AssistantLine, UserLine, ResultLine, SystemLine, CompactLine, ControlRequestLine, ControlCancelLine,
+    AssistantLine, UserLine, ResultLine, SystemLine, CompactLine, TaskLine, ControlRequestLine, ControlCancelLine,
     ControlResponseLine, StreamEventLine, ToolProgressLine, OtherLine,
 ]  # fmt: skip
 
@@ -209,10 +227,15 @@ def _result(body: Json) -> PublicLine:
 _COMPACT = {"compact_boundary": "compact_metadata", "microcompact_boundary": "microcompact_metadata"}
 
 
+_TASK_SUBTYPES = ("task_started", "task_updated", "task_notification")
+
+
 def _system(body: Json) -> PublicLine:
     subtype = as_text(body.get("subtype"))
     if subtype in _COMPACT:
         return _compact(body, subtype)
+    if subtype in _TASK_SUBTYPES:
+        return _task(body)
     mode, attempt = body.get("permissionMode"), body.get("attempt")
     return SystemLine(
         body,
@@ -232,6 +255,21 @@ def _compact(body: Json, subtype: str) -> PublicLine:
     cleared = given.get("cleared")
     ids = [as_text(each) for each in cleared] if isinstance(cleared, list) else []
     return CompactLine(body, subtype == "microcompact_boundary", pre, post, prefix, saved, ids)
+
+
+def _task(body: Json) -> PublicLine:
+    return TaskLine(
+        body,
+        as_text(body.get("subtype")),
+        as_text(body.get("task_id")),
+        as_text(body.get("task_type")),
+        as_text(body.get("description")),
+        as_text(body.get("tool_use_id")),
+        as_text(body.get("output_file")),
+        as_text(body.get("status")),
+        as_text(body.get("summary")),
+        body.get("is_backgrounded") is True or as_dict(body.get("patch")).get("is_backgrounded") is True,
+    )
 
 
 def _control_request(body: Json) -> PublicLine:

@@ -103,6 +103,27 @@ class OptionsRecord:
 
 
 @dataclass(frozen=True)
+class QueuedRecord:
+    """`queued`: the worker itself puts `content` into the queue of prompts, for the agent that the record names. A
+    prompt takes it by its `id`, as it takes an input. `origin` is public, such as {"kind": "task-notification"}.
+    `wakes`: it starts a turn when the agent is idle; otherwise it waits for the next one."""
+
+    kind: ClassVar[str] = "queued"
+    id: str
+    content: list[Json]
+    origin: Json
+    wakes: bool = False
+
+
+@dataclass(frozen=True)
+class UnqueuedRecord:
+    """`unqueued`: the input `id` was taken back before a turn took it."""
+
+    kind: ClassVar[str] = "unqueued"
+    id: str
+
+
+@dataclass(frozen=True)
 class TurnStartRecord:
     """`turn_start`: a turn begins."""
 
@@ -272,7 +293,8 @@ class UnknownRecord:
 
 
 Content = Union[
-    MessageRecord, InputRecord, OptionsRecord, TurnStartRecord, TurnEndRecord, PromptRecord, ToolStartRecord,
+    MessageRecord, InputRecord, QueuedRecord, UnqueuedRecord, OptionsRecord,
+    TurnStartRecord, TurnEndRecord, PromptRecord, ToolStartRecord,
     ModelEndRecord, WithdrawnRecord, ModelRecord, AgentResultRecord, LateAnswerRecord, DamagedRecord, DriverRecord,
     WorkerRecord, ForkedRecord, TakenRecord, HookRecord, FileChangeRecord, RewindRecord, RewoundRecord,
     CompactStartRecord, CompactEndRecord, UnknownRecord,
@@ -400,6 +422,7 @@ def _items(value: object) -> list[PromptItem]:
 _READERS: dict[str, Callable[[Any], object]] = {
     "str": as_text,
     "str | None": _texts,
+    "bool": lambda value: value is True,
     "int": lambda value: value if isinstance(value, int) else 0,
     "float": lambda value: value if isinstance(value, (int, float)) else 0.0,
     "Json": as_dict,

@@ -23,7 +23,7 @@ from ..files.edit_common import refusal
 from ..output import Output, clean
 from .cwd_report import CwdReport
 from .ignore_files import narrowing_note
-from .shells import MAX_RUNNING
+from .shells import MAX_RUNNING, ShellStart
 
 Json = dict[str, Any]
 
@@ -44,6 +44,8 @@ _SET_ASIDE = "set aside by the sandbox, because it would act outside of the sand
 _HOW_TO_KEEP = (
     f"If it is needed, ask the user: call Bash with the command that moves it back and {LEAVE_SANDBOX}: true."
 )
+_HOW_TO_READ = "BashOutput gives its output, KillShell ends it."
+_MAX_DESCRIPTION = 200  # characters
 _ASIDE_SHOWN = 5
 _ASIDE_CHARS = 200
 
@@ -122,7 +124,7 @@ class Bash(Tool):
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         if tool_input.get("run_in_background"):
-            return await _start_in_background(tool_input["command"], context)
+            return await _start_in_background(_start_of(tool_input, context), context)
         call = _Foreground(tool_input["command"], context)
         return await call.run((tool_input.get("timeout") or DEFAULT_TIMEOUT) / 1000)
 
@@ -135,18 +137,23 @@ def _roots(context: ToolContext) -> list[str]:
     return [context.cwd, *context.add_dirs]
 
 
-async def _start_in_background(command: str, context: ToolContext) -> ToolResult:
+def _start_of(tool_input: Json, context: ToolContext) -> ShellStart:
+    description = str(tool_input.get("description") or "")[:_MAX_DESCRIPTION]
+    return ShellStart(tool_input["command"], description, context.tool_use_id, context.agent_id)
+
+
+async def _start_in_background(start: ShellStart, context: ToolContext) -> ToolResult:
     if context.shells.running >= MAX_RUNNING:
         return refusal(f"{MAX_RUNNING} background commands are running already. End one with KillShell first.")
     cwd = context.shells.directory(context.host, _roots(context))
     output = Output(context.spill, "background", to_file=True)
     try:
-        process = await context.host.start([_shell(context), "-c", command], cwd, output.add, cage=context.cage)
+        process = await context.host.start([_shell(context), "-c", start.command], cwd, output.add, cage=context.cage)
     except OSError as error:
         output.close()
         return _not_started(error)
-    shell = context.shells.add(command, process, output, context.cage)
-    text = f"Command running in background with ID: {shell.id}. BashOutput gives its output, KillShell ends it."
+    shell = context.shells.add(start, process, output, context.cage)
+    text = f"Command running in background with ID: {shell.id}. You are told when it ends. {_HOW_TO_READ}"
     if output.path:
         text += f" Output is also written to: {output.path}"
     return ToolResult(text, structured=_structured("", backgroundTaskId=shell.id))

@@ -6,13 +6,14 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
+from ...tasks.registry import TaskStatus
 from ..contract import MAX_OUTPUT_CHARS, Tool, ToolContext, ToolDeclaration, ToolResult
 from ..files.edit_common import refusal
 from ..output import clean, limited
 from ..search.program.main import BadRequest, compiled
 from ..search.run_program import MAX_PATTERN, SearchFailed, search
 from .bash import aside_note, narrowed_note, stop_note
-from .shells import Shell, Status
+from .shells import Shell
 
 Json = dict[str, Any]
 
@@ -60,6 +61,7 @@ class BashOutput(Tool):
             return refusal(_unknown(tool_input["bash_id"], context) or "")
         if shell.process.returncode is not None:
             await shell.process.wait()  # until it is known what it has left behind
+        shell.told = shell.told or shell.process.returncode is not None
         status, start, end = shell.status, shell.position, shell.output.total
         code = shell.process.returncode
         shell.position = end
@@ -72,7 +74,7 @@ class BashOutput(Tool):
         else:
             text = shell.output.since(start)
         parts = [f"<status>{status.value}</status>"]
-        if status in (Status.COMPLETED, Status.FAILED) and code is not None:
+        if status in (TaskStatus.COMPLETED, TaskStatus.FAILED) and code is not None:
             parts.append(f"<exit_code>{code}</exit_code>")
         parts.append(f"<stdout>\n{text.rstrip()}\n</stdout>" if text.strip() else "(no new output)")
         note = (
@@ -118,9 +120,10 @@ class KillShell(Tool):
         shell = context.shells.get(tool_input["shell_id"])
         if shell is None:
             return refusal(_unknown(tool_input["shell_id"], context) or "")
-        if shell.status is not Status.RUNNING:
+        if shell.status is not TaskStatus.RUNNING:
             return refusal(f"Shell {shell.id} is not running: its status is {shell.status.value}.")
-        await context.shells.kill(shell)
+        shell.told = True
+        await shell.task.stop()
         message = f"Successfully killed shell: {shell.id} ({shell.command[:500]})"
         message = "\n".join(filter(None, (message, aside_note(shell.process))))
         return ToolResult(message, structured={"message": message, "shell_id": shell.id})

@@ -4,91 +4,120 @@ running. Also the directory in which the next command runs."""
 from __future__ import annotations
 
 import asyncio
-import enum
-import logging
 import os
-import time
-from dataclasses import field
 
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ...sandbox.rules import CageRules
 from ...system.host import Host
 from ...system.process import Process, stop_marked
+from ...tasks.registry import Task, TaskEnd, TaskKind, TaskRegistry, TaskStatus
 from ..output import Output
-
-_log = logging.getLogger(__name__)
 
 MAX_RUNNING = 32
 _MAX_SHELLS = 100
 _MAX_LEFTOVERS = 200
+_MAX_DESCRIPTION = 200  # characters
 
 
-class Status(enum.Enum):
-    """The state of a background command."""
+@dataclass(frozen=True)
+class ShellStart:
+    """The call that started a background command: its command line, what the model says about it, its id and its
+    agent."""
 
-    RUNNING = "running"
-    COMPLETED = "completed"
-    FAILED = "failed"
-    KILLED = "killed"
+    command: str
+    description: str = ""
+    tool_use_id: str = ""
+    agent_id: str = ""
 
 
 @dataclass(eq=False)
 class Shell:
-    """A background command. `position` is how many bytes of its output BashOutput has returned. `cage` is what it runs
-    in, None for no cage."""
+    """A background command. `task` is its entry in the registry of tasks. `position` is how many bytes of its output
+    BashOutput has returned. `cage` is what it runs in, None for no cage."""
 
-    id: str
+    task: Task
     command: str
     process: Process
     output: Output
     cage: CageRules | None = None
-    started: float = field(default_factory=time.monotonic)
     position: int = 0
     killed: bool = False
+    told: bool = False
+    """Whether the agent knows how it ends."""
 
     @property
-    def status(self) -> Status:
+    def id(self) -> str:
+        return self.task.id
+
+    @property
+    def status(self) -> TaskStatus:
         if self.killed:
-            return Status.KILLED
+            return TaskStatus.KILLED
         if self.process.returncode is None:
-            return Status.RUNNING
-        return Status.COMPLETED if self.process.returncode == 0 else Status.FAILED
+            return TaskStatus.RUNNING
+        return TaskStatus.COMPLETED if self.process.returncode == 0 else TaskStatus.FAILED
 
 
 class Shells:
     """Owns every process that outlives its tool call; `close` ends them all. `session` is the mark that the host gives
     to the processes it starts (see `LocalHost.session`). By this mark even detached processes are found."""
 
-    def __init__(self, cwd: str, session: str = "") -> None:
+    def __init__(self, cwd: str, tasks: TaskRegistry, session: str = "") -> None:
         self.cwd = cwd
+        self._tasks = tasks
         self._session = session
         self._shells: dict[str, Shell] = {}
-        self._count = 0
         self._watchers: set[asyncio.Task[None]] = set()
         self._leftovers: list[Process] = []
 
     @property
     def running(self) -> int:
-        return sum(1 for shell in self._shells.values() if shell.status is Status.RUNNING)
+        return sum(1 for shell in self._shells.values() if shell.status is TaskStatus.RUNNING)
 
     @property
     def busy(self) -> bool:
         """Whether a background command runs, or a process that a foreground command has left behind."""
         return self.running > 0 or any(each.has_leftovers() for each in self._leftovers)
 
-    def add(self, command: str, process: Process, output: Output, cage: CageRules | None = None) -> Shell:
-        """Take over a process that was started in the background."""
-        self._count += 1
-        shell = Shell(f"bash_{self._count}", command, process, output, cage)
+    def add(self, start: ShellStart, process: Process, output: Output, cage: CageRules | None = None) -> Shell:
+        """Take over a process that goes on in the background."""
+
+        async def stop() -> None:
+            await self.kill(shell)
+            await asyncio.wait({watcher})
+
+        task = Task(
+            self._tasks.new_id("bash"),
+            TaskKind.SHELL,
+            start.description or start.command[:_MAX_DESCRIPTION],
+            stop,
+            start.tool_use_id,
+            output.path,
+            start.agent_id,
+        )
+        shell = Shell(task, start.command, process, output, cage)
         self._shells[shell.id] = shell
-        finished = [each for each in self._shells.values() if each.status is not Status.RUNNING]
+        finished = [each for each in self._shells.values() if each.status is not TaskStatus.RUNNING]
         for each in finished[: max(0, len(self._shells) - _MAX_SHELLS)]:
             del self._shells[each.id]
-        watcher = asyncio.ensure_future(_watch(shell))
+        self._tasks.start(task)
+        watcher = asyncio.ensure_future(self._watch(shell))
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
         return shell
+
+    async def _watch(self, shell: Shell) -> None:
+        code = await shell.process.wait()
+        shell.output.close()
+        subject = f'Background command "{" ".join(shell.task.description.split())}"'
+        if shell.killed:
+            how = "was stopped"
+        elif code < 0:
+            how = f"was ended by signal {-code}"
+        else:
+            how = "completed (exit code 0)" if code == 0 else f"failed with exit code {code}"
+        self._tasks.finished(shell.task, TaskEnd(shell.status, f"{subject} {how}", told=shell.told))
 
     def get(self, shell_id: str) -> Shell | None:
         return self._shells.get(shell_id)
@@ -99,7 +128,7 @@ class Shells:
 
     async def kill(self, shell: Shell) -> None:
         """End a background command and everything it started."""
-        shell.killed = shell.killed or shell.status is Status.RUNNING
+        shell.killed = shell.killed or shell.status is TaskStatus.RUNNING
         await shell.process.stop()
 
     def left(self, process: Process) -> None:
@@ -118,6 +147,8 @@ class Shells:
 
     async def close(self) -> None:
         """End every process of the session. Returns when they are gone."""
+        for shell in self._shells.values():
+            shell.told = shell.told or bool(shell.task.agent_id)  # a sub-agent that has ended reads nothing any more
         processes = [shell.process for shell in self._shells.values()] + self._leftovers
         alive = [each for each in processes if each.returncode is None or each.has_leftovers()]
         try:
@@ -131,9 +162,3 @@ class Shells:
                 await asyncio.wait(self._watchers)
             for shell in self._shells.values():
                 shell.output.close()
-
-
-async def _watch(shell: Shell) -> None:
-    code = await shell.process.wait()
-    shell.output.close()
-    _log.debug("%s ended with %d", shell.id, code)

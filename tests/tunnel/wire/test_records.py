@@ -43,6 +43,7 @@ from ccb.tunnel.wire.records import (
     OptionsRecord,
     PromptItem,
     PromptRecord,
+    QueuedRecord,
     Record,
     RecordError,
     TakenRecord,
@@ -50,6 +51,7 @@ from ccb.tunnel.wire.records import (
     TurnEndRecord,
     TurnStartRecord,
     UnknownRecord,
+    UnqueuedRecord,
     WithdrawnRecord,
     WorkerRecord,
     in_session,
@@ -73,14 +75,15 @@ numbers = st.integers(min_value=0, max_value=2**53 - 1)
 names = text.filter(bool)
 
 KINDS = [
-    "message", "input", "options", "turn_start", "turn_end", "prompt", "tool_start", "model_end", "withdrawn", "model",
-    "agent_result", "late_answer", "damaged", "driver", "worker", "forked", "taken", "hook",
-    "file_change", "rewind", "rewound", "compact_start", "compact_end",
+    "message", "input", "queued", "unqueued", "options", "turn_start", "turn_end", "prompt", "tool_start",
+    "model_end", "withdrawn", "model", "agent_result", "late_answer", "damaged", "driver", "worker", "forked",
+    "taken", "hook", "file_change", "rewind", "rewound", "compact_start", "compact_end",
 ]  # fmt: skip
 FIELDS = [
     "id", "body", "options", "session", "created", "cwd", "pid", "bundle", "mark", "context", "items", "tool_use_id",
     "name", "message_id", "stop_reason", "usage", "model", "request_id", "what", "by", "epoch", "from", "type",
     "message", "response", "request", "agent_id", "parent_tool_use_id", "input_id", "event", "match", "about", "count",
+    "content", "origin", "wakes",
 ]  # fmt: skip
 bodies = st.dictionaries(st.sampled_from(FIELDS) | text, values | objects | st.lists(objects, max_size=2), max_size=6)
 
@@ -88,6 +91,8 @@ contents: st.SearchStrategy[Content] = st.one_of(
     st.builds(MessageRecord, objects),
     st.builds(InputRecord, text, objects),
     st.builds(OptionsRecord, objects, text, st.floats(0, 1e10), text, numbers, text, st.none() | text),
+    st.builds(QueuedRecord, text, st.lists(objects, max_size=2), objects, st.booleans()),
+    st.builds(UnqueuedRecord, text),
     st.builds(TurnStartRecord),
     st.builds(TurnEndRecord),
     st.builds(

@@ -1,0 +1,148 @@
+"""Commands in the background: the model is told once when one ends, also while it is idle and after a crash."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import Any
+
+from tests.remote.agent_kit import calls, content, says
+from tests.remote.worker_process import Laptop, WorkerHost
+
+from ccb.tunnel.wire import Hello, SessionOptions
+
+Json = dict[str, Any]
+
+_ALLOWED = SessionOptions(allowed_tools=["Bash"])
+_UNTIL_GO = "while [ ! -e go ]; do sleep 0.02; done; echo gone"
+
+
+async def answer(laptop: Laptop, *blocks: Any) -> str:
+    """Answer the next model call. Return the last message of its request as text."""
+    opened, body = await laptop.call()
+    await laptop.answer(opened, content(*blocks))
+    return json.dumps(json.loads(body)["messages"][-1])
+
+
+async def start_task(laptop: Laptop, command: str = _UNTIL_GO, number: int = 1) -> Json:
+    """Let the model start a background command and end its turn. Return the public message of its start."""
+    await laptop.say("go")
+    await answer(laptop, calls((f"toolu_{number}", "Bash", {"command": command, "run_in_background": True})))
+    await answer(laptop, says("it runs", f"msg_started_{number}"))
+    await laptop.message("result")
+    return news(laptop, "task_started")[-1]
+
+
+def news(laptop: Laptop, subtype: str) -> list[Json]:
+    """The public messages of type `system` that have come."""
+    return [each.body for each in laptop.events if each.kind == "message" and each.body.get("subtype") == subtype]
+
+
+def journal(host: WorkerHost, session: str) -> list[Json]:
+    return [json.loads(line) for line in (host.state(session) / "journal.jsonl").read_bytes().splitlines()]
+
+
+def told(host: WorkerHost, session: str) -> list[str]:
+    """The prompts in the journal that took a notice."""
+    items = [item for line in journal(host, session) if line["kind"] == "prompt" for item in line["body"]["items"]]
+    return [item["input"] for item in items if item["input"].startswith("task:")]
+
+
+async def kill(laptop: Laptop, hello: Hello) -> None:
+    os.kill(hello.pid, signal.SIGKILL)
+    while await laptop.read():
+        pass
+    await laptop.process.wait()
+
+
+async def test_the_end_of_a_task_starts_a_turn_of_the_idle_agent(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(_ALLOWED)
+    started = await start_task(laptop)
+    assert (started["task_id"], started["tool_use_id"], started["task_type"]) == ("bash_1", "toolu_1", "local_bash")
+    (host.project / "go").touch()
+    seen = await answer(laptop, says("it ended", "msg_3"))
+    ended = news(laptop, "task_notification")
+    assert [(each["status"], each["task_id"]) for each in ended] == [("completed", "bash_1")]
+    assert len(news(laptop, "init")) == 2
+    assert "<task-notification>" in seen and "<status>completed</status>" in seen and started["output_file"] in seen
+    result = await laptop.message("result")
+    assert (result["result"], result["origin"]["kind"]) == ("it ended", "task-notification")
+    assert told(host, session) == ["task:bash_1"]
+
+
+async def test_the_end_of_a_task_joins_a_running_turn(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(_ALLOWED)
+    await start_task(laptop)
+    await laptop.say("more")
+    journalled = "../.local/state/ccb/sessions/*/journal.jsonl"
+    command = f"touch go; while ! grep -q '\"queued\",' {journalled}; do sleep 0.02; done"
+    await answer(laptop, calls(("toolu_2", "Bash", {"command": command}), message_id="msg_3"))
+    seen = await answer(laptop, says("both", "msg_4"))
+    assert "toolu_2" in seen and "<task-notification>" in seen
+    result = await laptop.message("result")
+    assert "origin" not in result
+
+
+async def test_a_notice_waits_while_the_person_is_asked(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    (host.project / "wait.sh").write_text(_UNTIL_GO)
+    await laptop.attach(SessionOptions(permission_prompts="stdio", allowed_tools=["Bash(sh wait.sh)"]))
+    await start_task(laptop, "sh wait.sh")
+    await laptop.say("more")
+    await answer(laptop, calls(("toolu_2", "Bash", {"command": "touch made"}), message_id="msg_3"))
+    asked = await laptop.message("control_request")
+    (host.project / "go").touch()
+    await laptop.message("system", "task_notification")
+    assert told(host, session) == []
+    refusal = {"behavior": "deny", "message": "no"}
+    await laptop.reply(asked["request_id"], refusal)
+    assert "<task-notification>" in await answer(laptop, says("well", "msg_4"))
+    await laptop.message("result")
+
+
+async def test_a_worker_that_is_killed_tells_once_that_its_task_is_gone(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(_ALLOWED)
+    await start_task(first)
+    await kill(first, hello)
+    second = await host.connect(session)
+    again = await second.attach(have=first.last_seq)
+    assert "<status>killed</status>" in await answer(second, says("a pity", "msg_3"))
+    ended = news(second, "task_notification")
+    assert [(each["status"], each["task_id"]) for each in ended] == [("stopped", "bash_1")]
+    await second.message("result")
+    await kill(second, again)
+    third = await host.connect(session)
+    await third.attach(have=second.last_seq)
+    started = await start_task(third, number=2)
+    assert started["task_id"] == "bash_2"  # an id is never used twice
+    assert told(host, session) == ["task:bash_1"]
+
+
+async def test_a_stopped_session_tells_with_the_next_prompt_what_it_ended(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    await first.attach(_ALLOWED)
+    await start_task(first)
+    await first.stop()
+    second = await host.connect(session)
+    await second.attach(have=first.last_seq)
+    await second.say("and now?")
+    seen = await answer(second, says("well", "msg_3"))
+    assert seen.index("<status>killed</status>") < seen.index("and now?")
+    await second.message("result")
+    assert told(host, session) == ["task:bash_1"]
+
+
+async def test_a_killed_task_is_not_told_again(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(_ALLOWED)
+    await start_task(laptop)
+    await laptop.say("end it")
+    await answer(laptop, calls(("toolu_2", "KillShell", {"shell_id": "bash_1"}), message_id="msg_3"))
+    assert "<task-notification>" not in await answer(laptop, says("done", "msg_4"))
+    assert [each["status"] for each in news(laptop, "task_notification")] == ["stopped"]
+    await laptop.message("result")
+    assert told(host, session) == []
