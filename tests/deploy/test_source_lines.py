@@ -29,9 +29,15 @@ def _sources() -> Iterator[tuple[str, str]]:
             yield f"{prefix}/{path.relative_to(folder)}", path.read_text(encoding="utf-8")
 
 
-def _statements(source: str) -> list[tuple[str, int, int]]:
-    """All nodes with their places. Constants that stand alone are left out: docstrings and what stands in for them."""
+def _statements(source: str) -> list[tuple[str, int]]:
+    """All nodes with their lines. Annotations of functions are left out, and constants that stand alone: docstrings and
+    what stands in for them."""
     tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            node.annotation = None
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            node.returns = None
     idle = {
         id(inner)
         for node in ast.walk(tree)
@@ -39,7 +45,7 @@ def _statements(source: str) -> list[tuple[str, int, int]]:
         for inner in (node, node.value)
     }
     return [
-        (ast.dump(node) if isinstance(node, ast.Constant) else type(node).__name__, node.lineno, node.col_offset)
+        (ast.dump(node) if isinstance(node, ast.Constant) else type(node).__name__, node.lineno)
         for node in ast.walk(tree)
         if hasattr(node, "lineno") and hasattr(node, "col_offset") and id(node) not in idle
     ]
