@@ -44,6 +44,7 @@ test: ## everything CI runs: lint, types, room contracts, all tests, the worker 
 	@.ci/system-packages venv $(PYTHON)
 	@.ci/system-packages test $(PYTHON)
 	@mkdir -p .make
+	@.ci/official-sdks $(PYTHON)
 	@$(MAKE) --no-print-directory -j 3 --output-sync unit lint types imports $(WORKER_PYTHONS)
 
 lint: $(STAMP) ## ruff: lint and format

@@ -67,11 +67,11 @@ class McpServers:
             elif known.place.group == place.group:
                 known.channel = channel
 
-    async def ready(self) -> None:
-        """Return when no server is pending. Each handshake has a deadline."""
+    async def ready(self, patience_s: float | None = None) -> None:
+        """Return when no server is pending, or after `patience_s`. Each handshake has a deadline."""
         tasks = [each.task for each in self._servers.values() if each.task is not None]
         if tasks:
-            await asyncio.wait(tasks)
+            await asyncio.wait(tasks, timeout=patience_s)
 
     def reconnect(self, name: str) -> None:
         """Connect a server again. Raise KeyError."""

@@ -52,10 +52,14 @@ MCP_TOGGLE: RequestKind[ServerSwitch, Json] = client_kind(
 )
 
 
+_SERVERS_S = 5.0
+"""Seconds that the answer to `initialize` waits for MCP servers."""
+
+
 def register_client_requests(session: Session) -> None:
     """Register the handlers for the requests of clients with the session's broker."""
     broker = session.broker
-    broker.register(INITIALIZE, lambda setup: _initialize(session, setup))
+    broker.register_slow(INITIALIZE, lambda setup: _initialize(session, setup))
     broker.register(INTERRUPT, lambda _: _interrupt(session))
     broker.register(SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
     broker.register(SET_MODEL, lambda name: _set_model(session, name))
@@ -66,12 +70,15 @@ def register_client_requests(session: Session) -> None:
     broker.register(GET_CONTEXT_USAGE, lambda _: Handled(session.agent.context_report().public()))
 
 
-def _initialize(session: Session, setup: Initialize) -> Handled:
-    """Apply the client's fields, and answer with a description of the session."""
+async def _initialize(session: Session, setup: Initialize) -> Json:
+    """Apply the client's fields at once, so that the next prompt finds them applied, and answer with a description of
+    the session."""
     try:
         session.adopt(setup)
     except ValueError as error:
         raise RequestRefused(str(error)) from error
+    await session.define_agents()
+    await session.clients.settle(session.options, _SERVERS_S)
     model, announced = session.agent.model, session.agent.config.announced
     body: Json = {
         "commands": [{"argumentHint": "", **each} for each in announced.entries("commands")],
@@ -92,7 +99,7 @@ def _initialize(session: Session, setup: Initialize) -> Handled:
         "session_state": session.state,
         "capabilities": ["interrupt_receipt_v1"],
     }
-    return Handled({**body, "hooks_applied": True} if setup.hooks else body)
+    return {**body, "hooks_applied": True} if setup.hooks else body
 
 
 def _server(session: Session, name: str) -> McpServers:

@@ -88,11 +88,11 @@ class ClientSetup:
         """What clients are told about each server."""
         return self._servers.status() if self._servers is not None else []
 
-    async def settle(self, options: SessionOptions) -> None:
-        """Return when every server that `options` name is connected or has failed."""
+    async def settle(self, options: SessionOptions, patience_s: float | None = None) -> None:
+        """Return when every server that `options` name is connected or has failed, or after `patience_s`."""
         self.use(options)
         if self._servers is not None:
-            await self._servers.ready()
+            await self._servers.ready(patience_s)
 
     async def close(self) -> None:
         """Stop connecting."""

@@ -253,23 +253,24 @@ class Session:
     async def _settle(self) -> None:
         """Return when a turn may start."""
         await self.settings.settle()
-        await self._define_agents()
+        await self.define_agents()
         await self.clients.settle(self.options)
 
-    async def _define_agents(self) -> None:
+    async def define_agents(self) -> None:
         """Offer the agents that the options and the trusted project define, if either has changed."""
         sources = self.options, self.settings.current
         sub_agents = self.agent.config.context.sub_agents
         if sources == self._agents_of or not isinstance(sub_agents, SubAgents):
             return
-        self._agents_of = sources
         if not defines_agents(*sources):
             sub_agents.define(())
+            self._agents_of = sources
             return
         from ..subagents.catalogue import Catalogue
 
         catalogue = await asyncio.get_running_loop().run_in_executor(None, Catalogue, *sources)
         sub_agents.define(catalogue.definitions)
+        self._agents_of = sources
         for problem in catalogue.problems:
             self.log.say({"type": "system", "subtype": "informational", "content": problem, "level": "warning"})
 

@@ -1,0 +1,25 @@
+"""What the tests with the official SDKs have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.conformance.official_sdks import require_sdks
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Laptop, make_laptop
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
+    """A laptop, if the SDKs are installed."""
+    require_sdks()
+    return make_laptop(tmp_path, fake_model.url)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The client's directory."""
+    path = tmp_path / "project"
+    path.mkdir()
+    return path

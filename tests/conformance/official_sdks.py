@@ -1,0 +1,140 @@
+"""The official SDKs as programs: each runs in an environment of its own, made by .ci/official-sdks, and drives ccb."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.laptop import Laptop
+from tests.support.sshd import HostUser, Sshd
+
+Json = dict[str, Any]
+
+ROOT = Path(__file__).resolve().parents[2]
+PLACE = ROOT / ".make" / "sdks"
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def require_sdks() -> None:
+    """Skip the test where the SDKs are not installed, with the reason; in CI that is a failure."""
+    if (PLACE / "versions").exists():
+        return
+    missing = PLACE / "missing"
+    why = missing.read_text().strip() if missing.exists() else "run .ci/official-sdks (make test does)"
+    assert not os.environ.get("CI"), f"the official SDKs are not installed: {why}"
+    pytest.skip(f"the official SDKs are not installed: {why}")
+
+
+@dataclass
+class Program:
+    """A running program. `events` are the lines that it has printed."""
+
+    process: asyncio.subprocess.Process
+    events: list[Json] = field(default_factory=list)
+
+    async def next(self) -> Json:
+        assert self.process.stdout is not None
+        line = await self.process.stdout.readline()
+        assert line, f"the program ended early: {await self._why()}"
+        event: Json = json.loads(line)
+        self.events.append(event)
+        return event
+
+    async def until(self, kind: str, seconds: float = 60, **what: object) -> Json:
+        """Read on to the next event of a kind with these fields."""
+        async with asyncio.timeout(seconds):
+            while True:
+                event = await self.next()
+                if event["kind"] == kind and what.items() <= event.items():
+                    return event
+
+    def go_on(self) -> None:
+        """Let a program that waits go on."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+
+    async def end(self, seconds: float = 60) -> None:
+        """Read to the end, which must be a good one."""
+        await self.until("end", seconds)
+        async with asyncio.timeout(seconds):
+            assert await self.process.wait() == 0, await self._why()
+
+    async def _why(self) -> str:
+        assert self.process.stderr is not None
+        return (await self.process.stderr.read()).decode()[-3000:] + str(self.events[-3:])
+
+    def of(self, kind: str) -> list[Json]:
+        return [event for event in self.events if event["kind"] == kind]
+
+    def messages(self, name: str) -> list[Json]:
+        """The bodies of the messages of one class of the SDK, or of one type."""
+        return [event["body"] for event in self.of("message") if event["type"] == name]
+
+
+def calls(*uses: tuple[str, Json]) -> Json:
+    """Return an answer of the model that calls tools."""
+    return {"blocks": [{"type": "tool_use", "name": name, "input": given} for name, given in uses]}
+
+
+def text_of_deltas(events: Sequence[Json]) -> str:
+    """Return the text that streamed in."""
+    deltas = [each["event"].get("delta", {}) for each in events]
+    return "".join(each["text"] for each in deltas if each.get("type") == "text_delta")
+
+
+def over_ssh(directory: Path, sshd: Sshd, user: HostUser, port: int) -> Json:
+    """Return the settings of a program whose sessions run in the home of `user`, reached through `port`."""
+    options = ["-i", str(sshd.identity), "-o", f"UserKnownHostsFile={sshd.trust(port)}", "-o", "IdentitiesOnly=yes"]
+    remote = f"ssh://{user.name}@127.0.0.1:{port}/~"
+    return {"cli": program_ccb(directory, options), "env": {"CCB_REMOTE": remote}}
+
+
+def program_ccb(directory: Path, options: Sequence[str] = ()) -> str:
+    """Return the path of a program `ccb` that runs the ccb of this tree with `options` first."""
+    path = directory / "ccb"
+    words = ["env", f"PYTHONPATH={os.pathsep.join(each for each in sys.path if each)}", sys.executable, "-m", "ccb"]
+    path.write_text(f'#!/bin/sh\nexec {shlex.join([*words, *options])} "$@"\n')
+    path.chmod(0o755)
+    return str(path)
+
+
+@asynccontextmanager
+async def python_sdk(laptop: Laptop, settings: Json) -> AsyncIterator[Program]:
+    """Run the program of the Python SDK."""
+    argv = [str(PLACE / "python" / "bin" / "python"), str(PROGRAMS / "python_session.py"), json.dumps(settings)]
+    async with _running(argv, laptop, settings) as program:
+        yield program
+
+
+@asynccontextmanager
+async def npm_sdk(laptop: Laptop, settings: Json) -> AsyncIterator[Program]:
+    """Run the program of the npm SDK."""
+    library = PLACE / "npm" / "node_modules"
+    argv = ["node", str(PROGRAMS / "npm_session.mjs"), json.dumps({**settings, "library": str(library)})]
+    async with _running(argv, laptop, settings) as program:
+        yield program
+
+
+@asynccontextmanager
+async def _running(argv: Sequence[str], laptop: Laptop, settings: Json) -> AsyncIterator[Program]:
+    # PYTHONPATH is for ccb, not for the Python of the SDK: `program_ccb` sets it.
+    env = {name: value for name, value in laptop.env.items() if name != "PYTHONPATH"}
+    process = await asyncio.create_subprocess_exec(
+        *argv, env=env, cwd=settings["cwd"], limit=16 * 1024 * 1024,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        yield Program(process)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

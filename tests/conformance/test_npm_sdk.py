@@ -1,0 +1,67 @@
+"""The official npm SDK, unmodified, drives ccb: on this machine, and over a real sshd with lost connections."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.conformance.official_sdks import calls, npm_sdk, over_ssh, program_ccb, text_of_deltas
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Laptop
+from tests.support.relay import relay
+from tests.support.sshd import HostUser, Sshd
+
+pytestmark = pytest.mark.visited
+
+
+async def test_a_client_with_tools_hooks_and_permissions(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
+    fake_model.add(
+        calls(("mcp__calc__add", {"a": 1, "b": 2}), ("Bash", {"command": "touch made"})),
+        {"text": "three"},
+        {"text": "again"},
+    )
+    settings = {"cli": program_ccb(project.parent), "cwd": str(project), "prompts": ["work", "more"], "controls": True}
+    async with npm_sdk(laptop, settings) as program:
+        await program.end()
+    assert [each["given"] for each in program.of("tool")] == [{"a": 1, "b": 2}]
+    assert [each["input"] for each in program.of("asked")] == [{"command": "touch made"}]
+    assert [(each["event"], each["tool"]) for each in program.of("hook")] == [("PreToolUse", "Bash")]
+    assert (project / "made").exists()
+    assert "APPENDED" in json.dumps((fake_model.requests[0].body or {})["system"])
+    assert "the sum is 3" in fake_model.requests[1].tool_result_text
+    results = program.messages("result")
+    assert [(each["subtype"], each["result"]) for each in results] == [("success", "three"), ("success", "again")]
+    assert not program.of("error") and program.of("info")[0]["models"] > 1
+    (status,) = program.of("mcp")[0]["status"]
+    assert (status["name"], status["status"]) == ("calc", "connected")
+    init = [each for each in program.messages("system") if each["subtype"] == "init"]
+    assert len(init) == 2 and "reviewer" in init[0]["agents"] and init[0]["claude_code_version"].startswith("2.")
+
+
+async def test_over_ssh_with_a_lost_connection_nothing_runs_twice(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, project: Path
+) -> None:
+    fake_model.add(
+        calls(("mcp__calc__add", {"a": 1, "b": 2}), ("Bash", {"command": "touch made"})),
+        {"text": "all of it is done now", "stall_after": 4},
+    )
+    async with relay(sshd.port) as between:
+        settings = {
+            **over_ssh(project.parent, sshd, host_user, between.port),
+            "cwd": str(project),
+            "prompts": ["work"],
+            "cut_in_tool": True,
+        }
+        async with npm_sdk(laptop, settings) as program:
+            await program.until("waits", where="tool")
+            between.cut()
+            program.go_on()
+            await fake_model.until(lambda model: len(model.requests) == 2)
+            between.cut()
+            fake_model.release()
+            await program.end()
+    assert len(program.of("tool")) == len(program.of("asked")) == 1 and len(fake_model.requests) == 2
+    assert (host_user.home / "made").exists() and not list(project.iterdir())
+    assert [each["result"] for each in program.messages("result")] == ["all of it is done now"]
+    assert text_of_deltas(program.messages("stream_event")) == "all of it is done now"

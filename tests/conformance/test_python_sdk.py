@@ -1,0 +1,119 @@
+"""The official Python SDK, unmodified, drives ccb: on this machine, and over a real sshd with lost connections."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.conformance.official_sdks import Json, Program, calls, over_ssh, program_ccb, python_sdk, text_of_deltas
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Laptop
+from tests.support.relay import relay
+from tests.support.sshd import HostUser, Sshd
+
+pytestmark = pytest.mark.visited
+
+
+def touch(name: str) -> Json:
+    return calls(("Bash", {"command": f"touch {name}"}))
+
+
+def results(program: Program) -> list[Json]:
+    return program.messages("ResultMessage")
+
+
+def tool_results(program: Program) -> list[Json]:
+    return [block for body in program.messages("UserMessage") for block in body["content"] if isinstance(block, dict)]
+
+
+async def test_a_client_with_tools_hooks_and_permissions(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
+    fake_model.add(
+        calls(("mcp__calc__add", {"a": 1, "b": 2})),
+        calls(("mcp__calc__picture", {}), ("mcp__calc__fail", {})),
+        {"text": "three"},
+        touch("asked"),
+        touch("forbidden"),
+        touch("hooked"),
+        {"text": "touched"},
+        {"text": "a long answer that is broken off", "stall_after": 4},
+    )
+    settings = {
+        "cli": program_ccb(project.parent),
+        "cwd": str(project),
+        "prompts": ["add", "touch"],
+        "controls": True,
+        "long": "talk",
+    }
+    async with python_sdk(laptop, settings) as program:
+        await program.end()
+    assert [each["given"] for each in program.of("tool")] == [{"a": 1, "b": 2}]
+    first = fake_model.requests[0]
+    assert {"mcp__calc__add", "mcp__calc__picture", "mcp__calc__fail", "Bash"} <= set(first.tool_names)
+    assert "APPENDED" in json.dumps((first.body or {})["system"])
+    assert fake_model.requests[1].tool_result_text == "the sum is 3"
+    seen, failed = fake_model.requests[2].tool_results
+    assert seen["content"][0]["type"] == "image" and failed["is_error"] and "on purpose" in str(failed["content"])
+    assert sorted(path.name for path in project.iterdir()) == ["changed"]
+    asked = program.of("asked")
+    assert [each["input"]["command"] for each in asked] == ["touch asked", "touch forbidden"]
+    assert all(each["suggestions"] and each["id"] for each in asked)
+    assert [each["event"] for each in program.of("hook")].count("PreToolUse") == 3
+    texts = [str(request.tool_result_text) for request in fake_model.requests[4:7]]
+    assert texts[1] == "not this one" and "the hook says no" in texts[2]
+    done = results(program)
+    assert [(each["subtype"], each["is_error"]) for each in done] == [
+        ("success", False),
+        ("success", False),
+        ("error_during_execution", True),
+    ]
+    assert [each["tool_name"] for each in done[1]["permission_denials"]] == ["Bash", "Bash"]
+    assert done[0]["usage"]["input_tokens"] > 0 and done[0]["total_cost_usd"] > 0 and done[0]["model_usage"]
+    (info,) = program.of("info")
+    assert "reviewer" in info["agents"]
+    (status,) = program.of("mcp")[0]["status"]["mcpServers"]
+    assert (status["status"], status["serverInfo"]["version"], len(status["tools"])) == ("connected", "1.2.3", 3)
+    assert program.of("usage")[0]["usage"]["maxTokens"] > 0
+    assert "must be one of" in program.of("refused")[0]["error"]
+    init = [each for each in program.messages("SystemMessage") if each["subtype"] == "init"]
+    assert len(init) == 3 and init[0]["data"]["mcp_servers"] == [{"name": "calc", "status": "connected"}]
+    assert (init[2]["data"]["permissionMode"], "sonnet" in init[2]["data"]["model"]) == ("acceptEdits", True)
+    assert "a-flag-of-the-future" in "".join(each["line"] for each in program.of("stderr"))
+    states = [each["data"].get("state") for each in program.messages("SystemMessage")]
+    assert not any(states), "states that only the SDK has asked for are not shown to its user"
+
+
+async def test_over_ssh_with_lost_connections_nothing_runs_twice(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, project: Path
+) -> None:
+    fake_model.add(
+        calls(("mcp__calc__add", {"a": 1, "b": 2})),
+        touch("made"),
+        {"text": "all of it is done now", "stall_after": 4},
+        {"text": "and the second turn"},
+    )
+    async with relay(sshd.port) as between:
+        settings = {
+            **over_ssh(project.parent, sshd, host_user, between.port),
+            "cwd": str(project),
+            "prompts": ["work", "more"],
+            "cut_in_tool": True,
+            "cut_in_question": True,
+        }
+        async with python_sdk(laptop, settings) as program:
+            for where in ("tool", "question"):
+                await program.until("waits", where=where)
+                between.cut()
+                program.go_on()
+            await program.until("message", type="StreamEvent")
+            await fake_model.until(lambda model: len(model.requests) == 3)
+            between.cut()
+            fake_model.release()
+            await program.end()
+    assert len(program.of("tool")) == len(program.of("asked")) == 1
+    assert (host_user.home / "made").exists() and not list(project.iterdir())
+    assert [each["result"] for each in results(program)] == ["all of it is done now", "and the second turn"]
+    assert len(fake_model.requests) == 4
+    said = text_of_deltas(program.messages("StreamEvent"))
+    assert said == "all of it is done nowand the second turn"
+    assert "reconnecting" in "".join(each["line"] for each in program.of("stderr"))
