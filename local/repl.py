@@ -68,7 +68,7 @@ async def _attend(app: Repl, arguments: Arguments) -> None:
                 connected = await stack.enter_async_context(connecting)
                 await importing
                 stack.push_async_callback(_close, connected.session)
-                await app.attach(connected.session, _info(arguments, connected), connected.warnings)
+                await app.attach(connected.session, _info(arguments, connected), connected.warnings, connected.projects)
                 await app.left.wait()
     finally:
         importing.cancel()

@@ -32,6 +32,7 @@ from .theme.themes import terminal_colours
 from .widgets.composer import Composer
 
 if TYPE_CHECKING:
+    from ..connect.project_trust import ProjectDesk
     from ..session.client import SessionClient
     from .attached.view import SessionView
     from .widgets.info import ReplInfo
@@ -157,12 +158,21 @@ class Repl(App[int]):
                 self.exit(ExitCode.INTERNAL)  # a placeholder: whoever awaits the task gets its error
             self.login_handover.come_back()
 
-    async def attach(self, client: SessionClient, info: ReplInfo, warnings: Sequence[str] = ()) -> None:
-        """Show a session with what the person should know about it, and send it what was typed before it was there."""
+    async def attach(
+        self,
+        client: SessionClient,
+        info: ReplInfo,
+        warnings: Sequence[str] = (),
+        projects: ProjectDesk | None = None,
+    ) -> None:
+        """Show a session with what the person should know about it, and send it what was typed before it was there.
+        `projects` asks about the project on the screen."""
         from .attached.view import SessionView
 
         self.login_handover.come_back()
         view = SessionView(client, info, self)
+        if projects is not None:
+            projects.ask, projects.tell = view.trust.ask, view.tell_of_project
         self._set_window_title(f"ccb {info.place}")
         with self.batch_update():
             await self.mount(view, before=self.composer)

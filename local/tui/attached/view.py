@@ -34,6 +34,7 @@ from .pulse import Pulse
 from .session_actions import SessionActions
 from .shell import ReplShell
 from .status_presenter import StatusPresenter
+from .trust_questions import TrustQuestions
 
 _ESC_S = 1.5
 """Seconds in which Esc counts as pressed twice."""
@@ -55,6 +56,7 @@ class SessionView(Vertical):
             self.transcript, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
         )
         self.approvals = Approvals(client, self.connection, self.transcript, shell.composer, info.place)
+        self.trust = TrustQuestions(self.approvals, shell.ring)
         self._history = HistoryLoader(client, self.transcript, self.reducer)
         self._status = StatusPresenter(info, self.reducer, self.connection, self.approvals, self.transcript)
         self._actions = SessionActions(
@@ -116,6 +118,10 @@ class SessionView(Vertical):
             self.reducer.notice(text, Level.DIM)
         for warning in warnings:
             self.reducer.notice(warning, Level.WARNING)
+
+    def tell_of_project(self, text: str) -> None:
+        """Show a sentence of the worker about files of the project."""
+        self.reducer.notice(f"On the host: {one_line(text)}", Level.WARNING)
 
     def login_says(self, text: str) -> None:
         """Show text of a login that is not a question. A ProxyCommand may print some even after the login."""
@@ -228,7 +234,8 @@ class SessionView(Vertical):
         return await self._actions.send_prompt(text)
 
     async def on_question_card_answered(self, event: QuestionCard.Answered) -> None:
-        await self._actions.answer(event.answer)
+        if not self.trust.take(event.answer):
+            await self._actions.answer(event.answer)
 
     def on_question_card_left(self) -> None:
         self._shell.composer.focus()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from ccb.tunnel.wire.requests import TRUST_PROJECT
+
 from ...session.messages import ControlRequest
 
 _MAX_ANSWERED = 1_000
@@ -64,8 +66,10 @@ class OpenQuestions:
         return not known
 
     def replace_all(self, requests: Iterable[ControlRequest]) -> bool:
-        """Exactly these questions are open. Return whether one that the person has seen is no longer among them."""
-        wanted = {each.request_id: each for each in requests if each.request_id not in self._answered}
+        """Exactly these questions of the worker are open, and those that this laptop asks itself. Return whether one
+        that the person has seen is no longer among them."""
+        own = {each.request_id: each for each in self._open.values() if each.request.subtype == TRUST_PROJECT.name}
+        wanted = own | {each.request_id: each for each in requests if each.request_id not in self._answered}
         gone = self._seen - wanted.keys()
         self._open = wanted
         self._seen &= wanted.keys()

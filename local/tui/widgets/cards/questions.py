@@ -11,6 +11,7 @@ from .approval import ApprovalCard
 from .form_card import FormCard
 from .plan_card import AgreementCard, PlanCard
 from .question_card import QuestionCard
+from .trust_card import TrustCard, asks_about_trust
 
 _DECLINED = "The user declined to answer the questions."
 
@@ -31,6 +32,8 @@ class QuestionsCard(FormCard):
 def card_for(request: ControlRequest, place: str, palette: Palette) -> QuestionCard:
     """Return the card for a question. A call that cannot be shown in a better way gets the approval card, which shows
     any input exactly."""
+    if asks_about_trust(request):
+        return TrustCard(request, place, palette)
     asked = request.request
     view = traits_of(asked.tool_name).view
     if view is View.QUESTIONS:
