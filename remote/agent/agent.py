@@ -89,6 +89,12 @@ class Agent:
         """Whether the running turn is being ended by an interrupt."""
         return self._turn is not None and self._turn.interrupted
 
+    async def compact(self, hint: str) -> str:
+        """Compact the conversation; called by a command inside the running turn. See `Turn.compact`."""
+        if self._turn is None:
+            raise RuntimeError("no turn is running")
+        return await self._turn.compact(hint)
+
     def context_report(self) -> ContextReport:
         """Return what fills the model's window."""
         from .compaction.report import context_report  # few sessions ask

@@ -15,6 +15,7 @@ from ccb.tunnel.wire.records import TakenRecord
 
 from ..commands.registry import CommandCall, Expanded, Printed, SlashCommand
 from ..hooks.table import SESSION_START, USER_PROMPT_SUBMIT, HookSource
+from ..model.errors import ModelError
 from ..permissions.engine import PermissionEngine
 from ..permissions.rules.rules import parse_rules
 from ..ports import NotKept
@@ -52,14 +53,15 @@ class PromptOpening:
     async def open(self, prompts: Sequence[Prompt]) -> Opened:
         """Return what of the prompts of a new turn enters the conversation. Raise NotKept."""
         hooks, commands = self._deps.hooks, self._deps.commands
-        if not self._main or hooks is None:
+        if not self._main:
             return Opened(prompts)
-        settings = self._config.settings
-        hooks.configure([HookSource(each.value, each.layer.source, each.layer.path) for each in settings.hooks])
+        if hooks is not None:
+            settings = self._config.settings
+            hooks.configure([HookSource(each.value, each.layer.source, each.layer.path) for each in settings.hooks])
         if commands is not None:
             commands.refresh()
         found = commands.find(prompts[0].blocks) if commands is not None and len(prompts) == 1 else None
-        if hooks.start_due:
+        if hooks is not None and hooks.start_due:
             await self._session_starts()
         if found is None:
             return await self.admit(prompts)
@@ -105,7 +107,8 @@ class PromptOpening:
     async def _refused(self, prompt: Prompt) -> str | None:
         """Run the hooks of a prompt. Return what the person is told if they refuse it, None if they do not."""
         hooks = self._deps.hooks
-        assert hooks is not None
+        if hooks is None:
+            return None
         text = "\n".join(str(block.get("text")) for block in prompt.blocks if block.get("type") == "text")
         outcome = await hooks.run(USER_PROMPT_SUBMIT, {"prompt": text}, about=prompt.input_id)
         if outcome.blocked or outcome.stops:
@@ -121,7 +124,7 @@ class PromptOpening:
     async def _run(self, command: SlashCommand, call: CommandCall, prompt: Prompt) -> Opened:
         try:
             done = await command.run(call)
-        except NotKept:
+        except (NotKept, ModelError):
             raise
         except Exception as error:  # noqa: BLE001 - a command's failure is told to the person
             _log.exception("the command /%s failed", command.name)

@@ -15,7 +15,6 @@ from ccb.tunnel.wire.records import (
     ModelRecord,
     PromptItem,
     PromptRecord,
-    TakenRecord,
 )
 
 from ..context.reminders import Occasion
@@ -29,7 +28,7 @@ from ..model.tokens import ContextLimits
 from ..ports import NotKept
 from . import messages
 from .answer import AnswerListener
-from .compaction.state import CompactionFailed, compact_hint
+from .compaction.state import CompactionFailed
 from .conversation import close_open_tool_uses
 from .deps import AgentConfig, AgentDeps, Prompt, origin_of
 from .executor import ToolCall, ToolExecutor
@@ -137,9 +136,6 @@ class Turn:
         try:
             self._init()
             self._close_open(_BROKEN_OFF)
-            hint = compact_hint(prompts)
-            if hint is not None:
-                return await self._compact(prompts, hint)
             opened = await self._unless_stopped(self._opening.open(prompts))
             if opened.ending is not None:
                 return self._without_model(opened.ending)
@@ -279,21 +275,17 @@ class Turn:
         self._calls = 0
         return ending
 
-    async def _compact(self, prompts: Sequence[Prompt], hint: str) -> Ending:
-        """Do nothing but compact the conversation, because the person wants it."""
-        for prompt in prompts:
-            if prompt.input_id:
-                self._recorder.record(TakenRecord(prompt.input_id))
-        await self._recorder.commit()
+    async def compact(self, hint: str) -> str:
+        """Compact the conversation before the first model call, because the person wants it. Return what came of it.
+        Raise ModelError."""
         if not self._agent.conversation.messages:
-            return Ending(Terminal.COMPLETED, text="There is nothing to compact yet.")
+            return "There is nothing to compact yet."
         await self._make_prefix()
         try:
-            done = await self._unless_stopped(self._compactor().compact("manual", hint))
+            done = await self._compactor().compact("manual", hint)
         except CompactionFailed as failure:
-            return Ending(Terminal.API_ERROR, text=f"The conversation was not compacted: {failure}.")
-        text = f"Compacted: about {done.pre_tokens:,} tokens became {done.post_tokens:,}."
-        return Ending(Terminal.COMPLETED, text=text)
+            return f"The conversation was not compacted: {failure}."
+        return f"Compacted: about {done.pre_tokens:,} tokens became {done.post_tokens:,}."
 
     async def _rescued(self, state: LoopState) -> bool:
         """Compact a conversation that no longer fits. Return False if that was done already or cannot be done."""

@@ -29,6 +29,7 @@ from ..ports import Emitter
 from ..rewind.requests import register_rewinds
 from ..session.broker import OpenRequests
 from ..session.client_requests import register_client_requests
+from ..session.context_commands import register_context_commands
 from ..session.inputs import Inputs
 from ..session.launches import Launches
 from ..session.log import AgentEmitter, SessionLog, Watchers
@@ -116,6 +117,7 @@ def _hooks(host: SessionHost, parts: SessionParts) -> HookRunner:
 
 def _answering(session: Session) -> Session:
     register_client_requests(session)
+    register_context_commands(session)
     register_rewinds(session)
     return session
 

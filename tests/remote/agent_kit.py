@@ -17,6 +17,7 @@ from ccb.remote.agent.agent import Agent
 from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.deps import AgentConfig, AgentDeps, Prompt
 from ccb.remote.agent.usage import Ledger
+from ccb.remote.commands.registry import CommandCall, CommandRegistry, Printed, SlashCommand
 from ccb.remote.model.retry import RetrySettings
 from ccb.remote.model.tokens import WindowSettings
 from ccb.remote.permissions.decision import Behavior, Decision
@@ -436,8 +437,15 @@ def make_world(
         heartbeat_s=heartbeat_s,
         limits=RetrySettings(max_retries=max_retries),
         clock=clock,
+        commands=CommandRegistry(),
     )
     agent = Agent(config, deps, history, ledger or Ledger())
+
+    async def compact(call: CommandCall) -> Printed:
+        return Printed(await agent.compact(call.arguments))
+
+    assert deps.commands is not None
+    deps.commands.register(SlashCommand("compact", "", compact, local=True))
     return World(agent, transport, emitter, clock, broker, permissions, read, write, log, history, queue)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.records import CompactEndRecord, CompactStartRecord, MessageRecord, PromptRecord
 
+from ...hooks.table import PRE_COMPACT
 from ...model import request
 from ...model.call import ModelCall, Retrying
 from ...model.errors import ModelError
@@ -70,7 +71,10 @@ class Compactor:
             if self._agent.tokens < self.limits.auto:
                 return
         if not compactions.given_up:
-            await self._try(begun.trigger if begun else "auto", begun.hint if begun else "")
+            if begun is not None:
+                await self._try(begun.trigger, begun.hint, again=True)
+            else:
+                await self._try("auto")
 
     async def rescue(self) -> bool:
         """Compact because the provider says that the request is too long. Return False if nothing can be done. Raise
@@ -101,14 +105,19 @@ class Compactor:
         self._recorder.record(MessageRecord(messages.microcompact_boundary(pre, old.tokens, old.tool_use_ids)))
         return old.tokens
 
-    async def compact(self, trigger: str, hint: str = "") -> Compacted:
-        """Let a summary of the model replace the conversation. Raise ModelError, CompactionFailed; the conversation is
-        unchanged then."""
+    async def compact(self, trigger: str, hint: str = "", *, again: bool = False) -> Compacted:
+        """Let a summary of the model replace the conversation. `again`: a dead worker had begun it. Raise ModelError,
+        CompactionFailed; the conversation is unchanged then."""
         pre = self._agent.tokens
+        refusal = ""
+        if not again:
+            hint, refusal = await self._hooks(trigger, hint)
         self._recorder.record(CompactStartRecord(trigger, hint))
         self._recorder.record(MessageRecord(messages.status("compacting")))
         await self._recorder.commit()
         try:
+            if refusal:
+                raise CompactionFailed(refusal)
             summary = await self._summary(hint)
         except (ModelError, CompactionFailed) as failure:
             self._recorder.record(CompactEndRecord("failed"))
@@ -117,9 +126,19 @@ class Compactor:
             raise
         return await self._replace(trigger, pre, summary)
 
-    async def _try(self, trigger: str, hint: str = "") -> None:
+    async def _hooks(self, trigger: str, hint: str) -> tuple[str, str]:
+        """Run the PreCompact hooks. Return the hint with what they add, and why they refuse ("" if they do not)."""
+        hooks = self._deps.hooks
+        if hooks is None:
+            return hint, ""
+        outcome = await hooks.run(PRE_COMPACT, {"trigger": trigger, "custom_instructions": hint}, trigger)
+        refused = outcome.blocked or outcome.stops
+        refusal = f"a hook refused it: {outcome.reason or outcome.stop_reason or 'no reason given'}" if refused else ""
+        return "\n".join(filter(None, [hint, *outcome.context])), refusal
+
+    async def _try(self, trigger: str, hint: str = "", *, again: bool = False) -> None:
         try:
-            await self.compact(trigger, hint)
+            await self.compact(trigger, hint, again=again)
         except (ModelError, CompactionFailed):
             pass
 

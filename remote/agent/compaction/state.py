@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from ccb.tunnel.wire.messages import CompactLine
 from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.records import CompactEndRecord, CompactStartRecord, ForkedRecord, Record
-
-if TYPE_CHECKING:
-    from ..deps import Prompt
-
-COMPACT = "compact"
-"""The name of the slash command."""
 
 MAX_FAILURES = 3
 """After so many failures in a row the conversation is not compacted without being asked."""
@@ -88,11 +79,3 @@ class Prompts:
         """Return the prompts, the oldest first."""
         gap = [f"({self._left_out} prompts between are left out)"] if self._left_out else []
         return [*self._first, *gap, *self._latest]
-
-
-def compact_hint(prompts: Sequence[Prompt]) -> str | None:
-    """Return what the person wants a summary to keep ("" for nothing special), None if they do not ask for one."""
-    if len(prompts) != 1 or len(prompts[0].blocks) != 1:
-        return None
-    word, _, hint = str(prompts[0].blocks[0].get("text") or "").strip().partition(" ")
-    return hint.strip() if word == f"/{COMPACT}" else None

@@ -1,0 +1,167 @@
+"""Compaction over a real worker, and in a session that is longer than any window."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tests.remote.agent_kit import Reply, assert_valid, calls, content, make_world, says
+from tests.remote.worker_process import Laptop, WorkerHost
+
+from ccb.remote.agent.conversation import Conversation
+from ccb.remote.agent.deps import Prompt
+from ccb.remote.tools.files.read import Read
+from ccb.remote.tools.registry import ToolRegistry, close_context, make_context
+from ccb.tunnel.wire import Event, Hello
+
+Json = dict[str, Any]
+
+
+def journal(host: WorkerHost, session: str) -> list[Json]:
+    return [json.loads(line) for line in (host.state(session) / "journal.jsonl").read_bytes().splitlines()]
+
+
+def summaries(host: WorkerHost, session: str) -> int:
+    return sum(1 for record in journal(host, session) if record["body"].get("isCompactSummary"))
+
+
+async def kill(laptop: Laptop, hello: Hello) -> None:
+    os.kill(hello.pid, signal.SIGKILL)
+    while await laptop.read():
+        pass
+    await laptop.process.wait()
+
+
+async def answered(laptop: Laptop, text: str, message_id: str) -> str:
+    """Answer the next model call. Return what it said."""
+    opened, body = await laptop.call()
+    await laptop.answer(opened, content(says(text, message_id)))
+    return body.decode()
+
+
+async def test_a_compaction_that_is_killed_is_made_once_and_kept(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach()
+    await first.say("the word is XYZZY")
+    await answered(first, "hello", "msg_1")
+    await first.message("result")
+    await first.say("/compact keep the colours")
+    _, asked = await first.call()
+    assert b"keep the colours" in asked
+    await kill(first, hello)
+    second = await host.connect(session)
+    hello = await second.attach(have=first.last_seq)
+    assert (await second.message("result"))["subtype"] == "error_during_execution"
+    await second.say("go on")
+    assert "keep the colours" in await answered(second, "SUMMARY", "msg_2")
+    assert (await second.message("system", "compact_boundary"))["compact_metadata"]["trigger"] == "manual"
+    told = await answered(second, "I go on", "msg_3")
+    assert "SUMMARY" in told and "XYZZY" in told and "hello" not in told
+    await second.message("result")
+    await kill(second, hello)
+    third = await host.connect(session)
+    await third.attach(have=second.last_seq)
+    await third.say("/context")
+    shown = await third.next(Event, lambda event: event.body.get("type") == "result" and "tokens" in str(event.body))
+    assert "Kept free for compaction" in shown.body["result"]
+    await third.say("and now?")
+    told = await answered(third, "done", "msg_4")
+    assert "SUMMARY" in told and "keep the colours" not in told
+    assert summaries(host, session) == 1
+
+
+async def test_a_lost_connection_does_not_repeat_a_compaction(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    await first.attach()
+    await first.say("hello")
+    await answered(first, "hello", "msg_1")
+    await first.message("result")
+    await first.say("/compact")
+    opened, _ = await first.call()
+    reply = content(says("SUMMARY", "msg_2"))
+    await first.answer(opened, reply[:200], end=False)
+    await first.drop()
+    second = await host.connect(session)
+    await second.attach(have=first.last_seq)
+    again, _ = await second.call()
+    assert again.id == opened.id, "the call goes on where it was"
+    await second.answer(again, reply[again.offset :], offset=again.offset)
+    assert "Compacted" in (await second.message("result"))["result"]
+    assert summaries(host, session) == 1
+
+
+class LongModel:
+    """Plays the model of a very long session: reads files in rounds, writes down the facts it sees when it is asked for
+    a summary, and in the end says what it knows. Counts as the real one does, and refuses what does not fit."""
+
+    def __init__(self, files: Sequence[str], rounds: int, window: int) -> None:
+        self.files, self.rounds, self.window = files, rounds, window
+        self.round = self.summaries = self.largest = 0
+
+    @asynccontextmanager
+    async def request(
+        self, call_id: str, method: str, path: str, headers: Mapping[str, str], body: Sequence[bytes]
+    ) -> AsyncIterator[Reply]:
+        whole = b"".join(body)
+        tokens = len(whole) // 4
+        self.largest = max(self.largest, tokens)
+        assert tokens < self.window, "the provider would refuse this"
+        yield self._counted(self._reply(whole), tokens)
+
+    def _reply(self, whole: bytes) -> Reply:
+        facts = sorted(set(re.findall(rb"FACT-\d+", whole)))
+        if b"Answer with the summary alone" in whole:
+            self.summaries += 1
+            return says(f"Facts: {' '.join(each.decode() for each in facts)}", f"msg_s{self.summaries}")
+        if self.round == self.rounds:
+            word = re.search(rb"the word is ([A-Z]+)", whole)
+            return says(f"{word[1].decode() if word else '?'} {facts[0].decode() if facts else '?'}", "msg_end")
+        self.round += 1
+        start = self.round * 10
+        tools = [
+            (f"t{start + i}", "Read", {"file_path": self.files[(start + i) % len(self.files)], "limit": self.round + 9})
+            for i in range(10)
+        ]
+        return calls(*tools, message_id=f"msg_{self.round}")
+
+    @staticmethod
+    def _counted(reply: Reply, tokens: int) -> Reply:
+        first, *rest = reply.chunks
+        assert isinstance(first, bytes)
+        return replace(reply, chunks=[first.replace(b'"input_tokens": 100', b'"input_tokens": %d' % tokens), *rest])
+
+
+async def test_three_thousand_tool_calls_stay_in_the_window(tmp_path: Path) -> None:
+    files = []
+    for number in range(40):
+        path = tmp_path / f"{number}.txt"
+        path.write_text("".join(f"line {n} of file {number}: {'x' * 500}\n" for n in range(8)))
+        files.append(str(path))
+    (tmp_path / "10.txt").write_text("FACT-1\n")
+    model = LongModel(files, 300, 200_000)
+    world = make_world()
+    tools = make_context(str(tmp_path), str(tmp_path / "out"))
+    agent = world.agent
+    agent.configure(replace(agent.config, context=tools, tools=ToolRegistry([Read()])))
+    agent._deps = replace(agent._deps, transport=model)  # the only part that is not real
+    try:
+        result = await agent.run_turn(
+            [Prompt([{"type": "text", "text": "The word is: the word is XYZZY. Read everything."}])]
+        )
+    finally:
+        await close_context(tools)
+    assert result["result"] == "XYZZY FACT-1"
+    records = world.emitter.journal
+    assert sum(1 for record in records if record.kind == "tool_start") == 3000
+    assert 1 <= model.summaries <= 40 and model.largest < 185_000
+    again = Conversation.from_records(records)
+    assert [message.encoded() for message in again.messages] == [m.encoded() for m in world.conversation.messages]
+    assert again.size.tokens(0) == world.conversation.size.tokens(0)
+    assert_valid(world.history())
