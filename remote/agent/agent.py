@@ -14,6 +14,7 @@ from ..context.reminders import Reminders
 from ..hooks.runner import HookRunner
 from ..model.models import resolve_model
 from ..tools.contract import Tool, ToolDeclaration
+from ..tools.deferred.announcement import DeferredNames
 from .conversation import Conversation
 from .deps import AgentConfig, AgentDeps, Prompt
 from .state import AgentState
@@ -39,6 +40,7 @@ class Agent:
         self._registered = config.tools.begin_turn()  # the registry's tools at the start of the last turn
         self._state = AgentState(conversation, ledger, model, config.visible_tools(), self._listed_tools(config))
         self._turn: Turn | None = None
+        deps.reminders.follow(DeferredNames(lambda: list(self._config.deferred_tools())))
 
     @property
     def id(self) -> str:

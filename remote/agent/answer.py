@@ -70,9 +70,16 @@ class AnswerListener:
             self.texts.append(block["text"])
         if is_call:
             self.submitted += 1
-            name = block["name"]
-            tool = self._tools.get(name) or self._tools.get(own_name(name))
-            self._submit(ToolCall(block["id"], name, block["input"], tool, done.broken))
+            self._submit(self._call(block, done.broken))
+
+    def _call(self, block: Json, broken: str) -> ToolCall:
+        name, tool_input = block["name"], block["input"]
+        tool = self._tools.get(name) or self._tools.get(own_name(name))
+        meant = tool.stands_for(tool_input) if tool is not None and not broken else None
+        if meant is not None:
+            name, tool_input = meant
+            tool = self._tools.get(name)
+        return ToolCall(block["id"], name, tool_input, tool, broken)
 
     def _sendable(self, block: Json) -> Json:
         """Return the tool call with a unique id and a valid name, because the API refuses a history with others. Some

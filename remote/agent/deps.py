@@ -92,8 +92,12 @@ class AgentConfig:
 
     def listed_tools(self, *, can_ask: bool) -> tuple[Tool, ...]:
         """Return the visible tools that every request declares, in order. `can_ask`: the person can be asked."""
-        visible = self.visible_tools().values()
-        return tuple(tool for tool in visible if can_ask or not tool.traits.asks)
+        visible, deferred = self.visible_tools().values(), self.deferred_tools()
+        return tuple(tool for tool in visible if (can_ask or not tool.traits.asks) and tool.name not in deferred)
+
+    def deferred_tools(self) -> dict[str, Tool]:
+        """Return the visible tools that no request declares, by name."""
+        return {tool.name: tool for tool in self.tools.deferred if self.permissions.visible(tool.name)}
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,7 @@ class Turn:
 
     def _init(self) -> None:
         agent = self._agent
-        tools = [tool.name for tool in agent.listed]
+        tools = [tool.name for tool in agent.listed] + list(self._config.deferred_tools())
         self._recorder.begin(messages.init(self._config, tools=tools, model=agent.model, version=self._deps.version))
 
     async def _open(self, opened: Opened) -> None:

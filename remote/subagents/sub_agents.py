@@ -143,7 +143,7 @@ class SubAgents:
         chosen = model or definition.model
         return AgentConfig(
             prompts=ChildPrompt(definition.prompt, main.prompts),
-            tools=ToolRegistry(offered),
+            tools=ToolRegistry(offered, main.deferred_tools()),
             permissions=permissions,
             context=context,
             model=self._main.model if chosen in ("", INHERIT) else chosen,

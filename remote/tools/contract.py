@@ -181,6 +181,10 @@ class Tool(ABC):
         plan mode allows such calls."""
         return self.traits.parallel
 
+    def stands_for(self, tool_input: Json) -> tuple[str, Json] | None:
+        """Return the name and the input of the call that this one stands for; None for a call of its own."""
+        return None
+
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
         """Return why `tool_input`, which matches the schema, cannot be run; None if it can. Called before the
         permission check, so that nobody is asked about a call that would fail anyway."""

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from ccb.tunnel.wire.tool_traits import FINDERS
+
 from ..sessions.paths import home_directory
+
+DEFER_ABOVE_CHARS = 60_000
+"""About a tenth of the window of most models."""
 
 if TYPE_CHECKING:
     from ..sandbox.server import CageServer
@@ -14,12 +19,23 @@ if TYPE_CHECKING:
 
 class ToolRegistry(Sequence["Tool"]):
     """Tools in the order in which the model sees them. Additions and removals take effect at the start of a turn. New
-    tools go to the end, sorted by name, so the request prefix changes only when the set of tools does."""
+    tools go to the end, sorted by name, so the request prefix changes only when the set of tools does.
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
-        self._tools = {tool.name: tool for tool in tools}
+    Requests do not declare tools that are deferred (`deferred` names some from the start): the model finds and calls
+    them through two tools that come with the first of them. When the added tools together say more than
+    DEFER_ABOVE_CHARS, all of them are deferred from then on."""
+
+    def __init__(self, tools: Iterable[Tool], deferred: Iterable[str] = ()) -> None:
+        self._tools = {tool.name: tool for tool in tools if tool.name not in FINDERS}
         self._built_in = frozenset(self._tools)
         self._waiting: dict[str, Tool | None] = {}  # None: to be removed
+        self._deferred = set(deferred)
+        self._defers_all = False  # every added tool
+
+    @property
+    def deferred(self) -> tuple[Tool, ...]:
+        """The deferred tools, in order."""
+        return tuple(tool for name, tool in self._tools.items() if name in self._deferred)
 
     @overload
     def __getitem__(self, index: int) -> Tool: ...
@@ -31,12 +47,14 @@ class ToolRegistry(Sequence["Tool"]):
     def __len__(self) -> int:
         return len(self._tools)
 
-    def add(self, tools: Iterable[Tool]) -> None:
+    def add(self, tools: Iterable[Tool], *, deferred: bool = False) -> None:
         """Offer more tools from the next turn on. A tool replaces an added tool of the same name and takes its place in
-        the order. Raise ValueError for the name of a built-in tool."""
+        the order. `deferred`: requests do not declare them. Raise ValueError for the name of a built-in tool."""
         added = {tool.name: tool for tool in tools}
         self._refuse_built_in(added)
         self._waiting.update(added)
+        if deferred:
+            self._deferred.update(added)
 
     def redeclare(self, tool: Tool) -> None:
         """Offer another version of the built-in tool of that name from the next turn on."""
@@ -56,12 +74,29 @@ class ToolRegistry(Sequence["Tool"]):
             else:
                 self._tools[name] = tool
         self._waiting.clear()
+        self._defer()
         return tuple(self._tools.values())
+
+    def _defer(self) -> None:
+        added = [tool for name, tool in self._tools.items() if name not in self._built_in and name not in FINDERS]
+        self._defers_all = self._defers_all or sum(map(_weight, added)) > DEFER_ABOVE_CHARS
+        if self._defers_all:
+            self._deferred.update(tool.name for tool in added)
+        if self._deferred & self._tools.keys():
+            from .deferred.finders import ExecuteExtraTool, ToolSearch
+
+            search = ToolSearch(lambda: self.deferred)
+            for tool in (search, ExecuteExtraTool()):
+                self._tools.setdefault(tool.name, tool)
 
     def _refuse_built_in(self, names: Iterable[str]) -> None:
         taken = sorted(self._built_in.intersection(names))
         if taken:
             raise ValueError(f"built-in tools cannot be replaced or removed: {', '.join(taken)}")
+
+
+def _weight(tool: Tool) -> int:
+    return len(tool.name) + len(tool.description) + len(str(tool.input_schema))
 
 
 def default_tools() -> ToolRegistry:

@@ -54,6 +54,7 @@ class View(Enum):
     AGENT = "agent"  # the agent and its task; what the agent does, nested
     QUESTIONS = "questions"  # the `questions` and their answers
     PLAN = "plan"  # the text of `plan`
+    OTHER_CALL = "other_call"  # the call of `tool_name` with `params`
     PLAIN = "plain"  # the input; the start of the output
 
     @property
@@ -126,6 +127,8 @@ TASK = ToolTraits(
 ASK_USER_QUESTION = ToolTraits("AskUserQuestion", Effect.NONE, view=View.QUESTIONS, main_only=True, asks=True)
 ENTER_PLAN_MODE = ToolTraits("EnterPlanMode", Effect.NONE, main_only=True, asks=True)
 EXIT_PLAN_MODE = ToolTraits("ExitPlanMode", Effect.NONE, view=View.PLAN, main_only=True, asks=True)
+TOOL_SEARCH = ToolTraits("ToolSearch", Effect.NONE, parallel=True)
+EXECUTE_EXTRA_TOOL = ToolTraits("ExecuteExtraTool", Effect.NONE, view=View.OTHER_CALL)
 
 BUILT_IN = {
     traits.name: traits
@@ -135,6 +138,9 @@ BUILT_IN = {
     )
 }
 """By name, in the order in which the model is offered them: it must not change, or prompt caches miss."""
+
+FINDERS = {traits.name: traits for traits in (TOOL_SEARCH, EXECUTE_EXTRA_TOOL)}
+"""The tools that are there besides, once others are deferred."""
 
 
 _BY_ALIAS = {alias: traits for traits in BUILT_IN.values() for alias in traits.aliases}

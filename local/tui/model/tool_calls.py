@@ -13,6 +13,14 @@ from .blocks import MAX_BLOCK_CHARS, BlockContainer, ToolBlock, ToolState, both_
 from .orphans import Orphans
 
 
+def _meant(content: ToolUseBlock) -> tuple[str, dict[str, Any]]:
+    """Return the tool and the input of a call, or of the call that it stands for."""
+    name, params = content.input.get("tool_name"), content.input.get("params")
+    if traits_of(content.name).view is View.OTHER_CALL and isinstance(name, str) and isinstance(params, dict):
+        return name, params
+    return content.name, content.input
+
+
 class ToolCalls:
     """Tool calls without a result, by their id. Results that come before their call is loaded wait in `orphans`."""
 
@@ -36,13 +44,14 @@ class ToolCalls:
 
     def call(self, content: ToolUseBlock, announced: ToolBlock | None) -> ToolBlock:
         """Show a finished call. It replaces the `announced` one, to which the worker may have given another id."""
+        name, tool_input = _meant(content)
         if announced is not None:
             self.retract(announced)
             tool = announced
-            tool.tool_id, tool.name, tool.tool_input = content.id, content.name, content.input
+            tool.tool_id, tool.name, tool.tool_input = content.id, name, tool_input
             self._container.update_block(tool)
         else:
-            tool = ToolBlock(tool_id=content.id, name=content.name, tool_input=content.input)
+            tool = ToolBlock(tool_id=content.id, name=name, tool_input=tool_input)
             self._container.add(tool)
         if traits_of(content.name).view is View.CHECKLIST and self._snapshot_todos is not None:
             self._container.take_away(self._snapshot_todos)
