@@ -60,6 +60,7 @@ class Repl(App[int]):
         border: none; border-top: heavy $warning;
     }
     .-short QuestionCard .reason { max-height: 1; text-wrap: nowrap; text-overflow: ellipsis; }
+    .-short TodoPanel { display: none; }
     .-short Banner { padding: 0 1; }
     .-short Composer, .-short Composer:focus { border: none; min-height: 1; max-height: 3; }
     """
@@ -76,6 +77,7 @@ class Repl(App[int]):
         Binding("alt+a", "to_approval", "Approval", show=False, priority=True, id="approval"),
         Binding("tab", "toggle_approval", "Approval", show=False, priority=True, id="approval-tab"),
         Binding("ctrl+o", "details", "Details", show=False, priority=True, id="details"),
+        Binding("ctrl+t", "todos", "Todos", show=False, priority=True, id="todos"),
         Binding("pageup", "page(-1)", "Up", show=False, priority=True, id="page-up"),
         Binding("pagedown", "page(1)", "Down", show=False, priority=True, id="page-down"),
         Binding("f1", "help", "Help", show=False, priority=True, id="help"),
@@ -368,6 +370,11 @@ class Repl(App[int]):
         """Ctrl+O: show all of tool output and thinking, or the summary."""
         if self.attached is not None:
             self.attached.transcript.toggle_details()
+
+    def action_todos(self) -> None:
+        """Ctrl+T: show all todos of the agent, or only the one in progress."""
+        if self.attached is not None:
+            self.attached.show_todos()
 
     def action_page(self, direction: int) -> None:
         """PgUp and PgDn: scroll the approval card if it has the focus and is longer than shown, else the transcript."""

@@ -15,6 +15,7 @@ from ..hooks.runner import HookRunner
 from ..model.models import resolve_model
 from ..tools.contract import Tool, ToolDeclaration
 from ..tools.deferred.announcement import DeferredNames
+from ..tools.todo import TodoReminder
 from .conversation import Conversation
 from .deps import AgentConfig, AgentDeps, Prompt
 from .state import AgentState
@@ -40,6 +41,7 @@ class Agent:
         self._registered = config.tools.begin_turn()  # the registry's tools at the start of the last turn
         self._state = AgentState(conversation, ledger, model, config.visible_tools(), self._listed_tools(config))
         self._turn: Turn | None = None
+        deps.reminders.follow(TodoReminder(lambda: self._config.context.todos))
         deps.reminders.follow(DeferredNames(lambda: list(self._config.deferred_tools())))
 
     @property

@@ -63,6 +63,7 @@ def take_up(restored: Restored, agent: Agent) -> Session:
     session = Session(restored.parts, agent)
     log, recovered, prompts = session.log, restored.recovered, restored.prompts
     agent.config.permissions.apply(recovered.updates)
+    agent.config.context.todos.restore(log.snapshot.todos)
     agent.config.permissions.mode_before_plan = recovered.mode_before_plan
     if recovered.result_due:
         session.turns.fail([_CUT_OFF])

@@ -41,6 +41,11 @@ class SnapshotProjection(Projection):
         self._result: Json | None = None
         self._todos: list[Any] | None = None
 
+    @property
+    def todos(self) -> list[Any] | None:
+        """The last todo list of the main agent, as its call gave it."""
+        return self._todos
+
     def body(self, seq: int, *, model: str, mode: str, asks: list[Json]) -> Json:
         """The body of a `snapshot` frame for everything up to event `seq`. `asks` are the public requests that are
         open."""

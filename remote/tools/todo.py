@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Callable
 
 from ccb.tunnel.wire import tool_traits
 
+from ..context.reminders import Occasion
 from .contract import Tool, ToolContext, ToolDeclaration, ToolResult
+from .schema import issues
 
 Json = dict[str, Any]
 
 _MAX_TODOS = 200
+_ROUNDS = 12
+_REMINDER = (
+    "You have not updated your todo list for a while. If it is out of date, update it; do not mention this to the user."
+)
 
 _TODO_WRITE_SCHEMA: Json = {
     "type": "object",
@@ -46,10 +53,11 @@ _TODO_WRITE_DESCRIPTION = (
 
 
 class TodoList:
-    """The todo list of a session. It becomes empty when all items are completed."""
+    """The todo list of an agent. It becomes empty when all items are completed."""
 
     def __init__(self) -> None:
         self._items: list[Json] = []
+        self._rounds = 0
 
     @property
     def items(self) -> list[Json]:
@@ -58,6 +66,38 @@ class TodoList:
     def replace(self, items: list[Json]) -> None:
         done = all(item["status"] == "completed" for item in items)
         self._items = [] if done else copy.deepcopy(items)
+        self._rounds = 0
+
+    def restore(self, written: object) -> None:
+        """Take over the list that the agent wrote in an earlier worker, as its call gave it."""
+        if isinstance(written, list) and not issues({"todos": written}, _TODO_WRITE_SCHEMA):
+            self.replace([_plain(item) for item in written])
+
+    def round_passed(self) -> bool:
+        """Count a round of tool calls. Return whether the agent should be reminded of its list, which it has not
+        written for so long."""
+        self._rounds += 1
+        if not self._items or self._rounds < _ROUNDS:
+            return False
+        self._rounds = 0
+        return True
+
+
+class TodoReminder:
+    """A source of reminders. `todos` returns the list of its agent."""
+
+    def __init__(self, todos: Callable[[], TodoList | None]) -> None:
+        self._todos = todos
+
+    def __call__(self, occasion: Occasion) -> Iterable[str]:
+        todos = self._todos()
+        if occasion is Occasion.TOOL_RESULTS and todos is not None and todos.round_passed():
+            lines = [f"- [{item['status']}] {item['content']}" for item in todos.items]
+            yield "\n".join([_REMINDER, *lines])
+
+
+def _plain(item: Json) -> Json:
+    return {name: item[name] for name in ("content", "status", "activeForm")}
 
 
 class TodoWrite(Tool):
@@ -65,9 +105,13 @@ class TodoWrite(Tool):
 
     declaration = ToolDeclaration(tool_traits.TODO_WRITE, _TODO_WRITE_DESCRIPTION, _TODO_WRITE_SCHEMA)
 
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        busy = sum(item["status"] == "in_progress" for item in tool_input["todos"])
+        return f"{busy} items are in_progress: only one may be." if busy > 1 else None
+
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         old = context.todos.items
-        new = [{name: item[name] for name in ("content", "status", "activeForm")} for item in tool_input["todos"]]
+        new = [_plain(item) for item in tool_input["todos"]]
         context.todos.replace(new)
         return ToolResult(
             "The todo list has been updated. Go on with the current item, and keep the list up to date.",

@@ -326,7 +326,7 @@ class _Session:
         kind = message["type"]
         self._id = str(message.get("session_id") or self._id)
         if kind == "control_request":
-            allow = {"behavior": "allow", "updatedInput": message["request"]["input"]}
+            allow = {"behavior": "allow", "updatedInput": scenario.granted(message["request"]["input"])}
             response = {"subtype": "success", "request_id": message["request_id"], "response": allow}
             await self._send({"type": "control_response", "response": response})
         elif kind == "result":

@@ -23,7 +23,21 @@ COUNTS = ["one", "two", *(f"tick {n}" for n in range(1, 6)), "three"]
 """The lines of `count` after an undisturbed session."""
 
 ALLOWED = ["Bash(echo one*)", "Bash(for *)", "Bash(touch *)", "Edit", "Write"]
+ASKED: Json = {
+    "questions": [
+        {
+            "question": "Which end?",
+            "header": "End",
+            "options": [{"label": label, "description": f"The {label} one"} for label in ("good", "bad")],
+        }
+    ]
+}
 FILES = {"a.txt": "alpha\n" * 40, "b.txt": "beta\n" * 40, "edit.txt": "old line\nkept line\n"}
+
+
+def granted(tool_input: Json) -> Json:
+    """The input with which the client allows a call: a question gets its answer."""
+    return {**tool_input, "answers": {"Which end?": "good"}} if "questions" in tool_input else tool_input
 
 
 def _bash(command: str) -> Json:
@@ -63,6 +77,7 @@ def _turn(number: int, home: str) -> list[Mapping[str, Any]]:
     return [
         {
             "blocks": [
+                {"type": "tool_use", "name": "AskUserQuestion", "input": ASKED},
                 _tool("Write", file_path=f"{home}/new.txt", content="written once\n"),
                 _bash("echo three >> count; echo third"),
             ]

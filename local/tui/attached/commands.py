@@ -42,6 +42,7 @@ KEYS = (
     ("Ctrl+G", "on a plan: change it before you approve it"),
     ("Space, Up, Down, PgUp, PgDn, Home, End", "on an approval: scroll"),
     ("Shift+Tab", "next permission mode: default, acceptEdits, plan"),
+    ("Ctrl+T", "show all todos of the agent, or only the one in progress"),
     ("Ctrl+O", "show or hide all of tool output and thinking"),
     ("PgUp, PgDn, wheel", "scroll; load events that are not loaded"),
     ("Alt+R, F5", "connect now, or log in; also r while nothing is typed"),

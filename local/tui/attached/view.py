@@ -23,6 +23,7 @@ from ..widgets.connection import Banner, ConnectionView
 from ..widgets.history import HistoryLoader
 from ..widgets.info import LeftSession, ReplInfo, farewell
 from ..widgets.status import StatusLine, used_text
+from ..widgets.todo_panel import TodoPanel
 from ..widgets.transcript import Transcript
 from .approvals import Approvals
 from .command_replies import CommandReplies
@@ -64,6 +65,7 @@ class SessionView(Vertical):
         )
         self.rewinding = Rewinding(client, self.reducer, shell.composer, self._actions)
         self._banner = Banner()
+        self.todos = TodoPanel()
         self._esc_until = 0.0
         self._pulse: Pulse | None = None
         self._backlog: deque[str] = deque()  # sent one after the other, before anything that is submitted later
@@ -83,6 +85,7 @@ class SessionView(Vertical):
         yield self.approvals
         yield self.rewinding
         yield self._banner
+        yield self.todos
 
     def on_mount(self) -> None:
         host = one_line(self._info.host)
@@ -186,6 +189,7 @@ class SessionView(Vertical):
         presenter.tick(now)
         self._shell.leaving.tick(now)
         self._status.tick(now)
+        self.todos.show(self.reducer.todos, self.transcript.palette())
         return self.connection.shown is not LinkState.CONNECTED or not self.connection.up or self.approvals.unsettled
 
     # What the person sends.
@@ -323,6 +327,11 @@ class SessionView(Vertical):
             self.run_worker(self._history.load(hole, turn_page=True))
         else:
             self.transcript.turn(direction)
+
+    def show_todos(self) -> None:
+        """Show all todos, or only the one in progress."""
+        if not self.todos.toggle():
+            self._status.hint("nothing is on the todo list")
 
     def help(self) -> None:
         """Show the keys and commands."""

@@ -11,6 +11,7 @@ from ...session.messages import ToolProgress, ToolResultBlock, ToolUseBlock
 from .agents.agent_runs import AgentRuns
 from .blocks import MAX_BLOCK_CHARS, BlockContainer, ToolBlock, ToolState, both_ends
 from .orphans import Orphans
+from .todos import Todos
 
 
 def _meant(content: ToolUseBlock) -> tuple[str, dict[str, Any]]:
@@ -29,6 +30,7 @@ class ToolCalls:
         self._orphans = orphans
         self.agents = AgentRuns(container)
         self._open: dict[str, ToolBlock] = {}
+        self.todos = Todos()
         self._snapshot_todos: ToolBlock | None = None  # from a snapshot; the next list of todos replaces it
 
     def announce(self, tool_id: str, name: str) -> ToolBlock | None:
@@ -53,9 +55,11 @@ class ToolCalls:
         else:
             tool = ToolBlock(tool_id=content.id, name=name, tool_input=tool_input)
             self._container.add(tool)
-        if traits_of(content.name).view is View.CHECKLIST and self._snapshot_todos is not None:
-            self._container.take_away(self._snapshot_todos)
-            self._snapshot_todos = None
+        if traits_of(content.name).view is View.CHECKLIST:
+            self.todos = Todos.read(tool_input.get("todos"))
+            if self._snapshot_todos is not None:
+                self._container.take_away(self._snapshot_todos)
+                self._snapshot_todos = None
         if traits_of(content.name).view is View.AGENT and tool.agent is None:
             self.agents.called(tool)
         self._open[content.id] = tool
@@ -103,6 +107,7 @@ class ToolCalls:
 
     def show_todos(self, todos: Sequence[Any]) -> None:
         """Show the list of todos of a snapshot, until the agent writes the next one."""
+        self.todos = Todos.read(todos)
         tool_input = {"todos": list(todos)}
         self._snapshot_todos = ToolBlock(name=TODO_WRITE.name, tool_input=tool_input, state=ToolState.DONE)
         self._container.add(self._snapshot_todos)

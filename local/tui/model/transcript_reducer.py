@@ -49,6 +49,7 @@ from .blocks import BlockContainer, Level, NoticeBlock, ToolBlock, ToolState
 from .notices import Notices
 from .orphans import Orphans
 from .prompt_tracker import AboveWaitingPrompts, PromptTracker
+from .todos import Todos
 from .tool_calls import ToolCalls
 from .totals import Totals
 
@@ -89,6 +90,11 @@ class TranscriptReducer(Projection):
     def agent_calls(self) -> list[ToolBlock]:
         """The calls that started sub-agents, oldest first."""
         return self._tools.agents.blocks
+
+    @property
+    def todos(self) -> Todos:
+        """The agent's newest list of todos."""
+        return self._tools.todos
 
     @property
     def last_answer(self) -> str:

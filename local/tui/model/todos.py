@@ -1,0 +1,58 @@
+"""The agent's list of todos, as the REPL shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ccb.tunnel.plain_text import one_line
+
+_MAX_ITEMS = 200
+_MAX_CHARS = 500
+
+
+@dataclass(frozen=True)
+class TodoItem:
+    """One item. `doing` says what is being done while it is in progress. Both texts are safe to show."""
+
+    text: str
+    doing: str
+    status: str
+
+
+@dataclass(frozen=True)
+class Todos:
+    """The list that the agent has written last."""
+
+    items: tuple[TodoItem, ...] = ()
+
+    @staticmethod
+    def read(value: object) -> Todos:
+        """Read the `todos` of a call. What is not an item is left out."""
+        listed = value[:_MAX_ITEMS] if isinstance(value, (list, tuple)) else ()
+        return Todos(tuple(_item(each) for each in listed if isinstance(each, dict)))
+
+    @property
+    def done(self) -> int:
+        """The number of completed items."""
+        return sum(each.status == "completed" for each in self.items)
+
+    @property
+    def open(self) -> bool:
+        """Whether anything is left to do."""
+        return self.done < len(self.items)
+
+    @property
+    def current(self) -> int:
+        """The index of the item in progress, or else of the first that is not completed; -1 if nothing is open."""
+        for status in ("in_progress", "pending"):
+            found = next((index for index, each in enumerate(self.items) if each.status == status), -1)
+            if found >= 0:
+                return found
+        return next((index for index, each in enumerate(self.items) if each.status != "completed"), -1)
+
+
+def _item(value: dict[str, Any]) -> TodoItem:
+    text = one_line(str(value.get("content", "")))[:_MAX_CHARS]
+    doing = one_line(str(value.get("activeForm") or ""))[:_MAX_CHARS]
+    return TodoItem(text, doing or text, str(value.get("status")))
