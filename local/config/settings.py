@@ -113,6 +113,12 @@ class Settings:
         metadata=_key("Sandbox mode of new sessions: the cage of commands that run without a question."),
     )
     permissions: RuleSettings = field(default_factory=RuleSettings, metadata=_key("Permission rules of every session."))
+    backgroundAfterSeconds: float = field(
+        default=15,
+        metadata=_key(
+            "In the REPL, seconds after which a command that runs on goes to the background; 0 for never.", ge=0, le=600
+        ),
+    )
     connectTimeoutSeconds: float = field(
         default=30,
         metadata=_key(

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 HEADLESS_RECONNECT_S = 600.0
 """How long a headless run tries to reconnect when --reconnect-timeout does not say."""
 
+_WAIT_VARIABLE = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"  # set by SDK clients
+
 
 async def session_parameters(
     arguments: Arguments, session_id: str, settings: Settings, choose: Callable[[], Awaitable[str]]
@@ -76,6 +78,8 @@ def session_options(arguments: Arguments, settings: Settings, *, api_key_source:
         api_key_source=api_key_source,
         client=_client_name(),
         host=host_label(arguments.connection),
+        background_after_ms=0 if arguments.headless else round(settings.backgroundAfterSeconds * 1000),
+        background_wait_ms=_wait_ms(os.environ.get(_WAIT_VARIABLE)),
         sandbox=(None if settings.is_managed("sandbox") else agent.sandbox) or settings.sandbox or "read-only",
         allow_net=agent.allow_net,
         tools=None if sdk.tools is None or "default" in sdk.tools else list(sdk.tools),
@@ -89,6 +93,11 @@ def session_options(arguments: Arguments, settings: Settings, *, api_key_source:
         effort=sdk.effort,
         include_hook_events=sdk.include_hook_events,
     )
+
+
+def _wait_ms(given: str | None) -> int:
+    """Return how long a run that is to end waits for its tasks. A value that is not a whole number is ignored."""
+    return int(given) if given and given.isascii() and given.isdigit() else SessionOptions().background_wait_ms
 
 
 def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[str, object]:

@@ -17,6 +17,7 @@ from ccb.tunnel.wire.messages import (
     ResultLine,
     StreamEventLine,
     SystemLine,
+    TaskLine,
 )
 from ccb.tunnel.wire.records import (
     DamagedRecord,
@@ -25,6 +26,7 @@ from ccb.tunnel.wire.records import (
     TakenRecord,
     TurnEndRecord,
     TurnStartRecord,
+    UnqueuedRecord,
 )
 from ccb.tunnel.wire.requests import CAN_USE_TOOL, HOOK_CALLBACK, RequestKind
 
@@ -93,7 +95,8 @@ class EventPrinter:
                         report(item.text)
                     else:
                         await self._received(item)
-                    done = self._inputs.ended and self._results.complete
+                    pending = self._results.pending
+                    done = self._inputs.ended and self._results.complete and not pending.more_to_come
                     watchdog.reschedule(loop.time() + GOODBYE_S if done else None)
         except TimeoutError:
             log.warning("the host did not end the session within %g s after the last result", GOODBYE_S)
@@ -160,12 +163,17 @@ class EventPrinter:
             return
         match item.record.content:
             case MessageRecord() as message:
-                if item.replayed and self._first_connection and isinstance(message.public, ResultLine):
-                    self._results.pending.foreign_turn = True  # it was written before this run
+                earlier = item.replayed and self._first_connection  # it was written before this run
+                if earlier and isinstance(message.public, ResultLine):
+                    self._results.pending.foreign_turn = True
+                elif not earlier and isinstance(message.public, TaskLine):
+                    self._results.pending.task_news(message.public)
                 await self._message(message)
             case PromptRecord(input_ids=input_ids) if not item.record.agent_id:
                 self._results.pending.taken(input_ids)
                 await self._results.reports.taken(input_ids)
+            case UnqueuedRecord(id=input_id):
+                self._results.pending.taken_back(input_id)
             case TakenRecord(input_id=input_id) if not item.record.agent_id:
                 self._results.pending.taken([input_id])
                 await self._results.reports.taken([input_id])
@@ -197,6 +205,9 @@ class EventPrinter:
             case ResultLine():
                 await self._results.from_host(message.body)
                 if self._stop_after_result and not self._results.pending:
+                    tasks = len(self._results.pending.tasks)
+                    if tasks:
+                        report(f"waiting for {tasks} background {'task' if tasks == 1 else 'tasks'}")
                     await self.stop_session()
                 return
             case SystemLine(subtype="permission_denied"):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
+
+from ccb.tunnel.wire.messages import TaskLine
+from ccb.tunnel.wire.records import TASK_PREFIX
 
 from ..command_line.exit_codes import ExitCode
 from ..session.client import Json
@@ -19,11 +22,15 @@ class PendingPrompts:
 
     A session may also run turns that this run did not start: the rest of an earlier run that was killed, or its prompts
     that the host takes only now. A result belongs to this run if its turn has taken a prompt of this run. A result
-    without such a turn tells that a prompt could not be taken: it belongs to the prompt that waits longest."""
+    without such a turn tells that a prompt could not be taken: it belongs to the prompt that waits longest. The end of
+    a task that was started during this run may start one more turn of this run."""
 
     def __init__(self) -> None:
         self.foreign_turn = False
         """Whether a turn is running that began before this run could see its prompts."""
+        self.tasks: set[str] = set()
+        """The tasks that were started during this run, and run in the background."""
+        self._task_turn = False  # a turn runs that the end of a task has started
         self._waiting: dict[str, None] = {}
         self._seen: set[str] = set()
         self._in_turn: set[str] = set()  # prompts of this run
@@ -31,6 +38,22 @@ class PendingPrompts:
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
+
+    @property
+    def more_to_come(self) -> bool:
+        """Whether more may happen although no prompt waits."""
+        return bool(self.tasks) or self._task_turn
+
+    def task_news(self, line: TaskLine) -> None:
+        """Note that a task was started or has ended."""
+        if line.subtype == "task_notification":
+            self.tasks.discard(line.task_id)
+        elif line.in_background:
+            self.tasks.add(line.task_id)
+
+    def taken_back(self, input_id: str) -> None:
+        """Note that no turn will take a prompt."""
+        self._waiting.pop(input_id, None)
 
     def sent(self, input_id: str) -> None:
         """Note that a prompt was sent. A prompt whose id was sent before starts no turn."""
@@ -43,9 +66,10 @@ class PendingPrompts:
         self.foreign_turn = False
         self._forget_turn()
 
-    def taken(self, input_ids: Iterable[str]) -> None:
+    def taken(self, input_ids: Sequence[str]) -> None:
         """Note the inputs that the turn has taken, as the journal names them."""
         self._turn_has_prompts = True
+        self._task_turn = self._task_turn or any(each.startswith(TASK_PREFIX) for each in input_ids)
         self._in_turn.update(self._seen.intersection(input_ids))
 
     def result_came(self) -> bool:
@@ -55,9 +79,10 @@ class PendingPrompts:
             answered = list(self._waiting)[:1]
         for input_id in answered:
             del self._waiting[input_id]
+        ours = bool(answered) or (self._task_turn and not self.foreign_turn)
         self.foreign_turn = False
         self._forget_turn()
-        return bool(answered)
+        return ours
 
     def given_up(self) -> None:
         """Note that the prompt that waits longest gets no result from the host."""
@@ -67,6 +92,7 @@ class PendingPrompts:
 
     def _forget_turn(self) -> None:
         self._in_turn.clear()
+        self._task_turn = False
         self._turn_has_prompts = False
 
 

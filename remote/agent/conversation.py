@@ -29,6 +29,7 @@ from ccb.tunnel.wire.records import (
     QueuedRecord,
     Record,
     ToolStartRecord,
+    UnqueuedRecord,
     WithdrawnRecord,
     record_of,
 )
@@ -229,6 +230,10 @@ class Conversation(Projection):
     @on(QueuedRecord)
     def _queued(self, record: QueuedRecord, _: Record) -> None:
         self.know_input(record.id, record.content)
+
+    @on(UnqueuedRecord)
+    def _unqueued(self, record: UnqueuedRecord, _: Record) -> None:
+        self._inputs.pop(record.id, None)
 
     @on(ToolStartRecord)
     def _tool_start(self, record: ToolStartRecord, _: Record) -> None:

@@ -212,8 +212,9 @@ class Clients:
                 client.late.append(frame)
             else:
                 self._finisher = client
-                if self._owner.session is not None:
-                    self._owner.session.turns.finish()
+                session = self._owner.session
+                if session is not None:
+                    session.turns.finish(session.options.background_wait_ms / 1000)
         elif client.model_link is not None:
             self._calls.handle(client.model_link, frame)
 

@@ -134,14 +134,13 @@ class Inputs:
         )
         return self._taken(ours[:command] + [each for each in ours[command:] if each.is_notice])
 
-    def take_back(self, uuid: str) -> str:
-        """Take a prompt that no turn has taken out of the queue. Return the id of its input, "" if it does not
-        wait."""
-        found = next((each for each in self._queue if uuid and each.uuid == uuid), None)
-        if found is None:
-            return ""
-        self._queue.remove(found)
-        return found.prompt.input_id
+    def waiting_id(self, uuid: str) -> str:
+        """Return the id of the input whose prompt waits, by the uuid of its message; "" if none does."""
+        return next((each.prompt.input_id for each in self._queue if uuid and each.uuid == uuid), "")
+
+    def take_back(self, input_id: str) -> None:
+        """Take a prompt out of the queue: no turn is to have it."""
+        self._queue = [each for each in self._queue if each.prompt.input_id != input_id]
 
     def _taken(self, items: list[Waiting]) -> list[Prompt]:
         taken = {id(each) for each in items}

@@ -8,7 +8,7 @@ from typing import Any
 
 from ccb.tunnel.wire.messages import TaskLine, parse_message
 from ccb.tunnel.wire.projection import Projection, on
-from ccb.tunnel.wire.records import MAIN_AGENT, Content, ForkedRecord, MessageRecord, QueuedRecord, Record
+from ccb.tunnel.wire.records import MAIN_AGENT, TASK_PREFIX, Content, ForkedRecord, MessageRecord, QueuedRecord, Record
 
 from ..ports import NotKept
 from ..tasks.registry import Task, TaskEnd, TaskKind, TaskRegistry, TaskStatus
@@ -24,7 +24,6 @@ _IN_ORIGINAL = "stays with the session that this one was copied from"
 _MAX_RESULT = 100_000  # characters
 _MAX_DESCRIPTION = 200  # characters in a summary
 _MAX_DIGITS = 10
-_PREFIX = "task:"  # of the id of a notice in the queue
 _CLOSING, _HARMLESS = "</task-notification", "<\\/task-notification"
 
 
@@ -113,7 +112,7 @@ class TaskNotices:
         if not end.told:
             content = [{"type": "text", "text": notification_text(line, end)}]
             origin = {"kind": "task-notification", "task_id": line.task_id}
-            self._due.append((QueuedRecord(_PREFIX + line.task_id, content, origin, wakes), agent_id))
+            self._due.append((QueuedRecord(TASK_PREFIX + line.task_id, content, origin, wakes), agent_id))
         self._due.append((MessageRecord(_ended(line, end)), agent_id))
 
 
@@ -175,4 +174,4 @@ def _number(task_id: str) -> int:
 
 
 def _task_of(queued_id: str) -> str:
-    return queued_id[len(_PREFIX) :] if queued_id.startswith(_PREFIX) else ""
+    return queued_id[len(TASK_PREFIX) :] if queued_id.startswith(TASK_PREFIX) else ""

@@ -12,7 +12,7 @@ from typing import Any
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, UserLine, parse_message
-from ccb.tunnel.wire.records import InputRecord, OptionsRecord
+from ccb.tunnel.wire.records import InputRecord, OptionsRecord, UnqueuedRecord
 from ccb.tunnel.wire.requests import AnsweredBy, answer_in
 
 from ..agent.agent import Agent
@@ -76,6 +76,7 @@ class Session:
         self.clients = ClientSetup(agent.config.tools, parts.broker, agent.config.announced)
         with suppress(ValueError):  # they were refused when they came
             self._use_callbacks(parts.launches.options)
+        self._use_background(parts.launches.options)
         self.turns = Turns(parts.log, parts.inputs, agent, parts.watchers, self._settle, background)
         self._agents_of: tuple[SessionOptions, WorkerSettings] | None = None
         if isinstance(context.sub_agents, SubAgents):
@@ -83,6 +84,19 @@ class Session:
         self._inputs = parts.inputs
         self._launches = parts.launches
         self._watchers = parts.watchers
+
+    def _use_background(self, options: SessionOptions) -> None:
+        after = options.background_after_ms / 1000
+        self.agent.config.context.shells.background_after = after if after > 0 else None
+
+    def take_back(self, uuid: str) -> bool:
+        """Take a prompt that no turn has taken out of the queue. Return whether it waited. Raise JournalError."""
+        input_id = self._inputs.waiting_id(uuid)
+        if input_id:
+            self.log.emit(UnqueuedRecord(input_id))
+            self._inputs.take_back(input_id)
+            self._watchers.changed()
+        return bool(input_id)
 
     def watch_tasks(self, journalled: JournalledTasks | None = None) -> None:
         """Take up the tasks: report those of earlier workers, which are in the journal, and watch those of this one."""
@@ -210,6 +224,7 @@ class Session:
         new_prompt = "system_prompt" in given or "append_system_prompt" in given
         self.log.emit(OptionsRecord(options.to_json()))
         self._launches.use(options)
+        self._use_background(options)
         self.agent.configure(
             replace(
                 config,

@@ -12,7 +12,15 @@ from ccb.tunnel.wire.messages import (
     UserLine,
 )
 from ccb.tunnel.wire.projection import Projection, on
-from ccb.tunnel.wire.records import ForkedRecord, InputRecord, PromptRecord, Record, TakenRecord, TurnEndRecord
+from ccb.tunnel.wire.records import (
+    ForkedRecord,
+    InputRecord,
+    PromptRecord,
+    Record,
+    TakenRecord,
+    TurnEndRecord,
+    UnqueuedRecord,
+)
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 Json = dict[str, Any]
@@ -75,6 +83,12 @@ class SnapshotProjection(Projection):
         for prompt in self._prompts:
             if prompt.input_id in taken:
                 prompt.taken = min(prompt.taken, seq)
+
+    @on(UnqueuedRecord)
+    def _unqueued(self, content: UnqueuedRecord, record: Record) -> None:
+        for prompt in self._prompts:
+            if prompt.input_id == content.id:
+                prompt.ended = min(prompt.ended, record.seq)
 
     @on(TurnEndRecord)
     def _turn_end(self, _: TurnEndRecord, record: Record) -> None:

@@ -28,9 +28,6 @@ Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
-TASKS_S = 600.0
-"""Seconds that a session which is to end waits for its tasks."""
-
 
 class TurnState(Enum):
     """The state of the running turn."""
@@ -114,7 +111,7 @@ class Turns(Projection):
                 with contextlib.suppress(asyncio.TimeoutError):
                     await within(self._finish_by - time.monotonic(), self._inputs.wait())
 
-    def finish(self, wait_s: float = TASKS_S) -> None:
+    def finish(self, wait_s: float = 600.0) -> None:
         """Let `run` return once no prompt waits and no task runs, or no prompt waits after `wait_s` seconds."""
         self._finish_by = time.monotonic() + wait_s
         self._inputs.wake()

@@ -54,7 +54,7 @@ class TaskEnd:
 class Task:
     """One task. `agent_id` is the agent that gets the notification of its end; `tool_use_id` the call that started it.
     `stop` ends it and returns when nothing of it is left; whoever runs the task reports its end to the registry.
-    `public` are more fields for its public messages, such as `subagent_type`."""
+    `read(lines, bytes)` returns the end of its output. `public` are more fields for its public messages."""
 
     id: str
     kind: TaskKind
@@ -64,6 +64,7 @@ class Task:
     output_file: str = ""
     agent_id: str = MAIN_AGENT
     public: Json = field(default_factory=dict)
+    read: Callable[[int, int], str] = lambda max_lines, max_bytes: ""
     started: float = field(default_factory=time.monotonic)
     end: TaskEnd | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -93,6 +94,7 @@ class TaskRegistry:
         self._count = 0
         self._watcher: TaskWatcher | None = None
         self._closing = False
+        self._stopping: set[asyncio.Future[None]] = set()
 
     def watched_by(self, watcher: TaskWatcher, count: int = 0) -> None:
         """Report to the session from now on. `count` tasks were started by earlier workers of the session."""
@@ -139,7 +141,13 @@ class TaskRegistry:
         """The worker ends: from now on, the end of a task starts no turn."""
         self._closing = True
 
+    def stop_soon(self, task: Task) -> None:
+        """Begin to stop a task."""
+        stopping = asyncio.ensure_future(task.stop())
+        self._stopping.add(stopping)
+        stopping.add_done_callback(self._stopping.discard)
+
     async def stop_all(self, agent_id: str | None = None) -> None:
         """Stop every running task, or those of one agent."""
         stops = [task.stop() for task in self.running if agent_id in (None, task.agent_id)]
-        await asyncio.gather(*stops, return_exceptions=True)
+        await asyncio.gather(*stops, *self._stopping, return_exceptions=True)

@@ -96,6 +96,12 @@ class Output:
             return text if len(text) <= max_chars else joined(text, text, max_chars, self._note())
         return joined(clean(head), clean(self._range(self.total - _KEPT, self.total)), max_chars, self._note())
 
+    def keep(self) -> None:
+        """Write everything to a file as well, from its beginning. Memory still holds all that is needed for it unless
+        the output is long, and then there is a file already."""
+        if not self._tried:
+            self._open()
+
     def close(self) -> None:
         """Close the file after the last output."""
         if self._file is not None:

@@ -118,6 +118,33 @@ async def test_partial_messages_stream_the_events_of_the_model(
     assert (done.code, text) == (0, "One two three four five.")
 
 
+async def test_a_run_waits_for_what_it_has_started_in_the_background(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    command = "while [ ! -e go ]; do sleep 0.02; done; echo gone"
+    fake_model.add(
+        tool("Bash", command=command, run_in_background=True),
+        tool("Bash", command="touch go"),
+        {"text": "It runs."},
+        {"text": "It has ended."},
+    )
+    done = await laptop.run([str(project), "-p", "go", "--allowedTools", "Bash"])
+    last = fake_model.requests[-1].messages[-1]
+    assert (done.code, "<task-notification>" in json.dumps(last)) == (0, True)
+    assert done.stdout in ("It has ended.\n", "It runs.\n")  # the end may join the running turn
+
+
+async def test_a_run_ends_tasks_that_take_longer_than_it_waits(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    fake_model.add(tool("Bash", command="sleep 600", run_in_background=True), {"text": "It runs."})
+    argv = [str(project), "-p", "go", *STREAM, "--allowedTools", "Bash"]
+    done = await laptop.run(argv, CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS="100")
+    assert done.code == 0
+    assert [each["result"] for each in done.results] == ["It runs."]
+    assert [each["status"] for each in done.messages if each.get("subtype") == "task_notification"] == ["stopped"]
+
+
 async def test_what_is_piped_in_follows_the_prompt(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
     fake_model.add({"text": "ok"})
     done = await laptop.run([str(project), "-p", "review this"], stdin=b"+ a changed line\n")

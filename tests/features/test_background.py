@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost
 
-from ccb.tunnel.wire import Hello, SessionOptions
+from ccb.tunnel.wire import Event, Hello, Input, SessionOptions
 
 Json = dict[str, Any]
 
@@ -146,3 +147,70 @@ async def test_a_killed_task_is_not_told_again(host: WorkerHost, session: str) -
     assert [each["status"] for each in news(laptop, "task_notification")] == ["stopped"]
     await laptop.message("result")
     assert told(host, session) == []
+
+
+async def test_a_command_that_runs_on_goes_to_the_background(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(allowed_tools=["Bash"], background_after_ms=200))
+    await laptop.say("go")
+    await answer(laptop, calls(("toolu_1", "Bash", {"command": f"echo begun; {_UNTIL_GO}"})))
+    seen = await answer(laptop, says("I wait", "msg_2"))
+    assert "takes longer than 0.2 s" in seen and "ID: bash_1" in seen and "begun" in seen
+    await laptop.message("result")
+    (host.project / "go").touch()
+    assert "<status>completed</status>" in await answer(laptop, says("it ended", "msg_3"))
+    (started,) = news(laptop, "task_started")
+    output = Path(started["output_file"])
+    assert output.read_text() == "begun\ngone\n"
+    assert [each.name for each in output.parent.iterdir()] == [output.name]
+
+
+async def test_the_person_moves_the_running_command_to_the_background(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(_ALLOWED)
+    await laptop.say("go")
+    await answer(laptop, calls(("toolu_1", "Bash", {"command": _UNTIL_GO})))
+    await laptop.next(Event, lambda event: event.kind == "tool_start")
+    await laptop.control("background_tasks")
+    assert "It goes on in the background with ID: bash_1" in await answer(laptop, says("I wait", "msg_2"))
+    await laptop.message("result")
+    asked = await laptop.control("stop_task", task_id="bash_1")
+    assert "<status>killed</status>" in await answer(laptop, says("a pity", "msg_3"))
+    assert answers(laptop)[asked]["subtype"] == "success"
+    await laptop.message("result")
+    again = await laptop.control("stop_task", task_id="bash_1")
+    await laptop.message("control_response")
+    assert "not running" in answers(laptop)[again]["error"]
+
+
+def answers(laptop: Laptop) -> dict[str, Json]:
+    """The answers to the requests of this client."""
+    lines = [each.body for each in laptop.events if each.body.get("type") == "control_response"]
+    return {line["response"]["request_id"]: line["response"] for line in lines}
+
+
+async def test_a_prompt_is_taken_back_before_a_turn_takes_it(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach(_ALLOWED)
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    await laptop.send(Input(laptop.epoch, "i2", prompt("never mind", "u-2")))
+    await laptop.send(Input(laptop.epoch, "i3", prompt("but this", "u-3")))
+    asked = await laptop.control("cancel_async_message", message_uuid="u-2")
+    late = await laptop.control("cancel_async_message", message_uuid="u-1")
+    await laptop.next(Event, lambda event: event.body.get("response", {}).get("request_id") == late)
+    assert answers(laptop)[asked]["response"] == {"cancelled": True}
+    assert answers(laptop)[late]["response"] == {"cancelled": False}
+    await laptop.answer(opened, content(says("first")))
+    opened, body = await laptop.call()
+    assert "but this" in body.decode() and "never mind" not in body.decode()
+    await kill(laptop, hello)
+    second = await host.connect(session)
+    await second.attach(have=laptop.last_seq)
+    await second.say("and now?")
+    opened, body = await second.call()
+    assert "never mind" not in body.decode()
+
+
+def prompt(text: str, identity: str) -> Json:
+    return {"type": "user", "uuid": identity, "message": {"role": "user", "content": text}, "parent_tool_use_id": None}

@@ -55,6 +55,9 @@ class SessionOptions:
     effort: str | None = None
     include_hook_events: bool = False
 
+    background_after_ms: int = 0  # a foreground command goes on in the background after this time; 0: never
+    background_wait_ms: int = 600_000  # how long a session that is to end waits for its tasks
+
     def to_json(self) -> dict[str, Any]:
         """Return the options that differ from their defaults."""
         default = SessionOptions()

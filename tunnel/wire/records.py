@@ -32,6 +32,10 @@ _AGENT = "agent_id"
 _PARENT = "parent_tool_use_id"
 
 
+TASK_PREFIX = "task:"
+"""The start of the `id` of a `queued` record that tells the end of a task; the id of the task follows."""
+
+
 class RecordError(ValueError):
     """An object is not a journal record: a field of the envelope is missing or has the wrong type."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import shlex
 import time
 from dataclasses import replace
@@ -23,7 +24,7 @@ from ..files.edit_common import refusal
 from ..output import Output, clean
 from .cwd_report import CwdReport
 from .ignore_files import narrowing_note
-from .shells import MAX_RUNNING, ShellStart
+from .shells import MAX_RUNNING, ForegroundCommand, ShellStart
 
 Json = dict[str, Any]
 
@@ -44,6 +45,7 @@ _SET_ASIDE = "set aside by the sandbox, because it would act outside of the sand
 _HOW_TO_KEEP = (
     f"If it is needed, ask the user: call Bash with the command that moves it back and {LEAVE_SANDBOX}: true."
 )
+_SLEEP = re.compile(r"\s*sleep\b")  # the model waits on purpose
 _HOW_TO_READ = "BashOutput gives its output, KillShell ends it."
 _MAX_DESCRIPTION = 200  # characters
 _ASIDE_SHOWN = 5
@@ -125,7 +127,7 @@ class Bash(Tool):
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         if tool_input.get("run_in_background"):
             return await _start_in_background(_start_of(tool_input, context), context)
-        call = _Foreground(tool_input["command"], context)
+        call = _Foreground(_start_of(tool_input, context), context)
         return await call.run((tool_input.get("timeout") or DEFAULT_TIMEOUT) / 1000)
 
 
@@ -160,11 +162,14 @@ async def _start_in_background(start: ShellStart, context: ToolContext) -> ToolR
 
 
 class _Foreground:
-    """Runs one foreground command until it ends, times out or is cancelled."""
+    """Runs one foreground command until it ends, times out, is cancelled or goes on in the background."""
 
-    def __init__(self, command: str, context: ToolContext) -> None:
-        self._command = command
+    def __init__(self, start: ShellStart, context: ToolContext) -> None:
+        self._start = start
+        self._command = start.command
         self._context = context
+        self._state = ForegroundCommand()
+        self._by_itself = False
         self._output = Output(context.spill, "bash")
         self._started = time.monotonic()
         self._shown = 0
@@ -183,27 +188,47 @@ class _Foreground:
             report.take()
             self._output.close()
             return _not_started(error)
-        ended = interrupted = False
+        ended = goes_on = interrupted = False
+        moved = ""
         try:
             ended = await self._watch(process, timeout)
+            goes_on = not ended and self._state.moves
         except asyncio.CancelledError:
             interrupted = True
             raise
         finally:
-            try:
-                if not ended:
-                    await process.stop()
-            finally:
-                if interrupted:
-                    context.stopped(self._output.text(MAX_OUTPUT_CHARS - _ROOM))
-                self._output.close()
-                moved = report.take()
+            if not goes_on:
+                try:
+                    if not ended:
+                        await process.stop()
+                finally:
+                    if interrupted:
+                        context.stopped(self._output.text(MAX_OUTPUT_CHARS - _ROOM))
+                    self._output.close()
+                    moved = report.take()
+        if goes_on:
+            return self._go_on(process, report)
         if not ended:
             return self._timed_out(timeout, aside_note(process))
         if process.has_leftovers():
             context.shells.left(process)
         code, narrowed = process.returncode or 0, await narrowed_note(self._command, cwd, context)
         return self._result(code, _joined(self._move(moved), self._stop(code), narrowed, aside_note(process)))
+
+    def _go_on(self, process: Process, report: CwdReport) -> ToolResult:
+        """Let the command go on in the background, and tell the model how to read on."""
+        output = self._output
+        output.keep()
+        shell = self._context.shells.add(self._start, process, output, self._context.cage, report.take)
+        shell.position = output.total
+        why = f"It takes longer than {self._context.shells.background_after:g} s, so it" if self._by_itself else "It"
+        note = f"{why} goes on in the background with ID: {shell.id}. You are told when it ends. {_HOW_TO_READ}"
+        if output.path:
+            note += f" All its output is in {output.path}"
+        text = output.text(MAX_OUTPUT_CHARS - len(note) - _ROOM).rstrip("\n")
+        by = "assistantAutoBackgrounded" if self._by_itself else "backgroundedByUser"
+        structured = {**_structured(text, backgroundTaskId=shell.id), by: True}
+        return ToolResult(f"{note}\nOutput so far:\n{text}" if text else note, structured=structured)
 
     def _stop(self, code: int) -> str:
         """Return a note about what the cage stopped, "" for nothing."""
@@ -215,17 +240,27 @@ class _Foreground:
         )
 
     async def _watch(self, process: Process, timeout: float) -> bool:
-        """Wait for the process, and report its output meanwhile. Return whether the process ended in time."""
+        """Wait for the process, and report its output meanwhile. Return whether the process ended before it was out of
+        time, or was to go on in the background."""
         waiter = asyncio.ensure_future(process.wait())
+        shells = self._context.shells
+        budget = None if shells.background_after is None or _SLEEP.match(self._command) else shells.background_after
+        shells.foreground.add(self._state)
         try:
             while not waiter.done():
-                left = self._started + timeout - time.monotonic()
-                if left <= 0:
+                spent = time.monotonic() - self._started
+                left = timeout - spent
+                if budget is not None and spent >= budget:
+                    self._state.moves = self._by_itself = True
+                if self._state.moves and shells.running >= MAX_RUNNING:
+                    self._state.moves, budget = False, None
+                if self._state.moves or left <= 0:
                     return False
                 await asyncio.wait({waiter}, timeout=min(left, _PROGRESS_EVERY))
                 self._show()
             return True
         finally:
+            shells.foreground.discard(self._state)
             waiter.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await waiter

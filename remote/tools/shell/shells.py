@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 
@@ -59,12 +60,22 @@ class Shell:
         return TaskStatus.COMPLETED if self.process.returncode == 0 else TaskStatus.FAILED
 
 
+class ForegroundCommand:
+    """A command that its call waits for. `moves`: it is to go on in the background."""
+
+    def __init__(self) -> None:
+        self.moves = False
+
+
 class Shells:
     """Owns every process that outlives its tool call; `close` ends them all. `session` is the mark that the host gives
     to the processes it starts (see `LocalHost.session`). By this mark even detached processes are found."""
 
     def __init__(self, cwd: str, tasks: TaskRegistry, session: str = "") -> None:
         self.cwd = cwd
+        self.foreground: set[ForegroundCommand] = set()
+        self.background_after: float | None = None
+        """Seconds after which a foreground command goes on in the background; None for never."""
         self._tasks = tasks
         self._session = session
         self._shells: dict[str, Shell] = {}
@@ -80,8 +91,21 @@ class Shells:
         """Whether a background command runs, or a process that a foreground command has left behind."""
         return self.running > 0 or any(each.has_leftovers() for each in self._leftovers)
 
-    def add(self, start: ShellStart, process: Process, output: Output, cage: CageRules | None = None) -> Shell:
-        """Take over a process that goes on in the background."""
+    def move_all(self) -> bool:
+        """Let every foreground command go on in the background. Return whether there is one."""
+        for each in self.foreground:
+            each.moves = True
+        return bool(self.foreground)
+
+    def add(
+        self,
+        start: ShellStart,
+        process: Process,
+        output: Output,
+        cage: CageRules | None = None,
+        ended: Callable[[], object] = lambda: None,
+    ) -> Shell:
+        """Take over a process that goes on in the background. `ended` is called after its end."""
 
         async def stop() -> None:
             await self.kill(shell)
@@ -95,6 +119,7 @@ class Shells:
             start.tool_use_id,
             output.path,
             start.agent_id,
+            read=output.last,
         )
         shell = Shell(task, start.command, process, output, cage)
         self._shells[shell.id] = shell
@@ -102,14 +127,15 @@ class Shells:
         for each in finished[: max(0, len(self._shells) - _MAX_SHELLS)]:
             del self._shells[each.id]
         self._tasks.start(task)
-        watcher = asyncio.ensure_future(self._watch(shell))
+        watcher = asyncio.ensure_future(self._watch(shell, ended))
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
         return shell
 
-    async def _watch(self, shell: Shell) -> None:
+    async def _watch(self, shell: Shell, ended: Callable[[], object]) -> None:
         code = await shell.process.wait()
         shell.output.close()
+        ended()
         subject = f'Background command "{" ".join(shell.task.description.split())}"'
         if shell.killed:
             how = "was stopped"
