@@ -111,6 +111,12 @@ class HistoryMessage:
         if packed:
             self.pack()
 
+    def begins_with(self, kind: str) -> bool:
+        """Return whether the first block is of this type."""
+        if self._blocks is None:
+            return self.encoded().startswith(to_bytes(f'{{"role":"{self.role}","content":[{{"type":"{kind}"'))
+        return bool(self._blocks) and self._blocks[0].get("type") == kind
+
     def api(self) -> Json:
         """Return the message as an object of the Messages API."""
         return {"role": self.role, "content": self.blocks}
@@ -182,6 +188,18 @@ class Conversation(Projection):
                 if texts:
                     return texts[-1]
         return ""
+
+    @property
+    def may_think(self) -> bool:
+        """Whether the next answer may begin with thinking. After tool results the API accepts it only if the first of
+        the answers that made the calls began with it too."""
+        first: HistoryMessage | None = None
+        for message in reversed(self.messages):
+            if message.role == "assistant":
+                first = message
+            elif not message.begins_with("tool_result"):
+                break
+        return first is None or any(first.begins_with(each) for each in _THINKING)
 
     def is_used(self, tool_use_id: str) -> bool:
         """Whether a tool_use with this id is or was in the history."""

@@ -18,6 +18,7 @@ from ..hooks.runner import HookRunner
 from ..model import request
 from ..model.attempt import CallSettings
 from ..model.clock import Clock, SystemClock
+from ..model.reasoning import Reasoning
 from ..model.retry import RetrySettings
 from ..model.tokens import WindowSettings
 from ..permissions.engine import PermissionEngine
@@ -69,6 +70,8 @@ class AgentConfig:
     max_turns: int | None = None
     partial_messages: bool = False
     api_key_source: str = "none"
+    reasoning: Reasoning = Reasoning()
+    fallback_model: str | None = None
     take_queued: Callable[[str], Sequence[Prompt]] = lambda agent_id: ()
     label: str = ""
     settings: WorkerSettings = field(default_factory=WorkerSettings)
@@ -121,13 +124,15 @@ class AgentDeps:
     hooks: HookRunner | None = None
     commands: CommandRegistry | None = None
 
-    def call_settings(self, body: list[bytes], *, withdraw_truncated: bool = False) -> CallSettings:
+    def call_settings(
+        self, body: list[bytes], *, withdraw_truncated: bool = False, betas: Sequence[str] = ()
+    ) -> CallSettings:
         """Return the settings of the model call with this request."""
         return CallSettings(
             transport=self.transport,
             clock=self.clock,
             limits=self.limits,
-            headers=request.headers(self.version),
+            headers=request.headers(self.version, betas),
             body=body,
             withdraw_truncated=withdraw_truncated,
             link_up_since=self.link_up_since,

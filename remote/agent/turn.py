@@ -22,8 +22,8 @@ from ..model import request
 from ..model.attempt import CallSettings, MessageEnd
 from ..model.call import ModelCall
 from ..model.errors import ModelError
-from ..model.models import max_tokens, resolve_model
-from ..model.retry import RetryPolicy
+from ..model.models import facts, max_tokens, resolve_model
+from ..model.retry import MAX_OVERLOADS, RetryPolicy
 from ..model.tokens import ContextLimits
 from ..ports import NotKept
 from . import messages
@@ -74,6 +74,7 @@ class Turn:
         )
         self._stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._call: ModelCall | None = None
+        self._lent = ""  # the model that is used in this turn only
         self._refused = False  # the person refused a tool call and thereby ended the turn
         self._opening = PromptOpening(config, deps, self._recorder)
         self._stopped_by_hook: str | None = None  # why a hook of a tool call ends the turn
@@ -256,14 +257,21 @@ class Turn:
 
     @contextmanager
     def _on_model(self, name: str | None) -> Iterator[None]:
-        """Use another model during the turn of a command that names one."""
+        """Let a model that is used in this turn only, such as that of a command, hold until its end."""
         before = self._agent.model
-        self._use_model(resolve_model(name) if name else before)
+        if name:
+            self._lend(resolve_model(name))
         try:
             yield
         finally:
-            with suppress(NotKept):
-                self._use_model(before)
+            if self._lent and self._agent.model == self._lent:  # else the person has chosen another one meanwhile
+                with suppress(NotKept):
+                    self._use_model(before)
+
+    def _lend(self, model: str) -> None:
+        """Use another model for the rest of the turn."""
+        self._lent = model
+        self._use_model(model)
 
     def _use_model(self, model: str) -> None:
         if model != self._agent.model:
@@ -334,20 +342,25 @@ class Turn:
     async def _call_model(self, state: LoopState) -> MessageEnd:
         """Make one model call, and count what it used."""
         agent, clock = self._agent, self._deps.clock
-        model = agent.model
-        settings = self._call_settings(model, state)
+        settings = self._call_settings(agent.model, state)
         if self._config.partial_messages:
             self._recorder.progress("", messages.status("requesting"))
         self._listener.begin(continues=state.recoveries > 0)
-        self._call = ModelCall(settings, self._listener, RetryPolicy(settings.limits.max_retries))
+        can_fall_back = bool(self._fallback())
+        policy = RetryPolicy(settings.limits.max_retries, max_overloads=MAX_OVERLOADS if can_fall_back else None)
+        self._call = ModelCall(settings, self._listener, policy)
         started = clock.now()
         try:
             end = await self._unless_stopped(self._call.run())
+        except ModelError as failure:
+            if not (can_fall_back and failure.overloaded):
+                raise
+            return await self._fall_back(state)
         finally:
             self._api_seconds += clock.now() - started
         self._call = None
         self._stop_reason = end.stop_reason
-        agent.ledger.add(end.head.model or model, end.usage)
+        agent.ledger.add(end.head.model or agent.model, end.usage)
         self._recorder.record(ModelEndRecord(end.head.id, end.stop_reason, end.usage))
         await self._recorder.commit()
         if end.lost is not None:
@@ -355,15 +368,36 @@ class Turn:
             self._tell_api_error(text, end.lost.kind, end.lost)
         return end
 
+    def _fallback(self) -> str:
+        """Return the model that takes over when the present one is overloaded, "" for none."""
+        name = self._config.fallback_model
+        return resolve_model(name) if name and resolve_model(name) != self._agent.model else ""
+
+    async def _fall_back(self, state: LoopState) -> MessageEnd:
+        """Make the call with the other model, and use it for the rest of the turn."""
+        overloaded, other = self._agent.model, self._fallback()
+        text = f"{overloaded} is overloaded: {other} takes over until the end of this turn."
+        self._recorder.message(messages.informational(text, "warning"))
+        self._lend(other)
+        return await self._call_model(state)
+
     def _call_settings(self, model: str, state: LoopState) -> CallSettings:
         """Return the settings of a model call, with the request for the whole history."""
         agent, deps = self._agent, self._deps
         assert agent.prefix is not None
         limit, higher = max_tokens(model, escalated=state.escalated), max_tokens(model, escalated=True)
         agent.conversation.seal()
-        history = agent.conversation.messages
-        body = request.body(agent.prefix, history, model=model, max_tokens=limit, session_id=deps.session_id)
-        return deps.call_settings(body, withdraw_truncated=limit < higher)
+        conversation, reasoning = agent.conversation, self._config.reasoning
+        asked = reasoning.fields(model, limit, facts(model).max_output, may_think=conversation.may_think)
+        body = request.body(
+            agent.prefix,
+            conversation.messages,
+            model=model,
+            max_tokens=asked.max_tokens,
+            session_id=deps.session_id,
+            more=asked.body,
+        )
+        return deps.call_settings(body, withdraw_truncated=limit < higher, betas=asked.betas)
 
     def _answered(self, end: MessageEnd) -> Ending:
         """Return the ending of a turn in which the model has stopped without a tool call."""

@@ -22,6 +22,7 @@ from ..context.instructions import NestedInstructions
 from ..context.prompt import instruction_sources, session_prompt
 from ..hooks.runner import HookRunner, HookSession
 from ..journal.journal import Journal
+from ..model.reasoning import Reasoning
 from ..model.retry import RetrySettings
 from ..permissions.engine import PermissionEngine
 from ..permissions.sandbox_mode import Sandbox
@@ -179,6 +180,8 @@ class AgentFactory:
             context=context,
             model=options.model,
             max_turns=options.max_turns,
+            reasoning=Reasoning(options.effort, options.max_thinking_tokens),
+            fallback_model=options.fallback_model,
             partial_messages=options.partial_messages,
             api_key_source=options.api_key_source,
             take_queued=lambda agent_id: self.parts.inputs.take_all(agent_id, commands.calls),

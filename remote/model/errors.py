@@ -51,6 +51,10 @@ class ModelError(Exception):
         return self.message
 
     @property
+    def overloaded(self) -> bool:
+        return self.status == 529 and not self.error_type.startswith(OF_THE_LAPTOP)
+
+    @property
     def kind(self) -> str:
         """The public protocol's name of the error: `error` in assistant messages and in `api_retry`."""
         status = self.status

@@ -7,7 +7,7 @@ request starts with the same bytes as the one before it, except for the cache ma
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ccb.tunnel.wire.ndjson import dump, to_bytes
@@ -45,9 +45,16 @@ class RequestPrefix:
 
 
 def body(
-    prefix: RequestPrefix, messages: Sequence[Encodable], *, model: str, max_tokens: int, session_id: str
+    prefix: RequestPrefix,
+    messages: Sequence[Encodable],
+    *,
+    model: str,
+    max_tokens: int,
+    session_id: str,
+    more: Mapping[str, object] = {},
 ) -> list[bytes]:
-    """Return the body in pieces: a large history is not copied, and unchanged messages are not encoded again."""
+    """Return the body in pieces: a large history is not copied, and unchanged messages are not encoded again. `more`
+    are further fields."""
     users = [i for i, message in enumerate(messages) if message.role == "user"]
     marked = set(users[len(users) - prefix.message_marks :]) if prefix.message_marks else set()
     pieces = [prefix.encoded]
@@ -56,14 +63,16 @@ def body(
             pieces.append(b",")
         pieces.append(message.encoded_with_cache_mark() if i in marked else message.encoded())
     user = hashlib.sha256(session_id.encode()).hexdigest()
-    rest = {"model": model, "max_tokens": max_tokens, "stream": True, "metadata": {"user_id": user}}
+    rest = {"model": model, "max_tokens": max_tokens, "stream": True, "metadata": {"user_id": user}, **more}
     pieces.append(to_bytes("]," + dump(rest)[1:]))
     return pieces
 
 
-def headers(version: str) -> dict[str, str]:
-    """Return the headers of a request. The auth proxy on the laptop adds the credential."""
+def headers(version: str, betas: Sequence[str] = ()) -> dict[str, str]:
+    """Return the headers of a request. `betas` are the features of the API to switch on. The auth proxy on the laptop
+    adds the credential."""
     return {
+        **({"anthropic-beta": ",".join(betas)} if betas else {}),
         "content-type": "application/json",
         "accept": "text/event-stream",
         "anthropic-version": "2023-06-01",

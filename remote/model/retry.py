@@ -18,6 +18,10 @@ _MAX_UNANSWERED = 3  # attempts of one call that may end without any answer, eac
 _RETRIED = (408, 409, 429)
 
 
+MAX_OVERLOADS = 3
+"""How often a model may be overloaded in one call before another one takes over."""
+
+
 @dataclass(frozen=True)
 class RetrySettings:
     """Limits of one model call. Times are in seconds."""
@@ -39,10 +43,14 @@ class RetrySettings:
 
 
 class RetryPolicy:
-    """Decides for one model call, and counts its failures."""
+    """Decides for one model call, and counts its failures. With `max_overloads`, it gives up when the model was
+    overloaded so often, because there is another one."""
 
-    def __init__(self, max_retries: int, chance: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self, max_retries: int, chance: Callable[[], float] = random.random, *, max_overloads: int | None = None
+    ) -> None:
         self.max_retries = max_retries
+        self._overloads_left = max_overloads
         self.attempt = 0  # retries granted so far
         self._chance = chance
         self._unauthorized = 0
@@ -67,6 +75,10 @@ class RetryPolicy:
     def _worth_it(self, failure: ModelError) -> bool:
         if failure.retry is Retry.NO:
             return False
+        if failure.overloaded and self._overloads_left is not None:
+            self._overloads_left -= 1
+            if self._overloads_left <= 0:
+                return False
         if failure.retry_after is not None and failure.retry_after > _MAX_RETRY_AFTER:
             return False
         if failure.unanswered:

@@ -27,6 +27,7 @@ from ..ports import NotKept
 from .broker import Handled
 from .client_setup import Initialize
 from .session import Session
+from .steering import register_steering
 from .task_requests import register_task_requests
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def register_client_requests(session: Session) -> None:
     broker.register(MCP_TOGGLE, lambda switch: _toggle(session, switch))
     broker.register(CLIENT_MCP_MESSAGE, lambda message: _server_said(session, message))
     register_task_requests(session)
+    register_steering(session)
     broker.register(GET_CONTEXT_USAGE, lambda _: Handled(session.agent.context_report().public()))
 
 

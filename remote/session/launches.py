@@ -20,6 +20,8 @@ _OF_THE_SESSION = (
     "add_dirs",
     "sandbox",
     "allow_net",
+    "effort",
+    "max_thinking_tokens",
 )
 
 
@@ -49,6 +51,10 @@ class Launches:
             append_system_prompt=(
                 sent.append_system_prompt if "append_system_prompt" in given else old.append_system_prompt
             ),
+            effort=sent.effort or old.effort,
+            max_thinking_tokens=old.max_thinking_tokens
+            if sent.max_thinking_tokens is None
+            else sent.max_thinking_tokens,
             add_dirs=sent.add_dirs or old.add_dirs,
             sandbox=sent.sandbox if "sandbox" in given else old.sandbox,
             allow_net=sent.allow_net if {"sandbox", "allow_net"} & given.keys() else old.allow_net,

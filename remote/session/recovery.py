@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.kinds.reasoning import ReasoningRecord
 from ccb.tunnel.wire.messages import (
     ControlResponseLine,
     ResultLine,
@@ -189,6 +190,13 @@ class Recovered(Projection):
     def _mode(self, mode: str) -> None:
         if mode == PLAN and self.options.permission_mode != PLAN:
             self.mode_before_plan = self.options.permission_mode
+
+    @on(ReasoningRecord)
+    def _reasoning(self, content: ReasoningRecord, _: Record) -> None:
+        tokens = content.thinking_tokens
+        self.options = replace(
+            self.options, effort=content.effort or None, max_thinking_tokens=None if tokens < 0 else tokens
+        )
 
     @on(InputRecord)
     def _input(self, content: InputRecord, _: Record) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.reasoning import ReasoningRecord
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, UserLine, parse_message
 from ccb.tunnel.wire.records import InputRecord, OptionsRecord, UnqueuedRecord
 from ccb.tunnel.wire.requests import AnsweredBy, answer_in
@@ -21,6 +22,7 @@ from ..context.prompt import session_prompt
 from ..hooks.runner import HookRunner
 from ..hooks.table import client_hooks
 from ..journal.journal import JournalError
+from ..model.reasoning import Reasoning
 from ..permissions.sandbox_mode import Sandbox, SandboxError
 from ..sessions.paths import home_directory
 from ..sessions.refusal import HostRefusal
@@ -232,6 +234,8 @@ class Session:
                 max_turns=options.max_turns,
                 partial_messages=options.partial_messages,
                 api_key_source=options.api_key_source,
+                reasoning=Reasoning(options.effort, options.max_thinking_tokens),
+                fallback_model=options.fallback_model,
                 offered=options.tools,
                 prompts=(
                     session_prompt(options, context.cwd, context.host, context.cages) if new_prompt else config.prompts
@@ -244,6 +248,14 @@ class Session:
         if "model" in given:
             self.agent.set_model(options.model)
         self.log.journal.flush_soon()
+
+    def reason(self, reasoning: Reasoning) -> None:
+        """Use another effort and budget for thinking from the next turn on. Raise JournalError."""
+        tokens = reasoning.thinking_tokens
+        self.log.emit(ReasoningRecord(reasoning.effort or "", -1 if tokens is None else tokens))
+        options = replace(self.options, effort=reasoning.effort, max_thinking_tokens=tokens)
+        self._launches.use(options)
+        self.agent.configure(replace(self.agent.config, reasoning=reasoning))
 
     def adopt(self, setup: Initialize) -> None:
         """Apply what the client that drives says in its `initialize` request. Raise JournalError, and ValueError for

@@ -150,6 +150,8 @@ class SubAgents:
             max_turns=definition.max_turns,
             api_key_source=main.api_key_source,
             take_queued=main.take_queued,
+            reasoning=main.reasoning,
+            fallback_model=main.fallback_model,
         )
 
     def _tell_mode(self) -> None:

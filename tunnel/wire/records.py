@@ -21,6 +21,7 @@ from typing import Any, Callable, ClassVar, Union, get_args
 
 from .dataclass import dataclass
 from .frames import Json
+from .kinds.reasoning import ReasoningRecord
 from .kinds.rewind import FileChangeRecord, RewindRecord, RewoundRecord
 from .messages import PublicLine, as_blocks, as_dict, as_text, parse_message
 from .ndjson import dump, load, to_bytes
@@ -301,7 +302,7 @@ Content = Union[
     TurnStartRecord, TurnEndRecord, PromptRecord, ToolStartRecord,
     ModelEndRecord, WithdrawnRecord, ModelRecord, AgentResultRecord, LateAnswerRecord, DamagedRecord, DriverRecord,
     WorkerRecord, ForkedRecord, TakenRecord, HookRecord, FileChangeRecord, RewindRecord, RewoundRecord,
-    CompactStartRecord, CompactEndRecord, UnknownRecord,
+    CompactStartRecord, CompactEndRecord, ReasoningRecord, UnknownRecord,
 ]  # fmt: skip
 
 

@@ -60,6 +60,7 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
         "mcpServers": {"db": {"command": "npx"}},
         "connectTimeoutSeconds": 12,
         "pipelinedLogin": False,
+        "backgroundAfterSeconds": 20,
         "graceHours": 48,
         "idleMinutes": 5,
         "controlMaster": False,

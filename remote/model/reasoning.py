@@ -1,0 +1,80 @@
+"""How much a model thinks: the fields of a request for its effort and its thinking, by what each model accepts."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+Json = dict[str, Any]
+
+_VERSION = re.compile(r"claude-(?:(?:opus|sonnet|haiku)-)?(\d+)(?:[-.](\d)(?!\d))?")
+_MIN_BUDGET = 1_024  # the API refuses less
+_ABOVE_BUDGET = 1_024  # tokens for the answer itself
+_EFFORT_BETA = "effort-2025-11-24"
+_INTERLEAVED_BETA = "interleaved-thinking-2025-05-14"
+
+
+@dataclass(frozen=True)
+class ReasoningFields:
+    """What goes into a request: fields of the body, its output limit, and the beta features of its headers."""
+
+    body: Json
+    max_tokens: int
+    betas: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reasoning:
+    """`effort` is low, medium, high, xhigh or max, None for the model's own. `thinking_tokens` is the budget for
+    thinking; 0 turns it off, None leaves it to the model."""
+
+    effort: str | None = None
+    thinking_tokens: int | None = None
+
+    def fields(self, model: str, limit: int, max_output: int, *, may_think: bool) -> ReasoningFields:
+        """Return the fields of a request to `model` for an answer of at most `limit` tokens. `may_think`: the history
+        allows that the model thinks now (see `Conversation.may_think`)."""
+        body: Json = {}
+        betas: list[str] = []
+        version = _version(model)
+        effort = effort_of(model, self.effort)
+        if effort:
+            body["output_config"] = {"effort": effort}
+            if version < (4, 6):
+                betas.append(_EFFORT_BETA)
+        tokens = self.thinking_tokens
+        if tokens is not None and version >= (4, 6):
+            body["thinking"] = {"type": "adaptive" if tokens else "disabled"}
+        elif tokens and version >= (3, 7) and may_think:
+            limit = min(max_output, max(limit, tokens + _ABOVE_BUDGET))
+            body["thinking"] = {
+                "type": "enabled",
+                "budget_tokens": max(_MIN_BUDGET, min(tokens, limit - _ABOVE_BUDGET)),
+            }
+            if version >= (4, 0):
+                betas.append(_INTERLEAVED_BETA)
+        return ReasoningFields(body, limit, tuple(betas))
+
+
+def effort_of(model: str, wanted: str | None) -> str:
+    """Return the level of effort that `model` is asked for: the one that is wanted, or the highest below it that the
+    model knows. Return "" if none is wanted or the model has no levels."""
+    version = _version(model)
+    if not wanted or (version < (4, 6) and "opus-4-5" not in model and "opus-4.5" not in model):
+        return ""
+    if (wanted == "max" and version < (4, 6)) or (wanted == "xhigh" and version < (4, 7)):
+        return "high"
+    return wanted
+
+
+def can_think(model: str) -> bool:
+    """Return whether `model` is known to think."""
+    return _version(model) >= (3, 7)
+
+
+def _version(model: str) -> tuple[int, int]:
+    """Return the version in the id of a Claude model, (0, 0) for any other model."""
+    found = _VERSION.search(model)
+    return (int(found[1]), int(found[2] or 0)) if found else (0, 0)

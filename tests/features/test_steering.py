@@ -1,0 +1,139 @@
+"""Steering in the middle of a session: model, effort, thinking and the fallback on overload, with a valid history."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.remote.agent_kit import Reply, calls, closing, content, opening, says, text_block, thinking_block, tool_block
+from tests.remote.worker_process import Laptop, WorkerHost
+
+from ccb.tunnel.wire import Event, SessionOptions
+
+Json = dict[str, Any]
+
+_SONNET, _OPUS = "claude-sonnet-4-5", "claude-opus-4-5"
+
+
+def thinks(*blocks: bytes, message_id: str, stop: str = "end_turn") -> Reply:
+    """An answer that begins with thinking."""
+    return Reply([opening(message_id), thinking_block(0, "hm"), *blocks, closing(stop)])
+
+
+async def answer(laptop: Laptop, reply: Reply, status: int = 200) -> Json:
+    """Answer the next model call. Return its request, with the beta features of its head."""
+    opened, body = await laptop.call()
+    await laptop.answer(opened, content(reply), status=status)
+    request: Json = json.loads(body)
+    request["betas"] = opened.headers.get("anthropic-beta", "")
+    return request
+
+
+def kinds(request: Json) -> list[list[str]]:
+    return [[block["type"] for block in message["content"]] for message in request["messages"]]
+
+
+async def test_thinking_goes_on_and_off_between_turns_and_over_a_restart(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(max_thinking_tokens=4000))
+    await laptop.say("one")
+    first = await answer(laptop, thinks(text_block(1, "1"), message_id="m1"))
+    assert first["thinking"] == {"type": "enabled", "budget_tokens": 4000} and first["max_tokens"] > 4000
+    assert "interleaved-thinking" in first["betas"]
+    await laptop.message("result")
+    await laptop.control("set_max_thinking_tokens", max_thinking_tokens=0)
+    await laptop.say("two")
+    second = await answer(laptop, says("2", "m2"))
+    assert "thinking" not in second
+    assert kinds(second)[1] == ["thinking", "text"]  # signed thinking stays: the prefix of the history is the same
+    await laptop.message("result")
+    await laptop.stop()
+    again = await host.connect(session)
+    await again.attach(have=laptop.last_seq)
+    await again.say("three")
+    assert "thinking" not in await answer(again, says("3", "m3"))
+    await again.message("result")
+    await again.control("set_max_thinking_tokens", max_thinking_tokens=2000)
+    await again.say("four")
+    assert (await answer(again, says("4", "m4")))["thinking"]["budget_tokens"] == 2000
+
+
+async def test_thinking_that_is_switched_on_between_tool_calls_waits_for_a_history_that_allows_it(
+    host: WorkerHost, session: str
+) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(allowed_tools=["Bash"]))
+    await laptop.say("one")
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(calls(("t1", "Bash", {"command": "sleep 60"}))))
+    await laptop.next(Event, lambda event: event.kind == "tool_start")
+    await laptop.control("set_max_thinking_tokens", max_thinking_tokens=2000)
+    await laptop.control("interrupt")
+    await laptop.message("result")
+    await laptop.say("two")  # joins the result of the stopped call
+    assert "thinking" not in await answer(laptop, says("2", "m2"))
+    await laptop.message("result")
+    await laptop.say("three")
+    assert "thinking" in await answer(laptop, says("3", "m3"))
+
+
+async def test_another_model_in_the_middle_of_a_turn_gets_no_thinking_of_the_first(
+    host: WorkerHost, session: str
+) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(allowed_tools=["Bash"], max_thinking_tokens=2000))
+    await laptop.say("one")
+    opened, _ = await laptop.call()
+    command = {"command": "while [ ! -e go ]; do sleep 0.02; done"}
+    reply = thinks(tool_block(1, "t1", "Bash", command), message_id="m1", stop="tool_use")
+    await laptop.answer(opened, content(reply))
+    await laptop.next(Event, lambda event: event.kind == "tool_start")
+    await laptop.control("set_model", model="opus")
+    await laptop.message("control_response")
+    (host.project / "go").touch()
+    request = await answer(laptop, says("done", "m2"))
+    assert (request["model"], "thinking" in request, kinds(request)[1]) == (_OPUS, False, ["tool_use"])
+    await laptop.message("result")
+    await laptop.say("two")
+    request = await answer(laptop, says("2", "m3"))
+    assert (request["model"], "thinking" in request) == (_OPUS, True)  # the choice outlives the turn
+
+
+async def test_effort_goes_to_models_that_know_it(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(model="opus", effort="max"))
+    await laptop.say("one")
+    first = await answer(laptop, says("1", "m1"))
+    assert (first["output_config"], "effort-" in first["betas"]) == ({"effort": "high"}, True)
+    await laptop.message("result")
+    await laptop.control("set_effort", effort="low")
+    await laptop.say("two")
+    assert (await answer(laptop, says("2", "m2")))["output_config"] == {"effort": "low"}
+    await laptop.message("result")
+    await laptop.control("set_model", model="sonnet")
+    await laptop.say("three")
+    assert "output_config" not in await answer(laptop, says("3", "m3"))
+    await laptop.message("result")
+    wrong = await laptop.control("set_effort", effort="huge")
+    refused = await laptop.message("control_response")
+    while refused["response"]["request_id"] != wrong:
+        refused = await laptop.message("control_response")
+    assert "low, medium, high" in refused["response"]["error"]
+
+
+async def test_an_overloaded_model_is_replaced_for_the_turn(host: WorkerHost, session: str) -> None:
+    host.more_env["CCB_MAX_RETRIES"] = "10"
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(fallback_model="haiku"))
+    await laptop.say("one")
+    for _ in range(3):
+        opened, body = await laptop.call()
+        assert json.loads(body)["model"] == _SONNET
+        error = b'{"type":"error","error":{"type":"overloaded_error","message":"busy"}}'
+        await laptop.answer(opened, error, status=529)
+    assert (await answer(laptop, says("1", "m1")))["model"] == "claude-haiku-4-5"
+    told = await laptop.message("system", "informational")
+    assert _SONNET in told["content"] and "claude-haiku-4-5" in told["content"]
+    assert (await laptop.message("result"))["result"] == "1"
+    await laptop.say("two")
+    assert (await answer(laptop, says("2", "m2")))["model"] == _SONNET
