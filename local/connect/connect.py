@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
     from ccb.tunnel.login.prompter import Prompts
 
+    from ..config.settings import Settings
+    from ..mcp.config import ServerConfig
     from .dial import Dialer
     from .session_list import SessionRow
 
@@ -96,11 +98,16 @@ async def connect_session(
         dialer.parameters = await session_parameters(
             arguments, session_id, startup.settings, lambda: _choose(arguments, dialer, startup.bundle, choose)
         )
-        options = await _options(arguments, startup)
+        servers, mcp_warnings = _laptop_servers(arguments, startup.settings, environ)
+        options = await _options(arguments, startup, list(servers))
         desk = ProjectDesk(arguments, startup.settings, Projects(environ))
         attach = _attach_options(arguments, startup, options, dialer.parameters, desk)
         session = await stack.enter_async_context(RemoteSession(dialer.dial, attach))
         session.register(TRUST_PROJECT, desk.answer)
+        if servers:
+            from ..mcp.service import serving
+
+            await stack.enter_async_context(serving(session, servers))
         watching = asyncio.create_task(_watch_network(session), name="network watch")
         stack.push_async_callback(cancelled, watching)
         hello = session.hello
@@ -108,7 +115,7 @@ async def connect_session(
         log.info("attached to session %s on %s, worker pid %d", hello.session, host, hello.pid)
         resume = resume_command(arguments, hello.session, directory=hello.cwd)
         session.come_back_with(resume)
-        warnings = (*startup.warnings, *_other_directory(arguments, hello.cwd))
+        warnings = (*startup.warnings, *mcp_warnings, *_other_directory(arguments, hello.cwd))
         yield Connected(session, host, options, warnings, resume, desk)
 
 
@@ -161,11 +168,28 @@ def settings_choice(arguments: Arguments) -> SettingsChoice:
     return SettingsChoice(sources is None or "user" in sources.split(","), arguments.sdk.settings)
 
 
-async def _options(arguments: Arguments, startup: SessionStartup) -> SessionOptions:
+def _laptop_servers(
+    arguments: Arguments, settings: Settings, environ: Mapping[str, str]
+) -> tuple[dict[str, ServerConfig], tuple[str, ...]]:
+    """Return the MCP servers that run on this laptop, and warnings. Raises ConfigError."""
+    described = {} if arguments.sdk.strict_mcp_config else dict(settings.mcpServers)
+    if arguments.sdk.mcp_config:
+        from ..command_line.option_table.mcp_config import mcp_servers
+
+        described |= mcp_servers(arguments.sdk.mcp_config)
+    if all(server.get("type") == "sdk" for server in described.values()):
+        return {}, ()
+    from ..mcp.config import server_configs
+    from ..mcp.service import MISSING, package_missing
+
+    return ({}, (MISSING,)) if package_missing() else (server_configs(described, environ), ())
+
+
+async def _options(arguments: Arguments, startup: SessionStartup, laptop_mcp: Sequence[str]) -> SessionOptions:
     from ..config.credentials import api_key_source
 
     source = api_key_source(await startup.provider.credential_name())
-    return session_options(arguments, startup.settings, api_key_source=source)
+    return session_options(arguments, startup.settings, api_key_source=source, laptop_mcp=laptop_mcp)
 
 
 def _attach_options(

@@ -50,8 +50,11 @@ async def session_parameters(
     return {**parameters, "session": session_id, "create": True, "fresh": True}
 
 
-def session_options(arguments: Arguments, settings: Settings, *, api_key_source: str = "none") -> SessionOptions:
-    """Return the options of a new session. A flag outranks a setting."""
+def session_options(
+    arguments: Arguments, settings: Settings, *, api_key_source: str = "none", laptop_mcp: Sequence[str] = ()
+) -> SessionOptions:
+    """Return the options of a new session. A flag outranks a setting. `laptop_mcp` are the names of the MCP servers on
+    this laptop."""
     agent, streams, sdk = arguments.agent, arguments.streams, arguments.sdk
     rules = settings.permissions
     mode = _flagged_mode(arguments)
@@ -87,6 +90,7 @@ def session_options(arguments: Arguments, settings: Settings, *, api_key_source:
         agents=_object(sdk.agents),
         own_agents=own_agents(),
         client_mcp=client_servers(sdk.mcp_config),
+        laptop_mcp=list(laptop_mcp),
         max_budget_usd=sdk.max_budget_usd,
         fallback_model=sdk.fallback_model,
         max_thinking_tokens=sdk.max_thinking_tokens,
@@ -105,6 +109,7 @@ def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[
     given: dict[str, object] = options.to_json()
     agent = arguments.agent
     flags = (("model", agent.model), ("permission_mode", _flagged_mode(arguments)), ("sandbox", agent.sandbox))
+    given["laptop_mcp"] = list(options.laptop_mcp)  # the servers of this laptop replace those of the last one
     for name, flag in flags:
         given.pop(name, None)
         if flag is not None:

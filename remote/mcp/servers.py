@@ -30,6 +30,7 @@ class ServerPlace:
 
 
 IN_CLIENT = ServerPlace("client", "dynamic", "sdk", RunsOn.CLIENT)
+ON_LAPTOP = ServerPlace("laptop", "user", "laptop", RunsOn.LAPTOP)
 
 
 class _Server:

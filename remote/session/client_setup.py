@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.mcp import MCP_MESSAGE
+from ccb.tunnel.wire.mcp import LAPTOP_MCP_MESSAGE, MCP_MESSAGE
 from ccb.tunnel.wire.requests import RequestRefused
 
 from ..agent.announced import Announced
@@ -63,15 +63,17 @@ class ClientSetup:
         self._servers: McpServers | None = None
 
     def use(self, options: SessionOptions) -> None:
-        """Connect the servers inside the client that `options` name, and drop the others."""
-        if not options.client_mcp and self._servers is None:
+        """Connect the servers inside the client and on the laptop that `options` name, and drop the others."""
+        if not (options.client_mcp or options.laptop_mcp) and self._servers is None:
             return
         from ..mcp.channels import RequestChannel
-        from ..mcp.servers import IN_CLIENT
+        from ..mcp.servers import IN_CLIENT, ON_LAPTOP
 
-        names = list(dict.fromkeys(options.client_mcp))
-        channels = {name: RequestChannel(self._broker, MCP_MESSAGE, name) for name in names}
-        self.servers.use(IN_CLIENT, channels)
+        for place, kind, names in (
+            (IN_CLIENT, MCP_MESSAGE, options.client_mcp),
+            (ON_LAPTOP, LAPTOP_MCP_MESSAGE, options.laptop_mcp),
+        ):
+            self.servers.use(place, {name: RequestChannel(self._broker, kind, name) for name in names})
 
     @property
     def servers(self) -> McpServers:

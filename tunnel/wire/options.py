@@ -49,6 +49,7 @@ class SessionOptions:
     own_agents: Json = field(default_factory=dict)  # the person's files that define sub-agents: text by path
     client_hooks: Json | None = None  # hooks that the client answers, as `initialize` has them
     client_mcp: list[str] = field(default_factory=list)  # MCP servers inside the client
+    laptop_mcp: list[str] = field(default_factory=list)  # MCP servers on the laptop
     max_budget_usd: float | None = None
     fallback_model: str | None = None
     max_thinking_tokens: int | None = None

@@ -1,0 +1,104 @@
+"""The MCP servers that the person has configured: `mcpServers` of the settings, and `--mcp-config`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from ccb.tunnel.errors import ConfigError
+
+Json = dict[str, Any]
+
+_VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What a server may be called: its tools are called `mcp__NAME__TOOL`."""
+
+
+class StdioServer(BaseModel):
+    """A program on this laptop that speaks MCP on stdin and stdout."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    type: Literal["stdio"] = "stdio"
+    command: str
+    args: list[str] = Field(default_factory=list)
+    env: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def shown(self) -> str:
+        """How a person knows it. Values of variables may be secrets, so only their names are told."""
+        names = "".join(f"{name}=… " for name in self.env)
+        return f"{names}{' '.join([self.command, *self.args])}"
+
+
+class HttpServer(BaseModel):
+    """A server that is reached over Streamable HTTP."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    type: Literal["http"]
+    url: str = Field(pattern=r"^https?://")
+    headers: dict[str, str] = Field(default_factory=dict)
+
+    @property
+    def shown(self) -> str:
+        """How a person knows it. Values of headers may be secrets, so only their names are told."""
+        return " ".join([self.url, *(f"{name}: …" for name in self.headers)])
+
+
+ServerConfig = StdioServer | HttpServer
+_ADAPTER: TypeAdapter[ServerConfig] = TypeAdapter(Annotated[ServerConfig, Field(discriminator="type")])
+
+
+def server_configs(
+    described: Mapping[str, Mapping[str, object]], environ: Mapping[str, str] = os.environ
+) -> dict[str, ServerConfig]:
+    """Return the servers that run on this laptop, by name. Servers inside an SDK client are left out. `${NAME}` and
+    `${NAME:-default}` stand for variables. Raise ConfigError."""
+    return {
+        name: server_config(name, server, environ) for name, server in described.items() if server.get("type") != "sdk"
+    }
+
+
+def server_config(name: str, described: Mapping[str, object], environ: Mapping[str, str]) -> ServerConfig:
+    """Return one server. Raise ConfigError."""
+    if not NAME.fullmatch(name):
+        raise _wrong(name, "a name has letters, digits, - and _ only, at most 64 of them")
+    try:
+        return _ADAPTER.validate_python(_expanded({"type": "stdio", **described}, environ))
+    except KeyError as error:
+        raise _wrong(name, f"the variable {error.args[0]} is not set") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"][1:])
+        raise _wrong(name, f"{where}: {first['msg']}" if where else str(first["msg"])) from None
+
+
+def _wrong(name: str, reason: str) -> ConfigError:
+    return ConfigError(
+        f"the MCP server {name!r} is not configured correctly",
+        evidence=reason,
+        do="Correct mcpServers in your settings, or remove the server: ccb mcp remove NAME",
+    )
+
+
+def _expanded(value: object, environ: Mapping[str, str]) -> object:
+    if isinstance(value, str):
+        return _VARIABLE.sub(lambda match: _variable(match, environ), value)
+    if isinstance(value, list):
+        return [_expanded(each, environ) for each in value]
+    if isinstance(value, Mapping):
+        return {name: _expanded(each, environ) for name, each in value.items()}
+    return value
+
+
+def _variable(match: re.Match[str], environ: Mapping[str, str]) -> str:
+    found = environ.get(match["name"], match["default"])
+    if found is None:
+        raise KeyError(match["name"])
+    return found

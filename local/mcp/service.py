@@ -1,0 +1,72 @@
+"""Answer the worker's messages to the MCP servers of the person's settings."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.wire.mcp import CLIENT_MCP_MESSAGE, LAPTOP_MCP_MESSAGE, McpMessage
+from ccb.tunnel.wire.requests import Request, RequestFailed, RequestRefused
+
+from .config import ServerConfig
+
+if TYPE_CHECKING:
+    from ..session.client import SessionClient
+    from .server import LaptopServer
+
+Json = dict[str, Any]
+
+log = logging.getLogger(__name__)
+
+MISSING = "MCP servers are configured, but the package for them is missing: pip install 'ccb[mcp]'"
+
+
+def package_missing() -> bool:
+    """Return whether the extra `ccb[mcp]` is not installed."""
+    from importlib.util import find_spec
+
+    return find_spec("mcp") is None
+
+
+def _nowhere() -> TextIO:
+    """What servers say beside the protocol is shown by `ccb mcp test`."""
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
+@asynccontextmanager
+async def serving(session: SessionClient, configs: Mapping[str, ServerConfig]) -> AsyncIterator[None]:
+    """Answer messages of the worker to the servers of these names, until the session is left."""
+    if not configs:
+        yield
+        return
+    with _nowhere() as stderr:
+        servers: dict[str, LaptopServer] = {}
+
+        async def said(name: str, message: Json) -> None:
+            try:
+                await session.request(Request(CLIENT_MCP_MESSAGE, McpMessage(name, message)))
+            except (RequestFailed, CcbError) as error:
+                log.info("the worker does not take a message of the MCP server %s: %s", name, error)
+
+        async def answer(message: McpMessage) -> Json:
+            from .server import LaptopServer
+
+            config = configs.get(message.server_name)
+            if config is None:
+                raise RequestRefused("This laptop has no MCP server of that name.")
+            server = servers.get(message.server_name)
+            if server is None:
+                server = servers[message.server_name] = LaptopServer(message.server_name, config, said, stderr)
+            return {"mcp_response": await server.reply(message.message)}
+
+        session.register(LAPTOP_MCP_MESSAGE, answer)
+        try:
+            yield
+        finally:
+            for server in servers.values():
+                await server.close()

@@ -1,0 +1,100 @@
+"""MCP servers of the person's own settings: they run on the laptop, and the agent on the host uses their tools."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.test_headless_local import STREAMS, alive, tool, user
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import Laptop, make_laptop
+
+Json = dict[str, Any]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
+    laptop = make_laptop(tmp_path, fake_model.url)
+    yield laptop
+    assert not alive(laptop), "a process is left behind"
+
+
+def notes(tmp_path: Path, **more: object) -> Json:
+    """The description of the server in tests.support.mcp_server."""
+    args = ["-m", "tests.support.mcp_server", str(tmp_path / "calls")]
+    return {
+        "command": sys.executable,
+        "args": args,
+        "env": {"PYTHONPATH": str(ROOT), "NOTES_TOKEN": "${MY_TOKEN}"},
+        **more,
+    }
+
+
+def settings(laptop: Laptop, servers: Json) -> None:
+    path = laptop.home / ".config/ccb/settings.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"mcpServers": servers}))
+
+
+async def test_the_agent_uses_a_server_of_the_laptop(laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
+    settings(laptop, {"notes": notes(tmp_path)})
+    fake_model.add(tool("mcp__notes__add", a=19, b=23))
+    fake_model.add(tool("mcp__notes__token"))
+    fake_model.add({"text": "done"})
+    argv = [
+        "--model",
+        "claude-x",
+        "-p",
+        "add",
+        "--allowedTools",
+        "mcp__notes__*",
+        "--output-format",
+        "stream-json",
+        "--verbose",
+    ]
+    done = await laptop.run(argv, MY_TOKEN="very-secret")
+    assert done.code == 0, done.stderr
+    results = [line for line in done.messages if line["type"] == "user"]
+    assert [each["message"]["content"][0]["content"] for each in results] == [
+        "42",
+        "the token has 11 letters",
+    ]
+    init = next(line for line in done.messages if line.get("subtype") == "init")
+    assert init["mcp_servers"] == [{"name": "notes", "status": "connected"}]
+    assert "mcp__notes__add" in init["tools"]
+    (journal,) = laptop.home.glob(".local/state/ccb/sessions/*/journal.jsonl")
+    assert "very-secret" not in journal.read_text() and "MY_TOKEN" not in journal.read_text()
+    assert (tmp_path / "calls").read_text() == "add 19 23\ntoken\n"
+
+
+async def test_a_server_that_ends_starts_again_and_its_new_tools_count_from_the_next_turn(
+    laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    settings(laptop, {"notes": notes(tmp_path, env={"PYTHONPATH": str(ROOT)}), "gone": {"command": "/nonexistent/mcp"}})
+    for name, given in (("leave", {}), ("add", {"a": 1, "b": 2}), ("grow", {})):
+        fake_model.add(tool(f"mcp__notes__{name}", **given))
+    fake_model.add({"text": "one"})
+    fake_model.add({"text": "two"})
+    async with laptop.start([*STREAMS, "--allowedTools", "mcp__notes"]) as running:
+        await running.send(user("first"))
+        init = await running.until("system", "init")
+        await running.until("result")
+        await running.send(user("second"))
+        await running.until("system", "init")
+        running.end_input()
+        done = await running.done()
+    assert done.code == 0, done.stderr
+    assert {each["name"]: each["status"] for each in init["mcp_servers"]} == {"notes": "connected", "gone": "failed"}
+    said = [
+        line["message"]["content"][0]["content"] for line in running.lines + done.messages if line["type"] == "user"
+    ]
+    assert said[0].endswith("the MCP server notes has ended; the next call starts it again")
+    assert said[1:3] == ["3", "grown"]
+    assert "mcp__notes__late" not in init["tools"]
+    last = fake_model.requests[-1].body
+    assert last is not None and "mcp__notes__late" in [each["name"] for each in last["tools"]]
