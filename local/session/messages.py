@@ -106,6 +106,7 @@ class TaskNote(_Message):
     subtype: Literal["task_started", "task_progress", "task_notification"]
     task_id: str
     tool_use_id: str = ""
+    agent_id: str = ""
     usage: Json = {}
 
 

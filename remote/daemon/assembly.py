@@ -105,7 +105,7 @@ def resume_session(host: SessionHost) -> tuple[Session, str]:
     hooks.start_source = "resume"
     factory = AgentFactory(restored.parts, host.calls, host.version, hooks)
     factory.close_open_tools(restored.histories)
-    end_cut_agents(restored.histories, factory.emitter)
+    end_cut_agents(restored.histories, factory.emitter, restored.tasks.open)
     agent = factory.main_agent(host.context, restored.histories.main)
     return _answering(take_up(restored, agent)), restored.mark
 

@@ -189,10 +189,11 @@ class RequestBroker:
                 self._take_back(request)
             self._watchers.changed()
 
-    def withdraw(self, answered_by: AnsweredBy) -> None:
-        """Withdraw every open request to `answered_by`, and cancel the tasks that wait for the answers, even if
-        recording the withdrawal fails. Raise NotKept."""
-        withdrawn = [each for each in self._open.values() if each.request.kind.answered_by is answered_by]
+    def withdraw(self, answered_by: AnsweredBy, spare: Collection[str] = ()) -> None:
+        """Withdraw every open request to `answered_by`, except those of the agents in `spare`, and cancel the tasks
+        that wait for the answers, even if recording the withdrawal fails. Raise NotKept."""
+        asked = [each for each in self._open.values() if each.request.kind.answered_by is answered_by]
+        withdrawn = [each for each in asked if each.request.agent_id not in spare]
         for each in withdrawn:
             del self._open[each.request.id]
         waiting = [each for each in withdrawn if not each.answer.done()]

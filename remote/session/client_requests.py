@@ -130,9 +130,9 @@ def _server_said(session: Session, message: McpMessage) -> Handled:
 
 def _interrupt(session: Session) -> Handled:
     """Withdraw the questions to the person before the answer; end the turn after it. The turn also ends if the
-    withdrawal or the answer cannot be journalled."""
+    withdrawal or the answer cannot be journalled. Agents in the background go on, and their questions stay open."""
     try:
-        session.broker.withdraw(AnsweredBy.PERSON)
+        session.broker.withdraw(AnsweredBy.PERSON, spare=session.background_agents)
     except NotKept:
         session.turns.interrupt()
         raise

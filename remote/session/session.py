@@ -120,6 +120,12 @@ class Session:
         return self._launches.options
 
     @property
+    def background_agents(self) -> frozenset[str]:
+        """The ids of the sub-agents that work in the background."""
+        sub_agents = self.agent.config.context.sub_agents
+        return sub_agents.in_background if isinstance(sub_agents, SubAgents) else frozenset()
+
+    @property
     def mode(self) -> str:
         """The present permission mode."""
         return self.agent.config.permissions.mode

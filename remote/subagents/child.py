@@ -14,6 +14,7 @@ from ..agent.state import Terminal
 from ..agent.usage import Ledger
 from ..model.clock import SystemClock
 from ..ports import Emitter, NotKept
+from ..tasks.registry import TaskStatus
 from ..tools.contract import ToolContext, ToolResult
 from .activity import WatchedEmitter
 from .task_messages import TaskFacts, TaskUsage, task_notification, task_progress, task_started
@@ -22,6 +23,7 @@ Json = dict[str, Any]
 
 _GRACE_S = 4.0  # less than the executor of the main agent waits for a cancelled tool
 _SHOWN_EVERY_S = 1.0
+_MAX_SUMMARY = 500  # characters
 _WORDS = {
     Terminal.MAX_TURNS: "It reached the limit of its turns before it was done.",
     Terminal.PROMPT_TOO_LONG: "Its conversation no longer fits its model's context window.",
@@ -32,9 +34,17 @@ _WORDS = {
 
 class Child:
     """A sub-agent at work for a call of the main agent, whose `context` it reports to. `main` emits what is said about
-    it."""
+    it. In the `background` the registry of tasks tells its start and its end, and its call shows nothing more."""
 
-    def __init__(self, facts: TaskFacts, main: Emitter, own: Emitter, context: ToolContext) -> None:
+    def __init__(
+        self, facts: TaskFacts, main: Emitter, own: Emitter, context: ToolContext, *, background: bool = False
+    ) -> None:
+        self.status = TaskStatus.RUNNING
+        self.text = ""
+        """Its answer, or why there is none, once it has ended."""
+        self.stopping = False
+        """Whether the agent is being stopped by itself, without the turn that started it."""
+        self._background = background
         self.emitter = WatchedEmitter(own, self._changed)
         self.refused = False
         """Whether the person ended the turn by refusing a call."""
@@ -50,20 +60,22 @@ class Child:
 
     async def run(self, agent: Agent, ledger: Ledger, parent: Agent) -> ToolResult:
         """Run the agent's turn. When this is cancelled, the turn ends first: with a note if the person interrupted the
-        parent's turn, else without a result, as the parent's own turn does when the worker ends."""
+        parent's turn or the agent is stopped, else without a result, as the parent's own turn does when the worker
+        ends."""
         self._started = self._clock.now()
-        self._main.emit(MessageRecord(task_started(self.facts)))
+        if not self._background:
+            self._main.emit(MessageRecord(task_started(self.facts)))
         prompt = Prompt([{"type": "text", "text": self.facts.prompt}])
         turn = asyncio.ensure_future(agent.run_turn([prompt]))
         clock = asyncio.ensure_future(self._show_time())
         try:
             result = await asyncio.shield(turn)
         except asyncio.CancelledError:
-            if parent.interrupted:
+            if self.stopping or (parent.interrupted and not self._background):
                 agent.interrupt()
                 await asyncio.wait({turn}, timeout=_GRACE_S)
                 with contextlib.suppress(NotKept):
-                    self._ended("stopped", "The user stopped it.")
+                    self._ended(TaskStatus.KILLED, "It was stopped.")
                 self.context.stopped(self.emitter.answer)
             raise
         finally:
@@ -81,7 +93,8 @@ class Child:
         self.refused = terminal in (Terminal.ABORTED_TOOLS, Terminal.ABORTED_STREAMING)
         text = str(result.get("result") or "") if completed else self._partial(terminal, result)
         failed = not completed and not self.emitter.answer
-        self._ended("completed" if completed else "failed", text if completed else text.splitlines()[0])
+        self.text = text
+        self._ended(TaskStatus.COMPLETED if completed else TaskStatus.FAILED, text)
         usage = self.usage
         structured: Json = {
             "status": "completed" if completed else "failed",
@@ -107,8 +120,11 @@ class Child:
         words = f" The last that it said:\n{self.emitter.answer}" if self.emitter.answer else ""
         return f"The agent did not finish. {why}{words}"
 
-    def _ended(self, status: str, summary: str) -> None:
-        self._main.emit(MessageRecord(task_notification(self.facts, status, summary[:500], self.usage)))
+    def _ended(self, status: TaskStatus, text: str) -> None:
+        self.status = status
+        if not self._background:
+            summary = text.partition("\n")[0][:_MAX_SUMMARY]
+            self._main.emit(MessageRecord(task_notification(self.facts, status.public, summary, self.usage)))
 
     def _changed(self) -> None:
         message = task_progress(self.facts, self.usage, self.emitter.doing, self.emitter.last_tool)
@@ -117,6 +133,8 @@ class Child:
 
     def _show(self) -> None:
         """Show what the agent does now as the output of the call."""
+        if self._background:
+            return
         usage, doing = self.usage, self.emitter.doing
         counted = f"{usage.tool_uses} tool uses, {usage.tokens} tokens"
         line = f"{doing}\n{counted}" if doing else counted

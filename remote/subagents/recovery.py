@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Callable
 
 from ccb.tunnel.wire.messages import TaskLine
@@ -30,9 +30,9 @@ def after_a_cut(history: AgentHistory) -> str:
     )
 
 
-def end_cut_agents(histories: AgentHistories, emitter: Callable[[str], Emitter]) -> None:
-    """Write the end of each sub-agent that was cut: a result of its turn, and the message to clients. `emitter` returns
-    the emitter of an agent."""
+def end_cut_agents(histories: AgentHistories, emitter: Callable[[str], Emitter], tasks: Collection[str]) -> None:
+    """Write the end of each sub-agent that was cut: a result of its turn, and the message to clients. Those in `tasks`
+    worked in the background, so their end is told as that of a task. `emitter` returns the emitter of an agent."""
     for history in histories.cut:
         agent_id = history.conversation.agent_id
         result: Json = {
@@ -46,6 +46,8 @@ def end_cut_agents(histories: AgentHistories, emitter: Callable[[str], Emitter])
             "errors": [_STOPPED],
         }
         emitter(agent_id).emit(AgentResultRecord(result))
+        if agent_id in tasks:
+            continue
         facts = TaskFacts(agent_id, "", "", "")
         emitter(MAIN_AGENT).emit(MessageRecord(task_notification(facts, "failed", _STOPPED)))
 

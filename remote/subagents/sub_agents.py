@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import replace
 from typing import Any, Callable
 
@@ -21,9 +22,10 @@ from ..journal.journal import Journal
 from ..permissions.child import ChildPermissions
 from ..ports import Emitter
 from ..settings.worker_settings import WorkerSettings
+from ..tasks.registry import Task, TaskEnd, TaskKind, TaskStatus
 from ..tools.agents.built_in import BUILT_IN_AGENTS
 from ..tools.agents.definition import INHERIT, AgentDefinition
-from ..tools.agents.task import Task
+from ..tools.agents.task import TaskTool
 from ..tools.contract import ToolContext, ToolResult
 from ..tools.files.file_state import FileState
 from ..tools.registry import ToolRegistry
@@ -42,6 +44,14 @@ MAX_AT_ONCE = 8
 PROJECT_AGENTS = ".claude/agents"
 """Where a directory of a project defines agents."""
 
+_ENDED = {
+    TaskStatus.COMPLETED: "completed",
+    TaskStatus.FAILED: "did not finish",
+    TaskStatus.KILLED: "was stopped",
+}
+
+_log = logging.getLogger(__name__)
+
 MakeAgent = Callable[[AgentConfig, AgentHistory, Emitter], Agent]
 
 
@@ -55,6 +65,7 @@ class SubAgents:
         self._emitter = emitter
         self._journal = journal
         self._running: set[str] = set()
+        self._going: dict[str, asyncio.Future[ToolResult]] = {}  # in the background, by agent id
         self._definitions = {each.name: each for each in BUILT_IN_AGENTS}
         self._slots = asyncio.Semaphore(MAX_AT_ONCE)
 
@@ -69,7 +80,7 @@ class SubAgents:
         known = {each.name: each for each in (*BUILT_IN_AGENTS, *definitions)}
         if known != self._definitions:
             self._definitions = known
-            self._main.config.tools.redeclare(Task(known.values()))
+            self._main.config.tools.redeclare(TaskTool(known.values()))
 
     def listed(self) -> list[Json]:
         """Return what clients are told about each agent."""
@@ -98,18 +109,74 @@ class SubAgents:
         facts = TaskFacts(
             agent_id, definition.name, tool_input["description"], tool_input["prompt"], context.tool_use_id
         )
+        model = str(tool_input.get("model") or "")
+        in_background = tool_input.get("run_in_background") or definition.background
+        child = Child(
+            facts, self._emitter(MAIN_AGENT), self._emitter(agent_id), context, background=bool(in_background)
+        )
         self._running.add(agent_id)
-        try:
-            async with self._slots:
-                child = Child(facts, self._emitter(MAIN_AGENT), self._emitter(agent_id), context)
-                result = await self._run(child, definition, history, str(tool_input.get("model") or ""))
-        finally:
-            self._running.discard(agent_id)
+        work = self._run(child, definition, history, model)
+        if in_background:
+            return self._go_on(child, work)
+        result = await work
         if child.refused:  # what the agent's turn was a part of ends with it
             self._main.interrupt()
         return result
 
+    def _go_on(self, child: Child, work: Coroutine[Any, Any, ToolResult]) -> ToolResult:
+        """Let an agent work in the background, and return the result of its call."""
+        facts = child.facts
+        going = asyncio.ensure_future(work)
+
+        async def stop() -> None:
+            child.stopping = True
+            going.cancel()
+            await asyncio.wait({going})
+
+        task = Task(
+            facts.call_id,
+            TaskKind.AGENT,
+            facts.description,
+            stop,
+            facts.call_id,
+            public={"subagent_type": facts.agent, "prompt": facts.prompt, "agent_id": facts.id},
+        )
+        self._main.config.context.tasks.start(task)
+        self._going[facts.id] = going
+        going.add_done_callback(lambda _: self._gone(child, task, going))
+        told = {"agentId": facts.id, "description": facts.description, "prompt": facts.prompt}
+        text = (
+            f"The agent works in the background. agentId: {facts.id}, task_id: {facts.call_id}. You will be told when "
+            "it ends: do not wait for it and do not ask about it. Go on with other work, or end your turn."
+        )
+        return ToolResult(text, structured={"isAsync": True, "status": "async_launched", **told})
+
+    def _gone(self, child: Child, task: Task, going: asyncio.Future[ToolResult]) -> None:
+        """Report the end of an agent in the background."""
+        self._going.pop(child.facts.id, None)
+        error = None if going.cancelled() else going.exception()
+        if error is not None:
+            _log.error("a sub-agent failed: %r", error)
+        status, text = child.status, child.text or child.emitter.answer
+        if status is TaskStatus.RUNNING:  # the worker ends, or failed
+            status, text = (TaskStatus.KILLED, text) if error is None else (TaskStatus.FAILED, f"It failed: {error}")
+        summary = f'Background agent "{child.facts.description}" {_ENDED[status]}'
+        tasks = self._main.config.context.tasks
+        tasks.finished(task, TaskEnd(status, summary, text, child.usage.public()))
+
+    @property
+    def in_background(self) -> frozenset[str]:
+        """The ids of the agents that work in the background: an interrupt of the main agent's turn spares them."""
+        return frozenset(self._going)
+
     async def _run(self, child: Child, definition: AgentDefinition, history: AgentHistory, model: str) -> ToolResult:
+        try:
+            async with self._slots:
+                return await self._work(child, definition, history, model)
+        finally:
+            self._running.discard(child.facts.id)
+
+    async def _work(self, child: Child, definition: AgentDefinition, history: AgentHistory, model: str) -> ToolResult:
         shells = Shells(child.context.cwd, child.context.tasks)
         own = replace(child.context, files=FileState(), shells=shells, todos=TodoList(), sub_agents=None)
         history.ledger.parent = self._main.ledger

@@ -6,7 +6,7 @@ import asyncio
 import enum
 import time
 from collections.abc import Awaitable
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Callable, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -54,7 +54,8 @@ class TaskEnd:
 class Task:
     """One task. `agent_id` is the agent that gets the notification of its end; `tool_use_id` the call that started it.
     `stop` ends it and returns when nothing of it is left; whoever runs the task reports its end to the registry.
-    `read(lines, bytes)` returns the end of its output. `public` are more fields for its public messages."""
+    `read(lines, bytes)` returns the end of its output. `public` are more fields for its public messages, such as
+    `subagent_type`. `told`: the agent knows its end already."""
 
     id: str
     kind: TaskKind
@@ -66,6 +67,7 @@ class Task:
     public: Json = field(default_factory=dict)
     read: Callable[[int, int], str] = lambda max_lines, max_bytes: ""
     started: float = field(default_factory=time.monotonic)
+    told: bool = False
     end: TaskEnd | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the task has ended."""
@@ -119,6 +121,7 @@ class TaskRegistry:
         """Note that a task has ended. Only the first end counts."""
         if task.end is not None:
             return
+        end = replace(end, told=end.told or task.told)
         task.end = end
         task.over.set()
         if self._watcher is not None:

@@ -101,7 +101,8 @@ def _weight(tool: Tool) -> int:
 
 def default_tools() -> ToolRegistry:
     """Return a registry of the built-in tools, in the order of `tool_traits.BUILT_IN`."""
-    from .agents.task import Task
+    from .agents.background import TaskOutput, TaskStop
+    from .agents.task import TaskTool
     from .ask import AskUserQuestion
     from .files.edit import Edit, MultiEdit
     from .files.ls import LS
@@ -127,10 +128,12 @@ def default_tools() -> ToolRegistry:
             MultiEdit(),
             Write(),
             TodoWrite(),
-            Task(),
+            TaskTool(),
             AskUserQuestion(),
             EnterPlanMode(),
             ExitPlanMode(),
+            TaskOutput(),
+            TaskStop(),
         )
     )
 

@@ -124,6 +124,8 @@ TODO_WRITE = ToolTraits("TodoWrite", Effect.NONE, view=View.CHECKLIST, parallel=
 TASK = ToolTraits(
     "Task", Effect.NONE, RuleKind.AGENT, view=View.AGENT, parallel=True, aliases=("Agent",), main_only=True
 )
+TASK_OUTPUT = ToolTraits("TaskOutput", Effect.NONE, parallel=True, main_only=True)
+TASK_STOP = ToolTraits("TaskStop", Effect.NONE, main_only=True)
 ASK_USER_QUESTION = ToolTraits("AskUserQuestion", Effect.NONE, view=View.QUESTIONS, main_only=True, asks=True)
 ENTER_PLAN_MODE = ToolTraits("EnterPlanMode", Effect.NONE, main_only=True, asks=True)
 EXIT_PLAN_MODE = ToolTraits("ExitPlanMode", Effect.NONE, view=View.PLAN, main_only=True, asks=True)
@@ -134,7 +136,7 @@ BUILT_IN = {
     traits.name: traits
     for traits in (
         *(BASH, BASH_OUTPUT, KILL_SHELL, GLOB, GREP, LS, READ, EDIT, MULTI_EDIT, WRITE, TODO_WRITE, TASK),
-        *(ASK_USER_QUESTION, ENTER_PLAN_MODE, EXIT_PLAN_MODE),
+        *(ASK_USER_QUESTION, ENTER_PLAN_MODE, EXIT_PLAN_MODE, TASK_OUTPUT, TASK_STOP),
     )
 }
 """By name, in the order in which the model is offered them: it must not change, or prompt caches miss."""

@@ -39,7 +39,7 @@ def agent_rows(block: ToolBlock, palette: Palette, *, details: bool, cwd: str) -
 
 
 def _summary(block: ToolBlock, run: AgentRun) -> str:
-    parts = []
+    parts = ["in the background"] if run.in_background and not run.ended else []
     if run.note and not run.ended:
         parts.append(one_line(run.note))
     if run.tool_uses or run.ended:

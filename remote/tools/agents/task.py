@@ -28,6 +28,10 @@ _SCHEMA: Json = {
             "description": f"The agent; {tool_traits.DEFAULT_AGENT} if left out",
         },
         "model": {"type": "string", "description": "sonnet, opus, haiku or the id of a model; usually left out"},
+        "run_in_background": {
+            "type": "boolean",
+            "description": "Return at once; you are told when the agent ends",
+        },
         "resume": {
             "type": "string",
             "description": "The agentId of an agent that has ended: it goes on with all that it knows",
@@ -49,7 +53,7 @@ known file or find one name, use the tools yourself.
 - The user does not see the answer: say what matters of it. Check what an agent says it has changed."""
 
 
-class Task(Tool):
+class TaskTool(Tool):
     """Starts one of `agents`."""
 
     def __init__(self, agents: Iterable[AgentDefinition] = BUILT_IN_AGENTS) -> None:

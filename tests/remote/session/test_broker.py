@@ -165,7 +165,8 @@ async def test_an_interrupt_ends_the_turn_although_the_disk_has_no_room_for_the_
     out, interrupts = Out(), []
     door = broker(out)
     turns = SimpleNamespace(interrupt=lambda: interrupts.append("interrupt"))
-    register_client_requests(cast(Any, SimpleNamespace(broker=door, turns=turns, queued_uuids=[])))
+    session = SimpleNamespace(broker=door, turns=turns, queued_uuids=[], background_agents=frozenset())
+    register_client_requests(cast(Any, session))
     asking = [asyncio.create_task(door.request(Request(CAN_USE_TOOL, APPROVAL, id=each))) for each in ("q1", "q2")]
     await out.next()
     await out.next()

@@ -27,10 +27,12 @@ GOLDEN_TOOLS = {
     "MultiEdit": "00ef84ca9a44164a",
     "Write": "52db77346e79689f",
     "TodoWrite": "eea79389f3bc1ade",
-    "Task": "3b0606cd43e247df",
+    "Task": "88a0cd663c462552",
     "AskUserQuestion": "318a6ac0f44e88f4",
     "EnterPlanMode": "b90ab01eb9fa3e9a",
     "ExitPlanMode": "69b495e78ba3de88",
+    "TaskOutput": "40d358feee0d229a",
+    "TaskStop": "b7350dbf9d9d3c9e",
 }
 
 

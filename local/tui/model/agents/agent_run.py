@@ -44,3 +44,4 @@ class AgentRun:
     cost_usd: float | None = None
     note: str = ""
     ended: bool = False
+    in_background: bool = False

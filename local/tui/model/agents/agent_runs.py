@@ -54,7 +54,8 @@ class AgentRuns(Projection):
     def told(self, note: TaskNote) -> None:
         """Take what the worker says about an agent."""
         if note.subtype == "task_started" and note.tool_use_id in self._blocks:
-            self._blocks[note.task_id] = self._blocks[note.tool_use_id]  # an earlier agent goes on
+            for agent_id in filter(None, (note.task_id, note.agent_id)):  # an earlier agent may go on
+                self._blocks[agent_id] = self._blocks[note.tool_use_id]
         block = self._blocks.get(note.task_id)
         if block is None or block.agent is None:
             return
@@ -67,7 +68,10 @@ class AgentRuns(Projection):
     def result(self, block: ToolBlock, structured: object) -> None:
         """The call has its result."""
         told = as_dict(structured)
-        if block.agent is None or told.get("status") == "async_launched":
+        if block.agent is None:
+            return
+        if told.get("status") == "async_launched":
+            block.agent.in_background = True
             return
         cost = told.get("totalCostUsd")
         block.agent.cost_usd = _number(cost) if isinstance(cost, int | float) else None
