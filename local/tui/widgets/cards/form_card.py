@@ -60,7 +60,11 @@ class FormCard(QuestionCard):
         of, count = self.form.field, len(self.form.fields)
         where = f" ({self.form.place + 1} of {count})" if of is not None and count > 1 else ""
         what = (of.header or "a question") if of is not None else "your answers"
-        return f"The agent asks: {escaped_name(what)[:_MAX_TITLE]}{where}"
+        return f"{self.asker()}: {escaped_name(what)[:_MAX_TITLE]}{where}"
+
+    def asker(self) -> str:
+        """Return who asks, in words that a colon follows."""
+        return "The agent asks"
 
     def below(self) -> list[Widget]:
         return [self._choices, self.field]
