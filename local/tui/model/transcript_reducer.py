@@ -242,6 +242,8 @@ class TranscriptReducer(Projection):
     @on(RewindRecord)
     def _rewind(self, content: RewindRecord, _record: Record) -> None:
         self.notices.rewind(content)
+        if content.to:
+            self._tools.todos = Todos()
 
     @on(RewoundRecord)
     def _rewound(self, content: RewoundRecord, _record: Record) -> None:

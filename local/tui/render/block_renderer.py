@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..model.blocks import (
@@ -112,6 +112,9 @@ class BlockRenderer:
         palette, view = self.palette, traits_of(block.name).view
         if view is View.CHECKLIST:
             yield Padding(todo_list(block.tool_input, palette), _INDENT)
+        elif view is View.PLAN and block.state is ToolState.DONE:
+            plan = neutralise(str(block.tool_input.get("plan", "")))
+            yield Padding(render_markdown(plan, palette) if len(plan) <= _MAX_MARKDOWN else Text(plan), _INDENT)
         elif view is View.AGENT and block.agent is not None and block.state is not ToolState.FAILED:
             rows = agent_rows(block, palette, details=self.details, cwd=self.cwd)
             if rows is not None:

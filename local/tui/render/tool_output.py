@@ -32,7 +32,7 @@ def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: 
     """Return what a call does in one line: the command, the file (relative to `cwd` if it is in there), or the pattern.
     With `whole` return all lines of it."""
     view = traits_of(name).view
-    if view is View.CHECKLIST:
+    if view in (View.CHECKLIST, View.PLAN):
         return ""
     if view is View.QUESTIONS:
         return _headers(tool_input.get("questions"))

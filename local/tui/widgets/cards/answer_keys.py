@@ -26,15 +26,15 @@ class AnswerKeys:
         self._marks = ""
         self._typing = False
 
-    def text_of(self, char: str, at: float, *, answers: str) -> str:
+    def text_of(self, char: str, at: float, *, answers: str, space_marks: bool = False) -> str:
         """Take a character. Return the text that it belongs to, with the characters before it, or "" if it may be a
-        mark. `answers` are the characters that mark answers, and the space, which reads on."""
+        mark. `answers` are the characters that mark answers, and the space, which reads on, or also marks."""
         is_burst, self._last = at - self._last < BURST_S, at
         is_burst = is_burst and char != " "  # a space bar that is held down reads on
-        if self._typing or is_burst or char not in answers or (self._marks and char == " "):
+        if self._typing or is_burst or char not in answers or (self._marks and char == " " and not space_marks):
             self._typing = True
             return self.release() + char
-        self._marks += char.strip()
+        self._marks += char if space_marks else char.strip()
         return ""
 
     def is_burst(self, at: float) -> bool:

@@ -123,9 +123,13 @@ class FormCard(QuestionCard):
         if of is not None and of.several and index < len(of.options):
             self._tick(index)
 
-    def space(self) -> None:
+    @property
+    def space_marks(self) -> bool:
         of = self.form.field
-        if of is not None and of.several and 0 <= self._marked < len(of.options):
+        return of is not None and of.several and 0 <= self._marked < len(of.options)
+
+    def space(self) -> None:
+        if self.space_marks:
             self._tick(self._marked)
         else:
             self.subject.read_on()

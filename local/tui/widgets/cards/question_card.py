@@ -104,6 +104,11 @@ class QuestionCard(Vertical, can_focus=True):
     def mark(self, char: str) -> None:
         """Mark the answer of a character; "" unmarks all, because the characters so far were text."""
 
+    @property
+    def space_marks(self) -> bool:
+        """Whether the space bar marks an answer now."""
+        return False
+
     def space(self) -> None:
         """The person pressed the space bar."""
         self.subject.read_on()
@@ -244,7 +249,7 @@ class QuestionCard(Vertical, can_focus=True):
 
     def _character(self, char: str, at: float) -> None:
         """Take a character: it marks an answer, reads on, or is text, with the marks before it."""
-        text = self._keys.text_of(char, at, answers=f" {self.MARKS}")
+        text = self._keys.text_of(char, at, answers=f" {self.MARKS}", space_marks=self.space_marks)
         if text:
             self.mark("")
             self.post_message(self.TextTyped(text))

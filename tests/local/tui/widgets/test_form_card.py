@@ -105,11 +105,22 @@ async def test_esc_declines_with_a_reason_and_esc_again_goes_back() -> None:
 async def test_text_that_begins_like_marks_goes_to_the_composer_and_chooses_nothing() -> None:
     async with desk() as at:
         await asked(at, {"questions": [SEVERAL]})
-        for char in ("1", ".", "space", "f", "i", "x"):
+        for char in ("1", "space", "f", "i", "x"):
             await keys(at, char)
-        assert at.app.composer.text == "1. fix"
+        assert at.app.composer.text == "1 fix"
         await at.sees("1 ☐ Unit")
         assert at.session.answers == {}
+
+
+async def test_the_space_bar_ticks_the_marked_option() -> None:
+    async with desk() as at:
+        await asked(at, {"questions": [SEVERAL]})
+        await keys(at, "1", "space")
+        await at.sees("1 ☐ Unit")
+        await keys(at, "down", "space")
+        await at.sees("2 ☒ Lint")
+        await keys(at, "enter")
+        assert await answers(at) == {"Which checks?": "Lint"}
 
 
 async def test_enter_gives_nothing_that_was_not_marked() -> None:

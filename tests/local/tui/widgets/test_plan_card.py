@@ -41,6 +41,16 @@ async def test_a_plan_is_approved_with_the_mode_of_the_answer() -> None:
             }
 
 
+async def test_the_approved_plan_stays_in_the_transcript() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin(mode="plan")
+        call = at.session.call("ExitPlanMode")
+        at.session.done(call, "The user has approved the plan. Start.", structured={"plan": f"{PLAN}\x1b[2J"})
+        await at.sees("● ExitPlanMode", "1 Write it", "2 Test it")
+        assert "Start." not in at.screen
+
+
 async def test_the_mode_before_plan_mode_is_offered_if_it_was_another() -> None:
     async with desk() as at:
         await asked(at, ways=[*WAYS, {"type": "setMode", "mode": "bypassPermissions", "destination": "session"}])
