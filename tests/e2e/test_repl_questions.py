@@ -1,0 +1,71 @@
+"""Questions and plans in the REPL on a real terminal, with a real daemon and a scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import make_laptop
+from tests.support.terminal import Terminal, terminal
+
+from ccb.local.tui.widgets.cards.answer_keys import BURST_S
+
+ASKED = {
+    "questions": [
+        {
+            "question": "Which store?",
+            "header": "Store",
+            "options": [{"label": "SQLite", "description": "A file"}, {"label": "Redis", "description": "A server"}],
+        }
+    ]
+}
+
+
+def tool(name: str, **given: Any) -> dict[str, Any]:
+    return {"blocks": [{"type": "tool_use", "name": name, "input": given}]}
+
+
+async def press(running: Terminal, *keys: str) -> None:
+    for key in keys:
+        await asyncio.sleep(4 * BURST_S)  # the pause of a person: without it, keys are text
+        running.type(key)
+
+
+async def go_to_card(running: Terminal) -> None:
+    """Press Alt+A until the card listens: one that takes the place of another does not at once."""
+    start = len(running.written)
+    async with asyncio.timeout(20):
+        while not any(each in running.text_from(start) for each in ("Esc back", "Esc declines")):
+            await press(running, "\x1ba")
+
+
+async def test_a_question_is_answered_and_a_plan_is_approved_before_the_work_begins(
+    tmp_path: Path, fake_model: FakeModel
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    fake_model.add(
+        tool("AskUserQuestion", **ASKED),
+        {**tool("ExitPlanMode", plan="# Move to Redis"), "when": {"tool_result_contains": "Which store? → Redis"}},
+        {**tool("Write", file_path=str(project / "a.txt"), content="x"), "when": {"tool_result_contains": "approved"}},
+        {"text": "All-is-done."},
+    )
+    laptop = make_laptop(tmp_path, fake_model.url)
+    argv = [sys.executable, "-m", "ccb", str(project), "--permission-mode", "plan"]
+    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+        await running.shows("F1 or /help")
+        running.type("move the store\r")
+        await running.shows("Which store?")
+        await go_to_card(running)
+        await press(running, "2", "\r")
+        await running.shows("Approve the plan")
+        await go_to_card(running)
+        await press(running, "1", "\r")
+        await running.shows("All-is-done.")
+        assert (project / "a.txt").read_text() == "x", "nobody was asked about the edit"
+        assert next((laptop.home / ".local/state/ccb/sessions").glob("*/plan.md")).read_text() == "# Move to Redis\n"
+        running.type("/stop\r")
+        await running.ended()
