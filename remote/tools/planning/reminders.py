@@ -12,7 +12,6 @@ from .plan_mode import PLAN
 
 _LEAVE = "When the plan is complete, call ExitPlanMode, which shows it to the user; before that ask what is open."
 _ANSWER = "Nobody can be asked in this session: when the plan is complete, give it as your answer and end your turn."
-_SHORT = "Plan mode is still on: change nothing but the plan file."
 _OVER = "Plan mode is over: you may change files and run commands again, as far as the permissions go."
 
 
@@ -33,7 +32,7 @@ class PlanReminders:
         if on and not self._told:
             yield self._rules()
         elif on and occasion is Occasion.PROMPT:
-            yield _SHORT
+            yield f"Plan mode is still on: change nothing{f' but {self._plan.path}' if self._plan.path else ''}."
         elif self._told and not on:
             yield _OVER
         self._told = on

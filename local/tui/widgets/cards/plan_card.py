@@ -197,10 +197,18 @@ class PlanCard(AgreementCard):
         self.show_titles()
 
     def end_of_text(self) -> None:
+        self._end_editing()
+        super().end_of_text()
+
+    def set_situation(self, *, driving: bool, note: str) -> None:
+        if not driving:
+            self._end_editing()
+        super().set_situation(driving=driving, note=note)
+
+    def _end_editing(self) -> None:
         if self.has_class("editing"):
             self.remove_class("editing")
             self._take(self._editor.text.strip())
-        super().end_of_text()
 
     def _take(self, plan: str) -> None:
         if plan and plan != self._plan:

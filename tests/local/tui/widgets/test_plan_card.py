@@ -6,6 +6,8 @@ from typing import Any
 
 from tests.support.pilot import Desk, desk
 
+from ccb.local.session.client import LinkState
+
 Json = dict[str, Any]
 
 PLAN = "# Cache\n\n1. Write it\n2. Test it"
@@ -80,6 +82,16 @@ async def test_the_person_changes_the_plan_before_they_approve_it() -> None:
         await at.answer("1")
         changed = (await answer(at))["updatedInput"]
         assert changed == {"plan": f"1 {PLAN}", "planWasEdited": True}
+
+
+async def test_who_loses_the_session_while_they_change_the_plan_keeps_the_change() -> None:
+    async with desk() as at:
+        await asked(at)
+        await at.pilot.press("ctrl+g")
+        await at.type("1 ")
+        at.session.link(LinkState.FENCED, "bob drives")
+        await at.sees("Waits for the client that drives this session.", "│ 1 # Cache")
+        assert at.app.focused is at.app.composer
 
 
 async def test_a_plan_with_hidden_characters_is_shown_exactly_and_not_edited() -> None:
