@@ -40,7 +40,7 @@ class SessionChoice:
 
     `resume` is the ID of an existing session or the start of it, `""` to let the person choose. Host commands such as
     `logs` have their session there too. `reconnect_timeout` is in seconds. `resume_at` is the message after which
-    an existing session goes on. `forget`: remove the session when the run ends.
+    an existing session goes on.
     `rewind_files` is the prompt to before which files go back.
     """
 
@@ -51,7 +51,6 @@ class SessionChoice:
     reconnect_timeout: float | None = None
     resume_at: str | None = None
     rewind_files: str | None = None
-    forget: bool = False
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from ..settings.worker_settings import WorkerSettings
 from ..tools.contract import Tool, ToolContext
 from ..tools.registry import ToolRegistry
 from .announced import Announced
+from .run_limits import Budget, StructuredOutput
 
 Json = dict[str, Any]
 
@@ -60,7 +61,8 @@ class AgentConfig:
     `label` names a sub-agent and its task for the person. `max_turns` is the agent's budget of model calls in one turn.
     `take_queued` takes the prompts and notices for an agent that have joined the queue during a turn. `settings` are
     the merged settings of the session. `offered` are the names of the built-in tools that the model is offered, None
-    for all. `announced` is what clients are told."""
+    for all. `announced` is what clients are told. `structured`
+    is the tool whose value each turn must end with; `budget` limits the cost."""
 
     prompts: PromptSource
     tools: ToolRegistry
@@ -77,6 +79,8 @@ class AgentConfig:
     settings: WorkerSettings = field(default_factory=WorkerSettings)
     offered: Sequence[str] | None = None
     announced: Announced = field(default_factory=Announced)
+    structured: StructuredOutput | None = None
+    budget: Budget | None = None
 
     @property
     def window(self) -> WindowSettings:

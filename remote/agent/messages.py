@@ -257,6 +257,8 @@ def result(ending: Ending, ledger: Ledger, report: TurnReport) -> Json:
     if ending.subtype == "success":
         body["result"] = ending.text
         body["api_error_status"] = ending.api_error_status
+        if ending.structured is not None:
+            body["structured_output"] = ending.structured
     else:
         body["errors"] = list(ending.errors)
     return body

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 from enum import Enum
+from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 
@@ -87,6 +88,8 @@ class Terminal(Enum):
     ABORTED_TOOLS = "aborted_tools"
     MAX_TURNS = "max_turns"
     HOOK_STOPPED = "hook_stopped"
+    BUDGET_EXHAUSTED = "budget_exhausted"
+    NO_STRUCTURED_OUTPUT = "structured_output_retries"
 
 
 _IN_EXECUTION = (
@@ -95,6 +98,13 @@ _IN_EXECUTION = (
     Terminal.MODEL_ERROR,
     Terminal.STORAGE_FULL,
 )
+
+
+_LIMITS = {
+    Terminal.MAX_TURNS: "error_max_turns",
+    Terminal.BUDGET_EXHAUSTED: "error_max_budget_usd",
+    Terminal.NO_STRUCTURED_OUTPUT: "error_max_structured_output_retries",
+}
 
 
 class Transition(Enum):
@@ -140,12 +150,13 @@ class LoopState:
 @dataclass(frozen=True)
 class Ending:
     """How a turn ended. `text` is the answer or the error for the person; `errors` is what results of subtype `error_…`
-    list."""
+    list; `structured` is the value that the client's schema demands."""
 
     terminal: Terminal
     text: str = ""
     errors: tuple[str, ...] = ()
     api_error_status: int | None = None
+    structured: dict[str, Any] | None = None
 
     @property
     def is_error(self) -> bool:
@@ -155,4 +166,4 @@ class Ending:
     def subtype(self) -> str:
         if self.terminal in _IN_EXECUTION:
             return "error_during_execution"
-        return "error_max_turns" if self.terminal is Terminal.MAX_TURNS else "success"
+        return _LIMITS.get(self.terminal, "success")

@@ -30,6 +30,7 @@ from . import messages
 from .answer import AnswerListener
 from .compaction.state import CompactionFailed
 from .conversation import close_open_tool_uses
+from .demands import Demands
 from .deps import AgentConfig, AgentDeps, Prompt, origin_of
 from .executor import ToolCall, ToolExecutor
 from .opening import Opened, PromptOpening, granted
@@ -78,6 +79,7 @@ class Turn:
         self._refused = False  # the person refused a tool call and thereby ended the turn
         self._opening = PromptOpening(config, deps, self._recorder)
         self._stopped_by_hook: str | None = None  # why a hook of a tool call ends the turn
+        self._demands = Demands(config, state.ledger, self._recorder)
         self._denials: list[Json] = []
         self._stop_reason: str | None = None
         self._api_seconds = 0.0
@@ -212,15 +214,9 @@ class Turn:
             if end.withdrawn:
                 state = state.escalate()
             elif self._listener.submitted:
-                await self._unless_stopped(self._executor.drain())
-                if self._stop.done():
-                    raise _Interrupted
-                limit = self._config.max_turns
-                if limit is not None and state.calls >= limit:
-                    return Ending(Terminal.MAX_TURNS, errors=(f"Reached maximum number of turns ({limit})",))
-                if self._stopped_by_hook is not None:
-                    return self._hook_stopped(self._stopped_by_hook)
-                await self._between_calls()
+                ending = await self._after_tools(state)
+                if ending is not None:
+                    return ending
                 state = state.next_turn()
             elif end.stop_reason == "max_tokens" and state.recoveries < _MAX_RECOVERIES:
                 self._recorder.message(messages.user_text(messages.CONTINUE, synthetic=True))
@@ -228,10 +224,31 @@ class Turn:
             elif end.stop_reason == "model_context_window_exceeded" and await self._rescued(state):
                 state = state.compacted()
             else:
-                ending = await self._before_stop(self._answered(end), state)
+                answered = self._demands.at_stop(self._answered(end))
+                if answered is None:
+                    state = state.next_turn()
+                    continue
+                ending = await self._before_stop(answered, state)
                 if ending is not None:
                     return ending
                 state = state.stop_blocked()
+
+    async def _after_tools(self, state: LoopState) -> Ending | None:
+        """Wait for the tools of an answer. Return how the turn ends, None if the model is called again."""
+        await self._unless_stopped(self._executor.drain())
+        if self._stop.done():
+            raise _Interrupted
+        limit, met = self._config.max_turns, self._demands.met("".join(self._listener.texts))
+        if met is not None:
+            return met
+        if limit is not None and state.calls >= limit:
+            return Ending(Terminal.MAX_TURNS, errors=(f"Reached maximum number of turns ({limit})",))
+        if self._stopped_by_hook is not None:
+            return self._hook_stopped(self._stopped_by_hook)
+        broken = self._demands.broken()
+        if broken is None:
+            await self._between_calls()
+        return broken
 
     async def _before_stop(self, ending: Ending, state: LoopState) -> Ending | None:
         """Run the hooks of an agent that is about to stop. Return how the turn ends, None if it goes on."""
@@ -319,6 +336,7 @@ class Turn:
         outcome = await run_call(self._pipeline, call)
         if outcome.stop_reason is not None:
             self._stopped_by_hook = outcome.stop_reason
+        self._demands.called(call, outcome)
         if outcome.denial is not None:
             self._denials.append(outcome.denial)
         if outcome.feedback_due:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.wire import SessionOptions
@@ -11,6 +11,8 @@ from ccb.tunnel.wire.mcp import LAPTOP_MCP_MESSAGE, MCP_MESSAGE
 from ccb.tunnel.wire.requests import RequestRefused
 
 from ..agent.announced import Announced
+from ..agent.deps import AgentConfig
+from ..agent.run_limits import Budget, StructuredOutput
 from ..ports import Broker
 from ..tools.registry import ToolRegistry
 
@@ -100,6 +102,28 @@ class ClientSetup:
         """Stop connecting."""
         if self._servers is not None:
             await self._servers.close()
+
+
+def demanded(config: AgentConfig, options: SessionOptions, cost: float) -> AgentConfig:
+    """Return the configuration with what a client demands of each turn. `cost` is what the session has cost so far.
+    Raise ValueError for a schema that is not one of objects."""
+    structured, schema = config.structured, options.json_schema
+    if schema is None:
+        if structured is not None:
+            config.tools.remove([structured.name])
+        structured = None
+    else:
+        if schema.get("type", "object") != "object":
+            raise ValueError("the JSON schema must be one of an object")
+        schema = {"type": "object", **schema}
+        if structured is None or structured.input_schema != schema:
+            structured = StructuredOutput(schema)
+            config.tools.add([structured])
+    limit = options.max_budget_usd
+    budget = Budget(limit, cost + limit) if limit is not None else None
+    if structured is config.structured and budget == config.budget:
+        return config
+    return replace(config, structured=structured, budget=budget)
 
 
 def _text(value: object, name: str) -> str:

@@ -29,7 +29,7 @@ from ..sessions.refusal import HostRefusal
 from ..settings.worker_settings import WorkerSettings
 from ..subagents.sub_agents import SubAgents, defines_agents
 from .broker import OpenRequests, RequestBroker
-from .client_setup import ClientSetup, Initialize
+from .client_setup import ClientSetup, Initialize, demanded
 from .inputs import Inputs
 from .launches import Launches
 from .log import SessionLog, Watchers
@@ -79,6 +79,7 @@ class Session:
         with suppress(ValueError):  # they were refused when they came
             self._use_callbacks(parts.launches.options)
         self._use_background(parts.launches.options)
+        self._use_demands(parts.launches.options)
         self.turns = Turns(parts.log, parts.inputs, agent, parts.watchers, self._settle, background)
         self._agents_of: tuple[SessionOptions, WorkerSettings] | None = None
         if isinstance(context.sub_agents, SubAgents):
@@ -251,6 +252,7 @@ class Session:
         self.settings.use(options)
         self.clients.use(options)
         self._use_callbacks(options)
+        self._use_demands(options)
         if "model" in given:
             self.agent.set_model(options.model)
         self.log.journal.flush_soon()
@@ -270,6 +272,8 @@ class Session:
             return
         options = replace(self.options, **setup.options)
         self._use_callbacks(options)
+        if "json_schema" in setup.options:
+            self._use_demands(options)
         self.log.emit(OptionsRecord(options.to_json()))
         self._launches.use(options)
         config = self.agent.config
@@ -278,6 +282,11 @@ class Session:
             prompts = session_prompt(options, context.cwd, context.host, context.cages)
             self.agent.configure(replace(config, prompts=prompts))
         self.clients.use(options)
+
+    def _use_demands(self, options: SessionOptions) -> None:
+        config = demanded(self.agent.config, options, float(self.log.usage.spent["total_cost_usd"]))
+        if config is not self.agent.config:
+            self.agent.configure(config)
 
     def _use_callbacks(self, options: SessionOptions) -> None:
         if self.hooks is not None:

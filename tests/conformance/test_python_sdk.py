@@ -117,3 +117,33 @@ async def test_over_ssh_with_lost_connections_nothing_runs_twice(
     said = text_of_deltas(program.messages("StreamEvent"))
     assert said == "all of it is done nowand the second turn"
     assert "reconnecting" in "".join(each["line"] for each in program.of("stderr"))
+
+
+async def test_single_questions_with_a_schema_and_with_limits(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    fake_model.add(
+        {"text": "seven", "when": {"user_contains": "count"}},
+        {**calls(("StructuredOutput", {"n": 7})), "when": {"user_contains": "call StructuredOutput"}},
+        {**calls(("Bash", {"command": "touch made"})), "when": {"user_contains": "touch"}},
+        {"text": "not allowed, so I stop", "when": {"has_tool_result": True}},
+        {"text": "expensive", "when": {"user_contains": "think"}},
+    )
+
+    async def ask(prompt: str, **options: object) -> Program:
+        settings = {"cli": program_ccb(project.parent), "cwd": str(project), "prompts": [prompt], "options": options}
+        async with python_sdk(laptop, settings) as program:
+            await program.end()
+        return program
+
+    counted = await ask("count", output_format={"type": "json_schema", "schema": schema}, tools=["Read"])
+    assert results(counted)[0]["structured_output"] == {"n": 7} and not counted.of("error")
+    assert fake_model.requests[0].tool_names == ["Read", "StructuredOutput"]
+    assert "You are ccb" not in str((fake_model.requests[0].body or {}).get("system"))
+    denied = await ask("touch")
+    assert (results(denied)[0]["is_error"], denied.of("error")) == (False, [])
+    assert results(denied)[0]["permission_denials"] and not list(project.iterdir())
+    spent = await ask("think", max_budget_usd=0.0001)
+    assert results(spent)[0]["subtype"] == "error_max_budget_usd"
+    assert [each["name"] for each in spent.of("error")] == ["ResultError"]

@@ -80,14 +80,11 @@ SDK_OPTIONS = (
         "With --resume: continue after this message (its UUID) and leave out what came later.",
         "uuid", read=read_uuid,
     ),
-    Option(
-        ("--no-session-persistence",), Group.SESSION, "forget", _FLAG,
-        "Remove the session from the host when this run ends.",
-    ),
     *(
         Option((name,), Group.IGNORED, name, kind, text, metavar)
         for name, kind, text, metavar in (
             ("--betas", _VARIADIC, "Beta features of the model API.", "names"),
+            ("--no-session-persistence", _FLAG, "The session stays on the host, like every other.", ""),
             ("--task-budget", _VALUE, "A budget that the model is told.", "tokens"),
             ("--plugin-dir", _VALUE, "A directory with a plugin.", "dir"),
             ("--session-mirror", _FLAG, "A copy of the transcript on stdout.", ""),
