@@ -112,7 +112,15 @@ def resume_session(host: SessionHost) -> tuple[Session, str]:
 
 def _hooks(host: SessionHost, parts: SessionParts) -> HookRunner:
     log = parts.log
-    session = HookSession(log.session_id, log.journal.path, host.context.cwd, host.context.host, parts.broker, log)
+    session = HookSession(
+        log.session_id,
+        log.journal.path,
+        host.context.cwd,
+        host.context.host,
+        parts.broker,
+        log,
+        connected=lambda: host.calls.link_up_since() is not None,
+    )
     return HookRunner(session, lambda: parts.launches.options.include_hook_events)
 
 

@@ -19,10 +19,10 @@ from ccb.tunnel.wire.records import MAIN_AGENT, Content, HookRecord, MessageReco
 from ccb.tunnel.wire.requests import HOOK_CALLBACK, HookCallback, Request, RequestFailed
 
 from ..ports import Broker, NotKept
-from ..system.deadline import within
+from ..system.deadline import within, within_while
 from ..system.host import Host
 from .outcome import NOTHING, HookOutcome, merged, read_answer, read_output
-from .table import NOTIFICATION, SESSION_END, Hook, HookSource, read_hooks
+from .table import NOTIFICATION, PRE_TOOL_USE, SESSION_END, Hook, HookSource, read_hooks
 
 Json = dict[str, Any]
 
@@ -44,7 +44,7 @@ class HookLog(Protocol):
 
 @dataclass(frozen=True)
 class HookSession:
-    """What a session lends to its hooks."""
+    """What a session lends to its hooks. `connected`: the driving program can be reached now."""
 
     id: str
     transcript: str
@@ -52,6 +52,7 @@ class HookSession:
     host: Host
     broker: Broker
     log: HookLog
+    connected: Callable[[], bool] = lambda: True
 
 
 class HookRunner:
@@ -177,10 +178,14 @@ class HookRunner:
     async def _callback(self, hook: Hook, payload: Json, about: str) -> HookOutcome:
         question = HookCallback(hook.callback, payload, about or str(uuid.uuid4()))
         request = Request(HOOK_CALLBACK, question, about=hook.event)
+        session = self._session
         try:
-            answer = await within(hook.timeout_s, self._session.broker.request(request))
+            answer = await within_while(hook.timeout_s, session.connected, session.broker.request(request))
         except asyncio.TimeoutError:
-            raise RequestFailed(f"no answer within {hook.timeout_s:g} s") from None
+            text = f"no answer within {hook.timeout_s:g} s"
+            if hook.event == PRE_TOOL_USE:  # the program wanted to decide, so nothing is decided without it
+                return HookOutcome("deny", f"The hook gave {text}.")
+            raise RequestFailed(text) from None
         return read_answer(hook.event, answer)
 
     async def _command(self, hook: Hook, match: str, payload: Json) -> HookOutcome:

@@ -93,9 +93,13 @@ class ClientSetup:
         return self._servers.status() if self._servers is not None else []
 
     async def settle(self, options: SessionOptions, patience_s: float | None = None) -> None:
-        """Return when every server that `options` name is connected or has failed, or after `patience_s`."""
+        """Return when every server that `options` name is connected or has failed, or after `patience_s`. A server
+        inside the client that had failed is tried again."""
         self.use(options)
         if self._servers is not None:
+            for each in self._servers.status():
+                if each["status"] == "failed" and each["name"] in options.client_mcp:
+                    self._servers.reconnect(each["name"])
             await self._servers.ready(patience_s)
 
     async def close(self) -> None:

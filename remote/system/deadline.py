@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Callable, TypeVar
 
 T = TypeVar("T")
 
@@ -21,6 +21,25 @@ async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
         if not done:
             raise asyncio.TimeoutError
         return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+
+
+async def within_while(seconds: float, counts: Callable[[], bool], work: Coroutine[Any, Any, T]) -> T:
+    """Return the result of `work` like `within`, but let the time run only while `counts` returns True. It is asked
+    once a second."""
+    task = asyncio.ensure_future(work)
+    try:
+        while seconds > 0:
+            step = min(seconds, 1.0)
+            done, _ = await asyncio.wait({task}, timeout=step)
+            if done:
+                return task.result()
+            if counts():
+                seconds -= step
+        raise asyncio.TimeoutError
     finally:
         if not task.done():
             task.cancel()

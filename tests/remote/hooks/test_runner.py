@@ -14,6 +14,7 @@ import pytest
 from ccb.remote.hooks.outcome import NOTHING, HookOutcome, read_output
 from ccb.remote.hooks.runner import HookRunner, HookSession
 from ccb.remote.hooks.table import Hook, HookSource, client_hooks, read_hooks
+from ccb.remote.system.deadline import within_while
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import marked
 from ccb.tunnel.wire.records import Content, HookRecord, MessageRecord, Record, record_of
@@ -211,9 +212,26 @@ async def test_a_callback_is_answered_by_the_driving_program(desk: Desk) -> None
     assert asked["input"]["tool_name"] == "T"
     desk.client.answers["cb"] = None
     outcome = await desk.runner.run("PreToolUse", {"tool_name": "T"}, "T")
-    assert outcome.errors == ("no answer within 0.05 s",)
+    assert (outcome.decision, outcome.reason) == ("deny", "The hook gave no answer within 0.05 s.")
     desk.client.answers.clear()
     assert (await desk.runner.run("PreToolUse", {}, "T")).errors == ("no such callback",)
+
+
+async def test_a_callback_is_waited_for_while_the_program_is_away() -> None:
+    away, given = [True, True, False], asyncio.Event()
+
+    async def answer() -> str:
+        await given.wait()
+        return "answered"
+
+    def counts() -> bool:
+        if not away:
+            given.set()  # it is back, and answers
+        return not away.pop(0) if away else False
+
+    assert await within_while(0.01, lambda: counts() and False, answer()) == "answered"
+    with pytest.raises(asyncio.TimeoutError):
+        await within_while(0.01, lambda: True, asyncio.sleep(60))
 
 
 async def test_the_persons_own_notification_hooks_do_not_run_on_the_host(desk: Desk) -> None:
