@@ -21,7 +21,7 @@ from .settings import config_dir
 from .settings_file import read_settings_file
 
 _MAX_PROJECTS = 1000
-_RULE_KINDS = ("allow", "ask", "deny")
+RULE_KINDS = ("allow", "ask", "deny")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ProjectRecord:
     @property
     def permissions(self) -> dict[str, list[str]]:
         """The rules as in a settings file."""
-        return {kind: list(getattr(self, kind)) for kind in _RULE_KINDS if getattr(self, kind)}
+        return {kind: list(getattr(self, kind)) for kind in RULE_KINDS if getattr(self, kind)}
 
     def fits(self, host: HostIdentity, directory: str) -> bool:
         """Return whether this is the record of that project."""
@@ -136,4 +136,4 @@ def _record(data: Mapping[str, Any]) -> ProjectRecord:
 
 
 def _rules(permissions: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    return {kind: tuple(map(str, permissions.get(kind, ()))) for kind in _RULE_KINDS}
+    return {kind: tuple(map(str, permissions.get(kind, ()))) for kind in RULE_KINDS}

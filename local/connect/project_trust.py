@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from ccb.tunnel.errors import CcbError, ConfigError
 from ccb.tunnel.wire import Hello
@@ -13,7 +15,7 @@ from ccb.tunnel.wire.options import SettingsOption
 from ccb.tunnel.wire.requests import ProjectTrust, RequestRefused
 
 from ..command_line.model import Arguments
-from ..config.projects import HostIdentity, ProjectRecord, Projects
+from ..config.projects import RULE_KINDS, HostIdentity, ProjectRecord, Projects
 from ..config.settings import KEPT, Settings
 from .host_identity import host_identity
 
@@ -26,6 +28,7 @@ FOR_WORKER = ("model", "permissions", "hooks", "disableAllHooks", "allowManagedH
 
 ANY_PROJECT = "*"
 _MAX_BYTES = 96 * 1024
+_KEPT_IN = ("localSettings", "projectSettings", "userSettings")
 
 
 class ProjectDesk:
@@ -39,10 +42,12 @@ class ProjectDesk:
         self._settings = settings
         self._projects = projects
         self._identity: HostIdentity | None = None
+        self._directory = ""
 
     async def option(self, hello: Hello) -> SettingsOption:
         """Return what the worker is told about settings when this client begins to drive. Raises CcbError."""
         sources = self._arguments.sdk.setting_sources
+        self._directory = hello.cwd
         kept = await self._record(hello.cwd)
         layers: list[Json] = [
             {"source": layer.source, "path": layer.path, "values": values}
@@ -69,6 +74,20 @@ class ProjectDesk:
             self.tell(error.what)
             raise RequestRefused(error.what) from error
 
+    async def keep(self, updates: Sequence[Mapping[str, Any]]) -> None:
+        """Keep the rules of permission updates that are not for the session only. They are never kept in the clone.
+        Raises CcbError."""
+        for update in updates:
+            rules = update.get("rules")
+            kind = str(update.get("behavior"))
+            if update.get("destination") not in _KEPT_IN or not isinstance(rules, list) or kind not in RULE_KINDS:
+                continue
+            if update.get("type") not in ("addRules", "removeRules"):
+                continue
+            texts = [_rule_text(each) for each in rules if isinstance(each, dict)]
+            add, host = update["type"] == "addRules", await self._host()
+            await asyncio.to_thread(partial(self._projects.change_rules, host, self._directory, kind, texts, add=add))
+
     async def _trusts(self, question: ProjectTrust) -> bool:
         if self._arguments.agent.trust:
             return True
@@ -91,6 +110,11 @@ class ProjectDesk:
         if self._identity is None:
             self._identity = await host_identity(self._arguments.connection)
         return self._identity
+
+
+def _rule_text(rule: Mapping[str, Any]) -> str:
+    content = rule.get("ruleContent")
+    return f"{rule.get('toolName')}({content})" if content else str(rule.get("toolName"))
 
 
 async def _nobody(_: ProjectTrust) -> bool:

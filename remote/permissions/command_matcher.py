@@ -14,6 +14,8 @@ from .modes import BYPASS, PLAN
 from .paths import PathPattern, Places
 from .rules.rules import Rule
 from .rules.ruleset import RuleSet
+from .sensitive import may_name_one, sensitive_patterns
+from .shell import suggest
 from .shell.deny_rules import forbidding_rule, swept_rule
 from .shell.policy import BashPolicy, DeniedKinds
 from .shell.readonly import is_read_only_command
@@ -52,6 +54,20 @@ class CommandMatcher(RuleMatcher):
         return state.sandbox.workspace_cage(state.places.roots)
 
     def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
+        decision = self._decide(tool, tool_input, state)
+        if decision.behavior is not Behavior.ALLOW or state.rules.whole_tool(Behavior.ALLOW, tool.name):
+            return decision
+        command = _command(tool_input)
+        if not may_name_one(command) or _policy(state).allows_exactly(command):
+            return decision
+        pattern = _sensitive_target(command, state)
+        if not pattern:
+            return decision
+        exact = suggest.exact_rule(command)
+        reason = f"It names a file that usually holds secrets ({pattern})."
+        return Decision(Behavior.ASK, reason, suggestions=suggest.add_rules([exact] if exact else []))
+
+    def _decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
         cage = None if state.mode == PLAN else self.cage_if_granted(tool_input, state)
         if cage is not None:
             question = self.question_about_deny_rules(tool, tool_input, state)
@@ -108,6 +124,15 @@ def _policy(state: RuleState) -> BashPolicy:
     """Return the policy for lines that would run without a cage."""
     trust = state.sandbox.trust_without_cage
     return BashPolicy(state.rules, state.places, state.accepts_edits, state.start, trust=trust)
+
+
+def _sensitive_target(command: str, state: RuleState) -> str:
+    """Return the pattern of a sensitive file that a command line names, "" if it names none."""
+    rules = RuleSet()
+    for tool in (READ, EDIT):
+        rules.add("", Behavior.ASK, [Rule(tool.name, pattern) for pattern in sensitive_patterns()])
+    found = forbidding_rule(command, rules, Behavior.ASK, state.places, state.start)
+    return found.content or "" if found is not None else ""
 
 
 def _allows(policy: BashPolicy, command: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ccb.tunnel.wire.tool_traits import RuleKind, View
+from ccb.tunnel.wire.tool_traits import RuleKind, View, traits_of
 
 from ..settings.worker_settings import SOURCES, WorkerSettings
 from .decision import Behavior, Decision
@@ -22,6 +22,7 @@ from .rules.rules import Rule, RuleError, parse_rule, parse_rules
 from .rules.ruleset import COMMAND, COMMAND_LINE, RuleSet
 from .rules.updates import UpdateError, read_update
 from .sandbox_mode import NO_CAGE, Sandbox
+from .sensitive import sensitive_patterns
 
 Json = dict[str, Any]
 
@@ -139,6 +140,8 @@ class PermissionEngine:
         case."""
         rules = self._state(self._places.cwd).path_rules(tool_name)
         patterns = [PathPattern(rule.content or "") for rule in rules]
+        if traits_of(tool_name).searches_content and not self._rules.whole_tool(Behavior.ALLOW, tool_name):
+            patterns += map(PathPattern, sensitive_patterns())
         return [expression for pattern in patterns for expression in pattern.expressions(self._places)]
 
     def apply(self, updates: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -18,6 +18,7 @@ from .paths import PathPattern, Places, protection
 from .rules.rules import Rule
 from .rules.ruleset import RuleSet
 from .sandbox_mode import Sandbox
+from .sensitive import is_sensitive
 
 Json = dict[str, Any]
 
@@ -139,6 +140,11 @@ class PathMatcher(RuleMatcher):
         for rule in state.rules.about(Behavior.ALLOW, tool.name):
             if rule.content is None or PathPattern(rule.content).allows(real, places):
                 return Decision(Behavior.ALLOW, f"The rule {rule} allows this.", "rule")
+        if is_sensitive(real, places.home):
+            from .shell import suggest
+
+            why = f"{real} usually holds secrets."
+            return Decision(Behavior.ASK, why, "other", real, suggest.for_file(writes, real))
         accepts, inside = state.accepts_edits or state.opens_workspace, places.holds(real)
         if inside and not writes:
             return Decision(Behavior.ALLOW, "It is read in a working directory.", "workingDir")

@@ -77,7 +77,7 @@ class ToolTraits:
     """The public part of a tool's declaration. `covered_by` names the tool whose rules cover this one as well, when
     that is another: a rule about Edit is about every tool that writes files. `parallel`: every call may run beside
     others. `asks`: every call is a question to the person, which no rule and no mode answers; the model is offered the
-    tool only where somebody can be asked."""
+    tool only where somebody can be asked. `searches_content`: it shows lines of many files."""
 
     name: str
     effect: Effect
@@ -90,6 +90,7 @@ class ToolTraits:
     aliases: tuple[str, ...] = ()
     main_only: bool = False
     asks: bool = False
+    searches_content: bool = False
 
     def file_in(self, tool_input: Json) -> str:
         """Return the file that a call reads or writes, as the call names it; "" if it is about no single file."""
@@ -115,7 +116,9 @@ READ = ToolTraits("Read", Effect.READ, RuleKind.PATH, path=_FILE, view=View.FILE
 GLOB = ToolTraits(
     "Glob", Effect.READ, RuleKind.PATH, READ.name, PathInput("path", ".", glob_key="pattern"), parallel=True
 )
-GREP = ToolTraits("Grep", Effect.READ, RuleKind.PATH, READ.name, PathInput("path", "."), parallel=True)
+GREP = ToolTraits(
+    "Grep", Effect.READ, RuleKind.PATH, READ.name, PathInput("path", "."), parallel=True, searches_content=True
+)
 LS = ToolTraits("LS", Effect.READ, RuleKind.PATH, READ.name, PathInput("path"), parallel=True)
 EDIT = ToolTraits("Edit", Effect.WRITE, RuleKind.PATH, path=_FILE, view=View.REPLACEMENT)
 MULTI_EDIT = ToolTraits("MultiEdit", Effect.WRITE, RuleKind.PATH, EDIT.name, _FILE, View.REPLACEMENTS)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 from uuid import uuid4
 
 from ccb.tunnel.errors import CcbError, UsageError
@@ -12,11 +13,16 @@ from ccb.tunnel.wire.requests import SET_MODEL, SET_PERMISSION_MODE, Request, Re
 from ...session.client import LinkState, SessionClient
 from ..model.blocks import Level
 from ..model.transcript_reducer import TranscriptReducer
+from ..render.permission_updates import KEPT, describe_update
 from ..widgets.cards.question_card import CardAnswer
 from ..widgets.connection import ConnectionView
 from .approvals import Approvals
 from .leaving import Leaving
 from .status_presenter import StatusPresenter
+
+Json = dict[str, Any]
+Keep = Callable[[Sequence[Json]], Awaitable[None]]
+"""Keeps permission updates for the host and the directory. Raises CcbError."""
 
 _SENT_LATER = "sent when the connection is there again"
 _MODES = ("default", "acceptEdits", "plan")
@@ -74,6 +80,19 @@ class SessionActions:
         sent = await self._attempt(self._client.answer(answer.request_id, answer.response))
         if not sent and question is not None:
             self._approvals.not_answered(question)
+
+    async def keep(self, answer: CardAnswer, keep: Keep | None) -> None:
+        """Keep the rules of an answer that are for this host and directory, and say so."""
+        updates = [each for each in answer.response.get("updatedPermissions", ()) if each.get("destination") == KEPT]
+        if not updates or keep is None:
+            return
+        try:
+            await keep(updates)
+        except CcbError as error:
+            self.show_error(error)
+            return
+        rules = ", ".join(text for each in updates for text in describe_update(each))
+        self._reducer.notice(f"Kept for this host and directory, on the laptop: {rules}", Level.DIM)
 
     async def interrupt(self) -> None:
         """End the running turn."""

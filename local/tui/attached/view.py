@@ -32,7 +32,7 @@ from .connection_presenter import ConnectionPresenter
 from .event_router import EventRouter
 from .leaving import QUIT_WINDOW_S, SessionFate
 from .pulse import Pulse
-from .session_actions import SessionActions
+from .session_actions import Keep, SessionActions
 from .shell import ReplShell
 from .status_presenter import StatusPresenter
 from .trust_questions import TrustQuestions
@@ -57,6 +57,7 @@ class SessionView(Vertical):
             self.transcript, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
         )
         self.approvals = Approvals(client, self.connection, self.transcript, shell.composer, info.place)
+        self.keep: Keep | None = None
         self.trust = TrustQuestions(self.approvals, shell.ring)
         self._history = HistoryLoader(client, self.transcript, self.reducer)
         self._status = StatusPresenter(info, self.reducer, self.connection, self.approvals, self.transcript)
@@ -240,6 +241,7 @@ class SessionView(Vertical):
     async def on_question_card_answered(self, event: QuestionCard.Answered) -> None:
         if not self.trust.take(event.answer):
             await self._actions.answer(event.answer)
+            await self._actions.keep(event.answer, self.keep)
 
     def on_question_card_left(self) -> None:
         self._shell.composer.focus()

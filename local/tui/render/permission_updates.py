@@ -11,6 +11,9 @@ Json = dict[str, Any]
 
 _MAX_RULE = 1_000
 
+KEPT = "localSettings"
+"""The destination of updates that are kept for this host and directory, in the public protocol."""
+
 
 def describe_update(update: Json) -> list[str]:
     """Return a permission update in words, a text for each rule or directory: a comma in one must not look like the
@@ -31,6 +34,11 @@ def session_updates(request: ControlRequest) -> list[Json]:
     names nothing or is too long to read is never granted."""
     first = request.request.permission_suggestions[:1]
     return [{**update, "destination": "session"} for update in first if 0 < _length(update) <= _MAX_RULE]
+
+
+def can_be_kept(updates: list[Json]) -> bool:
+    """Return whether updates can be kept beyond the session: only rules can."""
+    return bool(updates) and all(each.get("type") == "addRules" for each in updates)
 
 
 def _length(update: Json) -> int:

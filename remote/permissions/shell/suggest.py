@@ -113,6 +113,12 @@ def _path_rule(tool: str, path: str, tail: str) -> Rule | None:
         return None
 
 
+def for_file(writes: bool, real: str) -> list[Json]:
+    """Return the update for one file and no other."""
+    rule = file_rule(EDIT.name if writes else READ.name, real)
+    return add_rules([rule]) if rule else []
+
+
 def for_path(writes: bool, real: str, places: Places, accepts_edits: bool) -> list[Json]:
     """Return updates for a file tool. The first is enough by itself."""
     if not writes:

@@ -65,6 +65,20 @@ async def test_a_yes_is_kept_and_not_asked_for_again(projects: Projects) -> None
     assert asked == [QUESTION, QUESTION] and told == ["it is broken"] * 3
 
 
+async def test_always_keeps_a_rule_under_the_directory_of_the_session(projects: Projects) -> None:
+    desk = ProjectDesk(parse_arguments([]), Settings(), projects)
+    await desk.option(HELLO)
+    rule = {"type": "addRules", "behavior": "allow", "rules": [{"toolName": "Bash", "ruleContent": "make *"}]}
+    await desk.keep([{**rule, "destination": "session"}, {"type": "setMode", "destination": "localSettings"}])
+    assert not projects.path.exists()
+    await desk.keep([{**rule, "destination": "localSettings"}])
+    assert projects.find(LOCAL, "/srv/shop").permissions == {"allow": ["Bash(make *)"]}
+    layers = (await desk.option(HELLO)).layers
+    assert [(each["source"], each["values"]) for each in layers] == [
+        ("kept", {"permissions": {"allow": ["Bash(make *)"]}})
+    ]
+
+
 async def test_a_policy_can_rule_out_that_permissions_are_bypassed(projects: Projects, tmp_path: Path) -> None:
     settings = settings_with({"permissions": {"disableBypassPermissionsMode": "disable"}}, tmp_path)
     with pytest.raises(UsageError, match="the settings do not allow the permission mode bypassPermissions"):

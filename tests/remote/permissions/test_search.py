@@ -67,7 +67,7 @@ async def test_grep_over_a_parent_leaves_out_what_is_denied(
         assert "left out" in text
     text = await searched(box, "Edit(secrets/**)", "Grep", pattern="needle", output_mode=mode)
     assert "secrets/deep/key" in text
-    assert "left out" not in text
+    assert ".env" not in text and "left out" in text  # it usually holds secrets
 
 
 async def test_a_linked_directory_is_kept_under_both_its_names(box: Toolbox) -> None:

@@ -27,13 +27,14 @@ class Situation:
 
 class AnswerChoices(Static):
     """Shows the answers. `grants` are the rules that the answer "this session" grants, one text each. `readable`: the
-    question is short enough to be allowed."""
+    question is short enough to be allowed. `keeps`: the rules can be kept for this host and directory."""
 
-    KEYS: Mapping[str, str] = {"once": "1", "session": "2", "deny": "3"}
+    KEYS: Mapping[str, str] = {"once": "1", "session": "2", "deny": "3", "always": "4"}
     """The answers and their keys."""
 
-    def __init__(self, grants: Sequence[str], palette: Palette, *, readable: bool) -> None:
+    def __init__(self, grants: Sequence[str], palette: Palette, *, readable: bool, keeps: bool = False) -> None:
         super().__init__(classes="choices")
+        self._keeps = keeps
         self.marked = ""
         self._grants = grants
         self._palette = palette
@@ -50,7 +51,9 @@ class AnswerChoices(Static):
         """The answers that are possible now."""
         if not self._readable or self._situation.unseen:
             return ["deny"]
-        return ["once", "session", "deny"] if self._grants else ["once", "deny"]
+        if not self._grants:
+            return ["once", "deny"]
+        return ["once", "session", "deny", *(["always"] if self._keeps else [])]
 
     def show(self, situation: Situation) -> None:
         """Show what is possible in a situation."""

@@ -14,7 +14,7 @@ from ....session.messages import ControlRequest
 from ...render.approval_text import bounded, subject_lines
 from ...render.card_rows import GOES_ON, CardLine, FoldedRows, Voice
 from ...render.escapes import escaped_name
-from ...render.permission_updates import describe_update, session_updates
+from ...render.permission_updates import KEPT, can_be_kept, describe_update, session_updates
 from ...theme.palette import Palette
 from .answer_choices import AnswerChoices, Situation
 from .approval_subject import ApprovalSubject
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 _MAX_REASON = 500
 _DENIED = "The user denied this; it was not done."
-_ANSWERS = {"1": "once", "y": "once", "2": "session", "3": "deny", "n": "deny"}
+_ANSWERS = {"1": "once", "y": "once", "2": "session", "3": "deny", "n": "deny", "4": "always"}
 _WHY_NOT = "Why not? The agent reads it. Enter denies, Esc goes back."
 
 
@@ -37,7 +37,7 @@ class ApprovalCard(QuestionCard):
         self._updates = session_updates(request)
         rules = [rule for update in self._updates for rule in describe_update(update)]
         lines, readable = bounded(subject_lines(request.request))
-        self._choices = AnswerChoices(rules, palette, readable=readable)
+        self._choices = AnswerChoices(rules, palette, readable=readable, keeps=can_be_kept(self._updates))
         if self._choices.rules_above:
             lines += [CardLine("this session │ ", rule, Voice.EXACT, "             ┆ ") for rule in rules]
         self._reason = Static(classes="reason")
@@ -100,7 +100,8 @@ class ApprovalCard(QuestionCard):
         if answer == "deny":
             self.ask_for_text(_WHY_NOT)
         else:
-            self._allow(self._updates if answer == "session" else [])
+            destination = KEPT if answer == "always" else "session"
+            self._allow([] if answer == "once" else [{**each, "destination": destination} for each in self._updates])
 
     def _allow(self, updates: list[Json]) -> None:
         response: Json = {"behavior": "allow", "updatedInput": self.request.request.input}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from tests.support.pilot import Desk, desk, key_event
@@ -79,6 +81,24 @@ async def test_2_allows_for_this_session_only_whatever_place_was_suggested() -> 
         await at.answer("2")
         await at.until(lambda: at.session.answers)
         assert at.session.answers["ask"]["updatedPermissions"] == [{**RULE, "destination": "session"}]
+
+
+async def test_4_keeps_the_rule_for_this_host_and_directory_on_the_laptop() -> None:
+    kept: list[dict[str, Any]] = []
+
+    async def keep(updates: Sequence[dict[str, Any]]) -> None:
+        kept.extend(updates)
+
+    async with desk() as at:
+        at.app.view.keep = keep
+        await at.prompt("go")
+        ask(at.session)
+        await at.card_focused()
+        await at.sees("4 always")
+        await at.answer("4")
+        await at.sees("Kept for this host and directory, on the laptop: allow Bash(")
+        assert kept == [{**RULE, "destination": "localSettings"}]
+        assert at.session.answers["ask"]["updatedPermissions"] == kept
 
 
 async def test_without_a_suggestion_there_is_no_2() -> None:
