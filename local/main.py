@@ -83,6 +83,10 @@ def _help(arguments: Arguments) -> int:
         from .commands.auth import run_auth
 
         return run_auth(["--help"])
+    if command == "config":
+        from .commands.config import run_config
+
+        return run_config(["--help"])
     from .command_line.help_text import help_text
 
     return write_stdout(help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), command))
@@ -93,6 +97,10 @@ def _run(arguments: Arguments) -> int:
         from .commands.auth import run_auth
 
         return run_auth(arguments.rest)
+    if arguments.command == "config":
+        from .commands.config import run_config
+
+        return run_config(arguments.rest)
     if arguments.command == "doctor":
         from .doctor.report import run as run_doctor
 

@@ -44,7 +44,7 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
     command = "" if scanned.ended_at_start else named
     if command == "help":
         _check_topic(words[1:])
-    if command in ("auth", "help"):
+    if command in ("auth", "config", "help"):
         return replace(arguments, command=command, rest=words[1:])
     if command in HOST_COMMANDS:
         arguments = _place_host_command(replace(arguments, command=command), words[1:])

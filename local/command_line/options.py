@@ -237,6 +237,13 @@ SUBCOMMANDS = (
         "says which credential is used, `logout` removes the stored key.",
     ),
     Subcommand(
+        "config",
+        ("ccb config show [--origin] [--settings JSON]",),
+        "show the settings of this machine",
+        "Print each setting that is set on this machine, and what is kept of projects: trust, and rules of \"always\". "
+        "With --origin, say where each comes from. The settings of a project are on its host.",
+    ),
+    Subcommand(
         "ps",
         ("ccb ps [HOST] [--json]",),
         "list the sessions of a host (default: this machine)",
@@ -305,7 +312,7 @@ SUBCOMMANDS = (
 )  # fmt: skip
 
 HOST_COMMANDS = ("ps", "attach", "logs", "stop", "gc", "clean", "disconnect", "doctor")
-COMMANDS = ("ssh", "auth", "help", *HOST_COMMANDS)
+COMMANDS = ("ssh", "auth", "config", "help", *HOST_COMMANDS)
 
 
 def options_of(command: Subcommand) -> Iterator[Option]:

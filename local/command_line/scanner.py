@@ -64,7 +64,7 @@ class _Scanner:
                 self._take_option(word)
                 continue
             words.append(word)
-            if words == ["auth"]:
+            if words in (["auth"], ["config"]):
                 words += self._argv[self._next :]
                 break
         return Scanned(tuple(words), self._values, self._variadic, ended_at_start, tuple(self._unknown))

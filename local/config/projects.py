@@ -62,6 +62,10 @@ class Projects:
         self.path = config_dir(environ) / "projects.json"
         self._environ = environ
 
+    def all(self) -> list[ProjectRecord]:
+        """Return every record."""
+        return self._read()
+
     def knows(self, *directories: str) -> bool:
         """Return whether there is a record of one of these directories, on whatever host."""
         return any(each.directory in directories for each in self._read())

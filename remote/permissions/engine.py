@@ -13,7 +13,7 @@ from typing import Any
 
 from ccb.tunnel.wire.tool_traits import RuleKind, View, traits_of
 
-from ..settings.worker_settings import SOURCES, WorkerSettings
+from ..settings.worker_settings import MANAGED, SOURCES, Sourced, WorkerSettings
 from .decision import Behavior, Decision
 from .matchers import AgentMatcher, Askable, PathMatcher, RuleMatcher, RuleState
 from .modes import ACCEPT_EDITS, BYPASS, DEFAULT, DONT_ASK, PLAN, check_mode, is_root_without_sandbox
@@ -115,17 +115,18 @@ class PermissionEngine:
         self._rules.replace(COMMAND_LINE, Behavior.DENY, deny)
 
     def use_settings(self, settings: WorkerSettings) -> None:
-        """Replace the rules from settings. A rule that cannot be read has no effect if it allows; otherwise it is a
-        problem of its whole file, which was refused before."""
+        """Replace the rules from settings. Raise RuleError for one that cannot be read; then nothing has changed."""
+        found: dict[tuple[str, Behavior], list[Rule]] = {}
         for behavior in Behavior:
-            rules: dict[str, list[Rule]] = {source: [] for source in SOURCES}
+            found.update({(source, behavior): [] for source in SOURCES})
             for each in settings.rules(behavior.value):
-                try:
-                    rules[each.layer.source].append(parse_rule(each.value))
-                except RuleError as error:
-                    log.warning("%s: %s", each.layer.path, error)
-            for source, found in rules.items():
-                self._rules.replace(source, behavior, found)
+                found[each.layer.source, behavior].append(read_rule(each))
+        for (source, behavior), rules in found.items():
+            self._rules.replace(source, behavior, rules)
+        managed = [each.value for each in settings.of("permissions", MANAGED)]
+        if any(isinstance(each, dict) and each.get("disableBypassPermissionsMode") == "disable" for each in managed):
+            self._allow_bypass = False
+            self._mode = DEFAULT if self._mode == BYPASS else self._mode
 
     def grant_for_turn(self, rules: Sequence[str]) -> None:
         """Let these allow rules of a slash command hold until this is called again. Raise RuleError."""
@@ -252,6 +253,14 @@ class PermissionEngine:
 
     def _state(self, start: str) -> RuleState:
         return RuleState(self._rules, self._places, self._mode, start, self._sandbox)
+
+
+def read_rule(given: Sourced) -> Rule:
+    """Return a rule of settings. Raise RuleError, which names its file."""
+    try:
+        return parse_rule(given.value)
+    except RuleError as error:
+        raise RuleError(f"{given.layer.path}: {error}") from None
 
 
 def _denied_without_question(decision: Decision) -> Decision:

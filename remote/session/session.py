@@ -318,6 +318,9 @@ class Session:
 
     def _use_settings(self, settings: WorkerSettings) -> None:
         self.agent.config.permissions.use_settings(settings)
+        variables = self.agent.config.context.variables
+        variables.clear()
+        variables.update(settings.env)
         self.agent.configure(replace(self.agent.config, settings=settings))
 
     def _check_askable(self, sent: SessionOptions) -> None:

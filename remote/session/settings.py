@@ -13,6 +13,8 @@ from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.options import SettingsOption
 from ccb.tunnel.wire.requests import TRUST_PROJECT, ProjectTrust, Request
 
+from ..permissions.decision import Behavior
+from ..permissions.engine import read_rule
 from ..ports import Broker, NotKept
 from ..settings.settings_files import read_settings
 from ..settings.worker_settings import MANAGED, OF_PROJECT, SOURCES, USER, Layer, WorkerSettings
@@ -44,7 +46,8 @@ class SessionSettings:
         self._trusted = ""  # the fingerprint of the project that counts
 
     def use(self, options: SessionOptions) -> None:
-        """Put the settings of a command line in force. Raise FrameError."""
+        """Put the settings of a command line in force. Raise FrameError, or
+        ValueError if a rule or the policy of the host cannot be read."""
         self._option = SettingsOption.from_json(options.settings)
         self._settled = False
         self._put(None)
@@ -83,9 +86,9 @@ class SessionSettings:
             [asdict(each) for each in project.switches],
             project.problems,
         )
-        if len(json.dumps(asdict(question))) > _MAX_QUESTION:
-            problem = f"{project.directories[0]}: it switches on more than can be shown, so nothing of it counts"
-            question = ProjectTrust(project.directories[0], "", (), [problem])
+        why_not = _unusable(question, project)
+        if why_not:
+            question = ProjectTrust(question.directory, "", (), [*project.problems, why_not])
             known = False
         answer = await self._broker.request(Request(TRUST_PROJECT, question, "what the project switches on"))
         return known or (answer and bool(question.fingerprint))
@@ -99,7 +102,10 @@ class SessionSettings:
             if each.get("source") in SOURCES and each["source"] not in OF_PROJECT
         ]
         layers = [each for each in layers if each.source != USER or USER in chosen]
-        policy = read_settings(MANAGED_FILE, log.warning)
+        problems: list[str] = []
+        policy = read_settings(MANAGED_FILE, problems.append)
+        if problems:
+            raise ValueError("the policy of this host cannot be used: %s" % problems[0])
         if policy is not None:
             layers.append(Layer(MANAGED, MANAGED_FILE, policy, on_host=True))
         if project is not None:
@@ -111,3 +117,17 @@ class SessionSettings:
             project.directories if project is not None else (),
         )
         self._changed(self.current)
+
+
+def _unusable(question: ProjectTrust, project: Project) -> str:
+    """Return why nothing of a project can count, "" if it can."""
+    if len(json.dumps(asdict(question))) > _MAX_QUESTION:
+        return f"{question.directory}: it switches on more than can be shown, so nothing of it counts"
+    settings = WorkerSettings(project.layers)
+    try:
+        for behavior in Behavior:
+            for each in settings.rules(behavior.value):
+                read_rule(each)
+    except ValueError as error:
+        return f"{error}; nothing of the project counts"
+    return ""

@@ -62,7 +62,10 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
     for source, name in _FILES:
         path = next((found for each in directories if os.path.lexists(found := os.path.join(each, name))), "")
         values = read_settings(path, problems.append) if path and source in sources else None
-        if values is not None:
+        wrong = wrong_value(values or {})
+        if wrong:
+            problems.append(f"{path}, line {_line_of(path, wrong)}: {wrong} has a wrong value; the file does not count")
+        elif values is not None:
             values.pop("mcpServers", None)  # it is for the person's settings; a project has .mcp.json
             layers.append(Layer(source, path, values, on_host=True))
     texts: list[Switch] = []
@@ -78,6 +81,29 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
         problems.append(f"{directories[0]}: more than {_MAX_ITEMS} things are switched on; none of them counts")
         return Project(directories, problems=tuple(problems))
     return Project(directories, tuple(layers), tuple(switches), tuple(problems))
+
+
+def wrong_value(values: Json) -> str:
+    """Return the name of a value whose type is wrong, with dots; "" if there is none."""
+    for name, kind in (("permissions", dict), ("hooks", dict), ("env", dict), ("model", str)):
+        if not isinstance(values.get(name, kind()), kind):
+            return name
+    for name, value in values.get("env", {}).items():
+        if not isinstance(value, str):
+            return f"env.{name}"
+    for behavior in ("allow", "ask", "deny"):
+        rules = values.get("permissions", {}).get(behavior, [])
+        if not isinstance(rules, list) or not all(isinstance(rule, str) for rule in rules):
+            return f"permissions.{behavior}"
+    return ""
+
+
+def _line_of(path: str, dotted: str) -> int:
+    """Return the number of the line on which a value stands."""
+    text, at = read_text(path) or "", 0
+    for key in dotted.split("."):
+        at = max(at, text.find(json.dumps(key), at))
+    return text.count("\n", 0, at) + 1
 
 
 def project_directories(cwd: str, home: str) -> tuple[str, ...]:

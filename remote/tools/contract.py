@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Callable, Protocol, Union
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -128,6 +129,8 @@ class ToolContext:
     cages: Cages
     history: FileHistory
     tasks: TaskRegistry
+    variables: dict[str, str] = field(default_factory=dict)
+    """The variables of the settings (`env`) for the environment of commands."""
     tool_use_id: str = ""
     agent_id: str = ""
     """The agent that makes the call; "" for the main agent."""

@@ -63,6 +63,31 @@ async def test_an_allow_rule_of_the_project_counts_after_the_person_has_trusted_
     assert (host.project / "made").exists()
 
 
+async def test_a_file_with_a_wrong_value_or_rule_does_not_count_and_is_named_with_its_line(
+    host: WorkerHost, session: str
+) -> None:
+    for values, said in (
+        ({"env": {"A": 1}, "permissions": {"allow": ["Bash(touch *)"]}}, "line 1: env.A has a wrong value"),
+        ({"permissions": {"allow": ["Bash(touch *)"], "deny": ["Read(("]}}, "settings.json: permission rule 'Read(('"),
+    ):
+        bring(host.project, values)
+        laptop = await host.connect(str(uuid.uuid4()))
+        await laptop.attach()
+        asked = await answer(laptop, trusted=True)
+        assert asked["switches"] == [] and said in asked["problems"][0]
+        assert "was not granted" in await touch(laptop)
+    assert not (host.project / "made").exists()
+
+
+async def test_variables_of_the_project_reach_its_commands_after_trust(host: WorkerHost, session: str) -> None:
+    bring(host.project, {"env": {"NAME": "made"}, "permissions": {"allow": ["Bash"]}})
+    laptop = await host.connect(session)
+    await laptop.attach()
+    await answer(laptop, trusted=True)
+    await touch(laptop, '"$NAME"')
+    assert (host.project / "made").exists()
+
+
 async def test_without_trust_no_rule_of_the_project_counts(host: WorkerHost, session: str) -> None:
     bring(host.project, SETTINGS)
     laptop = await host.connect(session)

@@ -66,3 +66,23 @@ async def test_trust_belongs_to_the_host_key_and_the_directory(
     done = await laptop.run([*argv, "-p", "go"])
     assert (done.code, done.stderr) == (0, "")
     assert (project / "made").exists()
+
+
+async def test_what_a_trusted_project_switches_on_runs_on_the_host_and_never_on_the_laptop(
+    laptop: Laptop, fake_model: FakeModel, host_user: HostUser, sshd: Sshd
+) -> None:
+    """The laptop runs as another user than the host, so each command tells where it ran."""
+    project = host_user.home / "project"
+    who = project / "who"
+    tell = f"id -un >> {who}"
+    events = ("SessionStart", "UserPromptSubmit", "Notification", "Stop", "SessionEnd")
+    hooks = {event: [{"hooks": [{"type": "command", "command": tell}]}] for event in events}
+    bring(project, hooks=hooks, apiKeyHelper=tell, env={"X": "$(" + tell + ")"})
+    servers = {"evil": {"command": "sh", "args": ["-c", tell]}}
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    shutil.chown(project, host_user.name)
+    fake_model.add({"text": "done"})
+    argv = ["ssh", f"{host_user.name}@127.0.0.1:~/project", *sshd.client_options(), "-p", "go", "--trust"]
+    done = await laptop.run(argv)
+    assert (done.code, done.stdout) == (0, "done\n"), done.stderr
+    assert set(who.read_text().split()) == {host_user.name}

@@ -100,7 +100,7 @@ def test_the_options_that_are_named_exist(page: Path) -> None:
     for words in command_lines(text):
         for word in itertools.takewhile(lambda word: word != "--", words):
             option = word.strip("[]").partition("=")[0]
-            known = option in BY_NAME or option[:2] in BY_NAME or words[0] == "auth"
+            known = option in BY_NAME or option[:2] in BY_NAME or words[0] in ("auth", "config")
             assert not option.startswith("-") or known, (option, words)
 
 

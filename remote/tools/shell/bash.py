@@ -150,7 +150,9 @@ async def _start_in_background(start: ShellStart, context: ToolContext) -> ToolR
     cwd = context.shells.directory(context.host, _roots(context))
     output = Output(context.spill, "background", to_file=True)
     try:
-        process = await context.host.start([_shell(context), "-c", start.command], cwd, output.add, cage=context.cage)
+        process = await context.host.start(
+            [_shell(context), "-c", start.command], cwd, output.add, context.variables, cage=context.cage
+        )
     except OSError as error:
         output.close()
         return _not_started(error)
@@ -183,7 +185,7 @@ class _Foreground:
         cage = _with_report(context.cage, report.path)
         try:
             argv = _arguments(_shell(context), self._command, report.path)
-            process = await context.host.start(argv, cwd, self._output.add, cage=cage)
+            process = await context.host.start(argv, cwd, self._output.add, context.variables, cage=cage)
         except OSError as error:
             report.take()
             self._output.close()

@@ -1,0 +1,88 @@
+"""`ccb config show`: the settings of this machine, and where each comes from."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+from ccb.tunnel.errors import CcbError, UsageError
+from ccb.tunnel.plain_text import one_line
+
+from ..command_line.error_text import code_of, error_text
+from ..command_line.exit_codes import ExitCode
+from ..config.projects import Projects
+from ..config.settings import Settings, SettingsChoice, SettingsLayer, load_settings
+from ..config.settings_file import line_of
+
+_JOINED = ("permissions", "env", "mcpServers")
+"""The keys whose values in different sources add up."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"ccb config: {message}", do="See `ccb config --help`.")
+
+
+def config_parser() -> _Parser:
+    parser = _Parser(prog="ccb config", description="Show the settings of this machine.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="show")
+    show = commands.add_parser("show", help="print each setting that is set, and what is kept of projects")
+    show.add_argument("--origin", action="store_true", help="print where each value comes from: source, file, line")
+    show.add_argument("--settings", metavar="JSON", help="count these settings too: a JSON object or a file")
+    return parser
+
+
+def run_config(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
+    """Run `ccb config ARGS` and return the exit code."""
+    try:
+        options = config_parser().parse_args(list(args))
+        settings = load_settings(environ, SettingsChoice(flag=options.settings))
+        projects = list(_kept(Projects(environ), origin=options.origin))
+    except CcbError as error:
+        sys.stderr.write(error_text(error))
+        return code_of(error)
+    except SystemExit as end:  # argparse after --help
+        return int(end.code or 0)
+    for warning in settings.warnings:
+        sys.stderr.write(f"ccb: {warning}\n")
+    for line in [*_values(settings, origin=options.origin), *projects]:
+        sys.stdout.write(f"{line}\n")
+    return ExitCode.OK
+
+
+def _values(settings: Settings, *, origin: bool) -> Iterator[str]:
+    """Yield a line for each value that counts. Of values that add up, each has a line of its own."""
+    for name in sorted({name for layer in settings.layers for name in layer.values}):
+        setting = [layer for layer in settings.layers if name in layer.values]
+        for layer in setting if name in _JOINED or name == "hooks" else setting[-1:]:
+            for keys, value in _parts([name], layer.values[name]):
+                shown = f"{'.'.join(keys)} = {json.dumps(value, ensure_ascii=False)}"
+                yield f"{shown}  ({_origin(layer, keys)})" if origin else shown
+
+
+def _parts(keys: list[str], value: Any) -> Iterator[tuple[list[str], Any]]:
+    if keys[0] in (*_JOINED, "hooks") and isinstance(value, dict) and len(keys) == 1:
+        for key, each in value.items():
+            yield from _parts([*keys, key], each)
+    elif keys[0] == "permissions" and isinstance(value, list):
+        yield from ((keys, each) for each in value)
+    else:
+        yield keys, value
+
+
+def _origin(layer: SettingsLayer, keys: Sequence[str]) -> str:
+    return f"{layer.source}: {layer.path}, line {line_of(layer.text, keys)}"
+
+
+def _kept(projects: Projects, *, origin: bool) -> Iterator[str]:
+    for each in projects.all():
+        where = f"{one_line(each.host.name)}:{one_line(each.directory)}"
+        suffix = f"  (kept: {projects.path})" if origin else ""
+        if each.trusted:
+            yield f"{where} is trusted{suffix}"
+        for kind, rules in each.permissions.items():
+            yield from (f"{where} permissions.{kind} = {json.dumps(rule)}{suffix}" for rule in rules)

@@ -1,0 +1,39 @@
+"""`ccb config show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ccb.local.commands.config import run_config
+from ccb.local.config.projects import HostIdentity, Projects
+
+
+def test_each_value_is_shown_with_its_origin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    environ = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+    path = tmp_path / "config/ccb/settings.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{\n"model": "opus",\n"permissions": {\n"deny": ["Read(/a)"]},\n"modle": 1}')
+    projects = Projects(environ)
+    host = HostIdentity("devbox", ("SHA256:a",))
+    projects.trust(host, "/srv/shop", "mark")
+    projects.change_rules(host, "/srv/shop", "allow", ["Bash(make *)"], add=True)
+    flag = '{"model": "haiku", "permissions": {"deny": ["Read(/b)"]}}'
+    assert run_config(["show", "--origin", "--settings", flag], environ) == 0
+    shown = capsys.readouterr()
+    assert shown.out.splitlines() == [
+        'model = "haiku"  (flag: --settings, line 1)',
+        f'permissions.deny = "Read(/a)"  (user: {path}, line 4)',
+        'permissions.deny = "Read(/b)"  (flag: --settings, line 1)',
+        f"devbox:/srv/shop is trusted  (kept: {projects.path})",
+        f'devbox:/srv/shop permissions.allow = "Bash(make *)"  (kept: {projects.path})',
+    ]
+    assert shown.err == f"ccb: {path}, line 5: unknown key 'modle' has no effect\n"
+    assert run_config(["show"], environ) == 0
+    assert capsys.readouterr().out.splitlines()[1:2] == ['permissions.deny = "Read(/a)"']
+
+
+def test_a_wrong_word_is_an_error_with_advice(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_config(["shwo"], {"HOME": "/nonexistent"}) == 2
+    assert "ccb config: " in capsys.readouterr().err
