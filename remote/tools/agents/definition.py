@@ -14,7 +14,7 @@ class AgentDefinition:
     """One kind of sub-agent. `description` tells the main agent when to use it; `prompt` is its system prompt. `tools`
     are the names of its tools (None: all that the main agent has), without those in `disallowed_tools`. `model` and
     `permission_mode` are those of the main agent if they are "". `read_only`: it gets no tool that writes, and none of
-    its calls may change anything. `source` says who defined it."""
+    its calls may change anything. `background`: it always works in the background. `source` says who defined it."""
 
     name: str
     description: str
@@ -26,7 +26,6 @@ class AgentDefinition:
     max_turns: int | None = None
     read_only: bool = False
     background: bool = False
-    isolation: str = ""
     source: str = BUILT_IN_SOURCE
 
     def offers(self, tool_name: str) -> bool:

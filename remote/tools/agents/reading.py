@@ -41,9 +41,8 @@ def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[Agen
     mode = str(fields.get("permissionMode") or "")
     if mode not in ("", INHERIT, *_MODES):
         raise ValueError(f"the agent {name} has an unknown permissionMode {mode!r}")
-    isolation = str(fields.get("isolation") or "")
-    if isolation not in ("", "worktree"):
-        raise ValueError(f"the agent {name} has an unknown isolation {isolation!r}")
+    if fields.get("isolation"):  # without it the agent would work where it must not
+        raise ValueError(f"the agent {name} asks for isolation, which ccb does not have")
     definition = AgentDefinition(
         name,
         " ".join(description.split())[:_MAX_DESCRIPTION],
@@ -54,7 +53,6 @@ def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[Agen
         permission_mode="" if mode == INHERIT else mode,
         max_turns=_turns(name, fields.get("maxTurns")),
         background=str(fields.get("background")).lower() == "true",
-        isolation=isolation,
         source=source,
     )
     return definition, [f"the agent {name}: {key} is not used" for key in _NOT_USED if fields.get(key)]
