@@ -18,6 +18,7 @@ from ..agent.agent import Agent
 from ..agent.deps import AgentConfig
 from ..agent.histories import AgentHistory
 from ..agent.messages import status
+from ..agent.run_limits import Budget
 from ..journal.journal import Journal
 from ..permissions.child import ChildPermissions
 from ..ports import Emitter
@@ -219,7 +220,15 @@ class SubAgents:
             take_queued=main.take_queued,
             reasoning=main.reasoning,
             fallback_model=main.fallback_model,
+            settings=main.settings,
+            budget=self._rest_of_budget(),
         )
+
+    def _rest_of_budget(self) -> Budget | None:
+        """Return what a sub-agent may cost: what is left for the session now."""
+        whole = self._main.config.budget
+        spent = self._main.ledger.total_cost_usd
+        return None if whole is None else Budget(whole.limit, max(0.0, whole.total - spent))
 
     def _tell_mode(self) -> None:
         permissions = self._main.config.permissions

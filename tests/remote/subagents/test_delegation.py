@@ -225,3 +225,18 @@ async def test_hooks_see_the_end_of_an_agent_and_can_let_it_go_on(tmp_path: Path
         stops = (tmp_path / "project/stops").read_text()
         assert stops.count('"SubagentStop"') == 2 and ONE in stops
         assert "more" in json.dumps(d.model.requests["look"][1]["messages"][-1])
+
+
+async def test_an_agent_stops_when_the_budget_of_the_session_is_spent(tmp_path: Path) -> None:
+    """One call of the model fits the budget, two do not."""
+    look = calls(("g1", "Glob", {"pattern": "*"}), message_id="c1")
+    scripts = {MAIN: [calls(task(ONE, "spend"), message_id="m1")], "spend": [look, says("more", "c2")]}
+    for name in ("free", "limited"):
+        (tmp_path / name).mkdir()
+    async with delegation(tmp_path / "free", {MAIN: [calls(("g0", "Glob", {"pattern": "*"})), says("x")]}) as d:
+        cost = (await d.turn(MAIN + "go"))["total_cost_usd"] / 2
+    async with delegation(tmp_path / "limited", scripts, max_budget_usd=1.5 * cost) as d:
+        result = await d.turn(MAIN + "go")
+        assert result["subtype"] == "error_max_budget_usd"
+        assert len(d.model.requests["spend"]) == 1
+        assert "maximum budget" in d.result_text(ONE)
