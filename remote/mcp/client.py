@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import secrets
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
@@ -55,7 +56,8 @@ class McpClient:
         self._channel = channel
         self._handshake_s = handshake_s
         self._call_s = call_s
-        self._ids = itertools.count()
+        # Calls of an earlier worker or connection may still run on the server, under ids of their own.
+        self._ids = itertools.count(secrets.randbits(48))
         self._has_tools = False
 
     async def connect(self) -> None:

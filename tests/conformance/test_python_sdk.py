@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import signal
 from pathlib import Path
 
+import psutil
 import pytest
 from tests.conformance.official_sdks import Json, Program, calls, over_ssh, program_ccb, python_sdk, text_of_deltas
 from tests.support.fake_model import FakeModel
 from tests.support.laptop import Laptop
+from tests.support.processes import name_of
 from tests.support.relay import relay
 from tests.support.sshd import HostUser, Sshd
 
@@ -147,3 +151,41 @@ async def test_single_questions_with_a_schema_and_with_limits(
     spent = await ask("think", max_budget_usd=0.0001)
     assert results(spent)[0]["subtype"] == "error_max_budget_usd"
     assert [each["name"] for each in spent.of("error")] == ["ResultError"]
+
+
+async def test_a_worker_that_is_killed_in_a_tool_of_the_client_is_followed_by_one_that_has_the_same_tools(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    fake_model.add(
+        calls(("mcp__calc__add", {"a": 1, "b": 2})),
+        calls(("mcp__calc__add", {"a": 3, "b": 4})),
+        {"text": "seven"},
+    )
+    settings = {
+        "cli": program_ccb(project.parent),
+        "cwd": str(project),
+        "prompts": ["add", "again"],
+        "cut_in_tool": True,
+    }
+    async with python_sdk(laptop, settings) as program:
+        await program.until("waits", where="tool")
+        (daemon,) = [each for each in with_home(laptop) if name_of(each) == "ccb"]
+        daemon.send_signal(signal.SIGKILL)
+        await program.until("waits", where="tool")
+        program.go_on()
+        program.go_on()
+        await program.end()
+    assert [each["given"] for each in program.of("tool")] == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
+    first, second = results(program)
+    assert (first["subtype"], first["is_error"], second["result"]) == ("error_during_execution", True, "seven")
+    assert "interrupted" in fake_model.requests[1].tool_result_text or "interrupted" in str(fake_model.requests[1].body)
+    assert {"mcp__calc__add", "Bash"} <= set(fake_model.requests[1].tool_names)
+
+
+def with_home(laptop: Laptop) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get("HOME") == str(laptop.home):
+                found.append(process)
+    return found
