@@ -166,6 +166,16 @@ class Settings:
     env: dict[str, str] = field(
         default_factory=dict, metadata=_key("Variables for the environment of the tools on the host.")
     )
+    autoCompactEnabled: bool = field(
+        default=True, metadata=_key("Compact a conversation before it is too long for the model.")
+    )
+    outputStyle: str | None = field(
+        default=None,
+        metadata=_key(
+            "Style of the answers: `Explanatory`, `Learning`, or a file in `.claude/output-styles` on the host."
+        ),
+    )
+    language: str | None = field(default=None, metadata=_key("Language of the answers."))
     mcpServers: dict[str, dict[str, Any]] = field(
         default_factory=dict, metadata=_key("MCP servers of yours. They run on this machine.")
     )

@@ -112,7 +112,8 @@ class AgentDeps:
     """The dependencies that a session provides to each of its agents. `link_up_since` returns the monotonic time since
     which the link to the laptop has been up, or None while it is down. `heartbeat_s` is the pause between two signs of
     life of a running tool. `reminders` are those of this agent only, and `nested` finds more instruction files where
-    the agent works. `hooks` and `commands` are those of the session; a sub-agent has no commands."""
+    the agent works. `home` is the home directory on the host. `hooks` and `commands` are those of the session; a
+    sub-agent has no commands."""
 
     emitter: Emitter
     transport: ModelTransport
@@ -125,6 +126,7 @@ class AgentDeps:
     clock: Clock = field(default_factory=SystemClock)
     reminders: Reminders = field(default_factory=Reminders)
     nested: NestedInstructions | None = None
+    home: str = ""
     hooks: HookRunner | None = None
     commands: CommandRegistry | None = None
 

@@ -18,6 +18,7 @@ from ccb.tunnel.wire.records import (
 )
 
 from ..context.reminders import Occasion
+from ..context.style import style_text
 from ..model import request
 from ..model.attempt import CallSettings, MessageEnd
 from ..model.call import ModelCall
@@ -171,11 +172,20 @@ class Turn:
         context: list[Json] = []
         if not self._agent.conversation.messages:
             context = await self._unless_stopped(self._config.prompts.first_user_blocks())
+        context += await self._mentioned(opened.prompts)
         self._add_prompts(opened.prompts, [*context, *self._deps.reminders.take(Occasion.PROMPT)])
         if opened.expanded:
             self._recorder.record(MessageRecord(messages.user_blocks(opened.expanded, synthetic=True)))
         await self._recorder.commit()
         await self._make_prefix()
+
+    async def _mentioned(self, prompts: Sequence[Prompt]) -> list[Json]:
+        """Return the files that the person names with `@`."""
+        if not any("@" in str(block.get("text", "")) for prompt in prompts for block in prompt.blocks):
+            return []
+        from .mentions.mentions import mentioned_blocks  # few prompts name files
+
+        return await self._unless_stopped(mentioned_blocks(self._config, self._agent, prompts))
 
     async def _make_prefix(self) -> None:
         """Build the request prefix if there is none yet."""
@@ -186,6 +196,9 @@ class Turn:
                 for tool in agent.listed
             ]
             system = await self._unless_stopped(self._config.prompts.system())
+            style = style_text(self._config.settings, self._deps.home)
+            if style:
+                system = [*system[:1], {"type": "text", "text": style}, *system[1:]]
             agent.prefix = request.RequestPrefix(system, tools)
 
     def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json] = ()) -> None:
@@ -352,7 +365,8 @@ class Turn:
             self._agent.feedback_due = False
             self._recorder.message(messages.user_text(DENIAL_FEEDBACK, synthetic=True))
         opened = await self._unless_stopped(self._opening.admit(self._config.take_queued(self._recorder.agent_id)))
-        queued, said = opened.prompts, self._deps.reminders.take(Occasion.TOOL_RESULTS)
+        queued = opened.prompts
+        said = [*await self._mentioned(queued), *self._deps.reminders.take(Occasion.TOOL_RESULTS)]
         if queued or said:
             self._add_prompts(queued, said)
             await self._recorder.commit()

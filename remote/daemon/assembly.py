@@ -155,6 +155,7 @@ class AgentFactory:
             link_up_since=self.calls.link_up_since,
             limits=RetrySettings.from_env(os.environ),
             nested=nested,
+            home=config.context.cages.home,
             hooks=self.hooks,
             commands=None if history.conversation.agent_id else self.commands,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from ..commands.registry import CommandCall, Expanded, Printed, SlashCommand
+from ..context.style import style_name
 from .session import Session
 
 _INIT = """\
@@ -20,6 +21,7 @@ advice, and anything that you have not verified. Refer to long documents with @p
 def register_context_commands(session: Session) -> None:
     """Register the commands."""
     commands, agent = session.commands, session.agent
+    agent.config.announced.output_style = lambda: style_name(agent.config.settings)
 
     async def compact(call: CommandCall) -> Printed:
         return Printed(await agent.compact(call.arguments))

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-import logging
 from collections.abc import Sequence
 from typing import Any
 
 from ccb.tunnel.wire.tool_traits import READ, traits_of
 
 from ...context.reminders import Occasion, reminder_block
-from ...model.tokens import text_tokens
-from ...permissions.decision import Behavior
 from ..conversation import HistoryMessage
 from ..deps import AgentConfig, AgentDeps
-from ..pipeline import ParsedCall, decide
+from ..mentions.reading import cut, run_unasked
 from ..state import AgentState
 
 Json = dict[str, Any]
-
-_log = logging.getLogger(__name__)
 
 _MAX_FILES = 5
 _MAX_FILE_TOKENS = 5_000
@@ -32,8 +26,9 @@ async def restored_blocks(config: AgentConfig, deps: AgentDeps, agent: AgentStat
     config.context.files.forget_views()
     texts = []
     for path in paths:
-        text = await _file_text(config, agent, path, min(_MAX_FILE_TOKENS, room // _MAX_FILES))
-        if text:
+        result = await run_unasked(config, agent, READ.name, {"file_path": path})
+        if result is not None and isinstance(result.content, str):
+            text = cut(result.content, 4 * min(_MAX_FILE_TOKENS, room // _MAX_FILES))
             texts.append(f"{path}:\n{text}")
     if texts:
         config.context.files.forget_views()  # what was cut here can be read in full
@@ -59,24 +54,3 @@ def recent_files(messages: Sequence[HistoryMessage]) -> list[str]:
                 if len(found) == _MAX_FILES:
                     return found[::-1]
     return found[::-1]
-
-
-async def _file_text(config: AgentConfig, agent: AgentState, path: str, tokens: int) -> str:
-    """Return what Read shows of a file that may be read without asking, cut to its share; "" if there is nothing."""
-    tool, given = agent.tools.get(READ.name), {"file_path": path}
-    if tool is None or tokens <= 0:
-        return ""
-    try:
-        decision = decide(config, ParsedCall("", tool, given), can_ask=False)
-        if decision.behavior is not Behavior.ALLOW:
-            return ""
-        context = dataclasses.replace(config.context, cage=decision.cage, pinned=decision.pinned)
-        result = await tool.run(given, context)
-    except Exception:  # noqa: BLE001 - without this file the agent goes on as well
-        _log.exception("%s could not be read again", path)
-        return ""
-    if result.is_error or not isinstance(result.content, str):
-        return ""
-    if text_tokens(len(result.content)) <= tokens:
-        return result.content
-    return result.content[: tokens * 4].rpartition("\n")[0] + "\n(cut here)"

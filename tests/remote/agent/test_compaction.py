@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -28,6 +29,8 @@ from ccb.remote.agent.compaction.state import Prompts
 from ccb.remote.agent.conversation import CLEARED, Conversation, tool_result_message
 from ccb.remote.agent.usage import Ledger
 from ccb.remote.context.reminders import Occasion
+from ccb.remote.hooks.outcome import HookOutcome
+from ccb.remote.hooks.table import PRE_COMPACT
 from ccb.remote.model.tokens import ContextLimits, WindowSettings
 from ccb.tunnel.wire.records import CompactStartRecord, ForkedRecord, MessageRecord, PromptItem, PromptRecord, record_of
 
@@ -297,3 +300,38 @@ async def test_the_picture_of_the_window_adds_up() -> None:
     lines = report.text().splitlines()
     assert lines[0].startswith("claude-sonnet-4-5: ") and {len(line) for line in lines[2:7]} == {42}
     assert "compacted at 167.0k tokens" in lines[-1]
+
+
+class OneHook:
+    """Stands for the session's hooks: one PreCompact hook with this outcome."""
+
+    start_due = False
+
+    def __init__(self, outcome: HookOutcome) -> None:
+        self.outcome = outcome
+        self.payloads: list[Json] = []
+
+    def configure(self, sources: object) -> None: ...
+
+    def matching(self, event: str, match: str = "") -> list[object]:
+        return []
+
+    async def run(self, event: str, fields: Json, match: str = "", about: str = "") -> HookOutcome:
+        if event == PRE_COMPACT:
+            self.payloads.append({**fields, "match": match})
+            return self.outcome
+        return HookOutcome()
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_a_hook_adds_to_a_compaction_or_refuses_it(refuses: bool) -> None:
+    hook = OneHook(HookOutcome("deny", "not now") if refuses else HookOutcome(context=("the ids",)))
+    world = make_world(says("hello"), summary())
+    world.agent._deps = replace(world.agent._deps, hooks=cast(Any, hook))
+    await world.turn("first")
+    result = await world.turn("/compact the colours")
+    assert hook.payloads == [{"trigger": "manual", "custom_instructions": "the colours", "match": "manual"}]
+    if refuses:
+        assert "a hook refused it: not now" in result["result"] and not asked_for_summary(world)
+    else:
+        assert "the colours\nthe ids" in texts(world.transport.request_json(1)["messages"][-1])

@@ -1,0 +1,1 @@
+"""Files that the model is shown without a call of its own."""

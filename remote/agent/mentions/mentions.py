@@ -1,0 +1,66 @@
+"""`@path` in a prompt: the model gets the file or the list of the directory together with the prompt."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ccb.tunnel.wire.tool_traits import LS, READ
+
+from ...context.reminders import reminder_block
+from ...tools.contract import ToolResult
+from ..deps import AgentConfig, Prompt
+from ..state import AgentState
+from .reading import cut, run_unasked
+
+Json = dict[str, Any]
+
+_MENTION = re.compile(r'(?:^|(?<=[\s(\[]))@(?:"([^"\n]+)"|([^\s"]+))')
+_LINES = re.compile(r"#L(\d+)(?:-L?(\d+))?\Z")
+_MAX_MENTIONS = 10
+_MAX_CHARS = 30_000  # of one file
+_DEFAULT_LINES = 200  # behind a line that is named alone
+
+
+async def mentioned_blocks(config: AgentConfig, agent: AgentState, prompts: Sequence[Prompt]) -> list[Json]:
+    """Return the blocks that go before the prompts. A word that names nothing on the host, or something that may not
+    be read without asking, stays a word."""
+    texts = [str(b.get("text")) for prompt in prompts if not prompt.origin for b in prompt.blocks if "text" in b]
+    named = dict.fromkeys(quoted or plain for text in texts for quoted, plain in _MENTION.findall(text))
+    blocks: list[Json] = []
+    for each in list(named)[:_MAX_MENTIONS]:
+        blocks += await _blocks(config, agent, each)
+    return blocks
+
+
+async def _blocks(config: AgentConfig, agent: AgentState, named: str) -> list[Json]:
+    for name in dict.fromkeys((named, named.rstrip(".,;:!?)]'"))):
+        lines = _LINES.search(name)
+        path = os.path.join(config.context.cwd, os.path.expanduser(name[: lines.start()] if lines else name))
+        if not name or not os.path.exists(path):
+            continue
+        found = await _shown(config, agent, os.path.normpath(path), lines)
+        if found is None:
+            return []
+        said, result = found
+        if isinstance(result.content, str):
+            return [reminder_block([f"The user names {said}:\n{cut(result.content, _MAX_CHARS)}"])]
+        return [reminder_block([f"The user names {said}. It follows."]), *result.content]
+    return []
+
+
+async def _shown(
+    config: AgentConfig, agent: AgentState, path: str, lines: re.Match[str] | None
+) -> tuple[str, ToolResult] | None:
+    """Return what is shown, in words, and the result of the tool that shows it."""
+    if os.path.isdir(path):
+        result = await run_unasked(config, agent, LS.name, {"path": path})
+        return (f"the directory {path}", result) if result is not None else None
+    given: Json = {"file_path": path}
+    if lines is not None:
+        first = max(1, int(lines[1]))
+        given.update(offset=first, limit=max(1, int(lines[2]) - first + 1) if lines[2] else _DEFAULT_LINES)
+    result = await run_unasked(config, agent, READ.name, given)
+    return (f"the file {path}", result) if result is not None else None

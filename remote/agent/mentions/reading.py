@@ -1,0 +1,42 @@
+"""Reads files for the model, with the tools' own code and the permissions of the agent. Nobody is asked: what would
+need a question is left out."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from typing import Any
+
+from ...permissions.decision import Behavior
+from ...tools.contract import ToolResult
+from ..deps import AgentConfig
+from ..pipeline import ParsedCall, decide
+from ..state import AgentState
+
+Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+
+async def run_unasked(config: AgentConfig, agent: AgentState, name: str, given: Json) -> ToolResult | None:
+    """Return the result of a tool that only reads; None if it may not run without a question, or fails."""
+    tool = agent.tools.get(name)
+    if tool is None:
+        return None
+    try:
+        decision = decide(config, ParsedCall("", tool, given), can_ask=False)
+        if decision.behavior is not Behavior.ALLOW:
+            return None
+        context = dataclasses.replace(config.context, cage=decision.cage, pinned=decision.pinned)
+        result = await tool.run(given, context)
+    except Exception:  # noqa: BLE001 - the agent goes on without it
+        _log.exception("%s was not run for the model", name)
+        return None
+    return None if result.is_error else result
+
+
+def cut(text: str, size: int) -> str:
+    """Return the text within a number of characters, cut at a line end."""
+    if len(text) <= size:
+        return text
+    return text[:size].rpartition("\n")[0] + "\n(cut here)"

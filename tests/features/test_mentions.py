@@ -1,0 +1,63 @@
+"""What the model is told beside the prompt: files named with `@`, style and language; over a real worker."""
+
+from __future__ import annotations
+
+import json
+
+from tests.remote.agent_kit import content, says
+from tests.remote.worker_process import Laptop, WorkerHost
+
+from ccb.tunnel.wire import Event, SessionOptions
+
+
+async def asked(laptop: Laptop, prompt: str, answer: str) -> str:
+    """Run a turn. Return what the model was told, as text."""
+    await laptop.say(prompt)
+    opened, body = await laptop.call()
+    await laptop.answer(opened, content(says(answer, f"msg_{answer}")))
+    await laptop.next(Event, lambda event: event.kind == "turn_end")
+    return "\n".join(block.get("text", "") for block in json.loads(body)["messages"][-1]["content"])
+
+
+async def test_files_that_a_prompt_names_come_with_it(host: WorkerHost, session: str) -> None:
+    (host.project / "src").mkdir()
+    (host.project / "src/main.py").write_text("print('main')\n")
+    (host.project / "notes.txt").write_text("one\ntwo\nthree\nfour\n")
+    (host.home / "outside.txt").write_text("outside\n")
+    laptop = await host.connect(session)
+    await laptop.attach()
+    words = "mail@notes.txt and @missing and @~/outside.txt"
+    told = await asked(laptop, f"see @src, (@notes.txt#L2-3) but not {words}", "a")
+    assert "main.py" in told and "2\ttwo\n3\tthree" in told
+    assert "four" not in told and "outside\n" not in told
+    assert told.rstrip().endswith(words), "the prompt itself is as it was written, and comes last"
+    told = await asked(laptop, "again @src/main.py", "b")
+    assert "1\tprint('main')" in told
+
+
+async def test_the_commands_about_the_context(host: WorkerHost, session: str) -> None:
+    (host.project / "CLAUDE.md").write_text("Be kind. @more.md")
+    (host.project / "more.md").write_text("Be brief.")
+    laptop = await host.connect(session)
+    await laptop.attach()
+    await laptop.say("/memory")
+    shown = (await laptop.message("result"))["result"]
+    assert "project/CLAUDE.md  (project, 17 characters)" in shown and "more.md" in shown
+    told = await asked(laptop, "/init mind the tests", "c")
+    assert "write a CLAUDE.md" in told and "mind the tests" in told and "Be brief." in told
+
+
+async def test_output_style_and_language_are_in_the_system_prompt(host: WorkerHost, session: str) -> None:
+    styles = host.home / ".claude/output-styles"
+    styles.mkdir(parents=True)
+    (styles / "Pirate.md").write_text("---\nname: Pirate\n---\nTalk like a pirate.\n")
+    laptop = await host.connect(session)
+    values = {"outputStyle": "Pirate", "language": "Deutsch"}
+    await laptop.attach(SessionOptions(settings={"layers": [{"source": "user", "path": "s", "values": values}]}))
+    await laptop.say("hello")
+    assert (await laptop.message("system", "init"))["output_style"] == "Pirate"
+    _, body = await laptop.call()
+    told = "\n".join(block["text"] for block in json.loads(body)["system"])
+    assert "# Output style: Pirate\nTalk like a pirate." in told and "Answer the user in this language: Deutsch" in told
+    marks = [block.get("cache_control") for block in json.loads(body)["system"]]
+    assert marks[0] and marks[-1] and not any(marks[1:-1])
