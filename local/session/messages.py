@@ -95,6 +95,8 @@ class SystemNote(_Message):
     state: str | None = None
     content: str | None = None
     level: str | None = None
+    compact_metadata: dict[str, Any] | None = None
+    compact_result: str | None = None
     tool_name: str | None = None
     tool_use_id: str | None = None
 

@@ -18,7 +18,6 @@ from ccb.tunnel.wire.records import (
 )
 
 from ..context.reminders import Occasion
-from ..context.style import style_text
 from ..model import request
 from ..model.attempt import CallSettings, MessageEnd
 from ..model.call import ModelCall
@@ -37,6 +36,7 @@ from .executor import ToolCall, ToolExecutor
 from .opening import Opened, PromptOpening, granted
 from .pipeline import NOT_RUN, PipelineContext, StartedCalls, may_run_in_parallel, run_call
 from .recorder import Recorder
+from .request_start import make_prefix, named_files
 from .state import DENIAL_FEEDBACK, AgentState, Ending, LoopState, Terminal, Transition
 from .stopping import MOST_STOP_BLOCKS, before_stop
 
@@ -172,34 +172,18 @@ class Turn:
         context: list[Json] = []
         if not self._agent.conversation.messages:
             context = await self._unless_stopped(self._config.prompts.first_user_blocks())
-        context += await self._mentioned(opened.prompts)
+        context += await self._named(opened.prompts)
         self._add_prompts(opened.prompts, [*context, *self._deps.reminders.take(Occasion.PROMPT)])
         if opened.expanded:
             self._recorder.record(MessageRecord(messages.user_blocks(opened.expanded, synthetic=True)))
         await self._recorder.commit()
         await self._make_prefix()
 
-    async def _mentioned(self, prompts: Sequence[Prompt]) -> list[Json]:
-        """Return the files that the person names with `@`."""
-        if not any("@" in str(block.get("text", "")) for prompt in prompts for block in prompt.blocks):
-            return []
-        from .mentions.mentions import mentioned_blocks  # few prompts name files
-
-        return await self._unless_stopped(mentioned_blocks(self._config, self._agent, prompts))
-
     async def _make_prefix(self) -> None:
-        """Build the request prefix if there is none yet."""
-        agent = self._agent
-        if agent.prefix is None:
-            tools = [
-                {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
-                for tool in agent.listed
-            ]
-            system = await self._unless_stopped(self._config.prompts.system())
-            style = style_text(self._config.settings, self._deps.home)
-            if style:
-                system = [*system[:1], {"type": "text", "text": style}, *system[1:]]
-            agent.prefix = request.RequestPrefix(system, tools)
+        await self._unless_stopped(make_prefix(self._config, self._agent, self._deps.home))
+
+    async def _named(self, prompts: Sequence[Prompt]) -> list[Json]:
+        return await self._unless_stopped(named_files(self._config, self._agent, prompts))
 
     def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json] = ()) -> None:
         items: list[PromptItem] = []
@@ -366,7 +350,7 @@ class Turn:
             self._recorder.message(messages.user_text(DENIAL_FEEDBACK, synthetic=True))
         opened = await self._unless_stopped(self._opening.admit(self._config.take_queued(self._recorder.agent_id)))
         queued = opened.prompts
-        said = [*await self._mentioned(queued), *self._deps.reminders.take(Occasion.TOOL_RESULTS)]
+        said = [*await self._named(queued), *self._deps.reminders.take(Occasion.TOOL_RESULTS)]
         if queued or said:
             self._add_prompts(queued, said)
             await self._recorder.commit()
@@ -464,7 +448,7 @@ class Turn:
         self._close_open(self._pipeline.started.why_stopped)
         if self._agent.conversation.compactions.unfinished is not None:
             self._recorder.record(CompactEndRecord("interrupted"))
-            self._recorder.message(messages.status(None))
+            self._recorder.message({**messages.status(None), "compact_result": "failed"})
         in_tools = self._refused or (call is None and self._listener.submitted > 0)
         note = messages.INTERRUPTED_FOR_TOOL if in_tools else messages.INTERRUPTED
         self._recorder.message(messages.user_text(note))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.kinds.rewind import RewindRecord, RewoundRecord
 
@@ -11,6 +13,7 @@ from .blocks import BlockContainer, Level, NoticeBlock
 
 _MAX_TEXT = 100
 _MAX_NAMES = 20
+_MOST = 10**12  # tokens: a host may send any number
 _ABORTED = ("aborted_streaming", "aborted_tools")  # the person knows why the turn ended
 
 
@@ -23,6 +26,7 @@ class Notices:
         self._driver: str | None = None
         self._another_drove = False  # whether the last notice named another client as the driver
         self._retry: NoticeBlock | None = None
+        self._compacting: NoticeBlock | None = None
 
     def add(self, text: str, level: Level = Level.INFO) -> NoticeBlock:
         """Show a notice. `text` must not contain control characters of the remote."""
@@ -72,6 +76,30 @@ class Notices:
         """Show a system message, if it is meant for a person."""
         if note.subtype == "informational" and note.content:
             self.add(neutralise(note.content), Level.WARNING if note.level in ("warning", "error") else Level.DIM)
+        elif note.subtype == "compact_boundary":
+            self._compacted(note.compact_metadata or {})
+        elif note.subtype == "status":
+            self._compacting_told(note)
+
+    def _compacting_told(self, note: SystemNote) -> None:
+        """Say that the conversation is being compacted, and how that ended."""
+        if note.status == "compacting":
+            self._compacting = self.add("Compacting the conversation: the model writes a summary …", Level.DIM)
+        elif self._compacting is not None and note.compact_result == "failed":
+            self._compacting.text = "The conversation was not compacted."
+            self._container.update_block(self._compacting)
+            self._compacting = None
+
+    def _compacted(self, metadata: Mapping[str, object]) -> None:
+        sizes = [metadata.get(name) for name in ("pre_tokens", "post_tokens")]
+        counts = " became ".join(f"{size:,}" for size in sizes if isinstance(size, int) and 0 <= size < _MOST)
+        text = f"── Compacted: the agent goes on with a summary{f' ({counts} tokens)' if counts else ''}."
+        if self._compacting is None:
+            self.add(text, Level.DIM)
+            return
+        self._compacting.text = text
+        self._container.update_block(self._compacting)
+        self._compacting = None
 
     def errors(self, result: Result) -> None:
         """Show the errors with which a turn ended."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.kinds.rewind import RewindRecord, RewoundRecord
 from ccb.tunnel.wire.messages import UserLine
@@ -54,6 +56,8 @@ from .tool_calls import ToolCalls
 from .totals import Totals
 
 _MAX_CAGE = 300  # characters
+_PRINTED = re.compile(r"<local-command-stdout>(.*)</local-command-stdout>", re.DOTALL)
+"""What a slash command of the worker has printed."""
 
 
 class TranscriptReducer(Projection):
@@ -312,6 +316,8 @@ class TranscriptReducer(Projection):
         for block in content:
             if isinstance(block, ToolResultBlock):
                 self._tools.result(block, message.tool_use_result)
+            elif isinstance(block, TextContent) and (printed := _PRINTED.fullmatch(block.text)):
+                self.notice(neutralise(printed[1]))
             elif isinstance(block, TextContent) and is_note:
                 self.notice(neutralise(block.text), Level.DIM)
 

@@ -173,3 +173,28 @@ def test_the_cage_in_force_is_what_the_worker_tells_and_a_missing_one_is_a_warni
     assert told.reducer.sandbox == "read-only cage"
     told.reducer.skipped(parse_snapshot({"sandbox": "workspace cage"}), running=False)
     assert told.reducer.sandbox == "workspace cage"
+
+
+def test_a_compaction_and_the_output_of_a_command_are_notices() -> None:
+    told = Told()
+
+    def system(subtype: str, **fields: Any) -> None:
+        told.record("message", type="system", subtype=subtype, **fields)
+
+    system("status", status="compacting")
+    system("status", status=None, permissionMode="plan")
+    system("compact_boundary", compact_metadata={"trigger": "auto", "pre_tokens": 167000, "post_tokens": 9000})
+    system("status", status=None, compact_result="success")
+    summary = {"role": "user", "content": [{"type": "text", "text": "the summary"}]}
+    told.record("message", type="user", isSynthetic=True, isCompactSummary=True, message=summary)
+    system("status", status="compacting")
+    system("status", status=None, compact_result="failed")
+    printed = "<local-command-stdout>40 % of\nthe window\x1b[2J</local-command-stdout>"
+    output = {"role": "user", "content": [{"type": "text", "text": printed}]}
+    told.record("message", type="user", isReplay=True, message=output)
+    texts = [block.text for block in told.blocks if isinstance(block, NoticeBlock)]
+    assert texts[:2] == [
+        "── Compacted: the agent goes on with a summary (167,000 became 9,000 tokens).",
+        "The conversation was not compacted.",
+    ]
+    assert texts[2].startswith("40 % of\nthe window") and "\x1b" not in texts[2] and len(texts) == 3
