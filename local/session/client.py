@@ -179,11 +179,13 @@ class SkippedState:
     questions: tuple[Json, ...]
     prompts: tuple[SnapshotPrompt, ...] | None
     sandbox: str = ""
+    tasks: tuple[tuple[str, str], ...] | None = None
+    """The id and the description of every task in the background; None if the worker does not say."""
 
 
 def parse_snapshot(body: Json) -> SkippedState:
     """Parse the body of a snapshot. Broken parts are left out. `prompts` is None if the body has no list of prompts."""
-    result, prompts = body.get("result"), body.get("prompts")
+    result, prompts, tasks = body.get("result"), body.get("prompts"), body.get("tasks")
     return SkippedState(
         model=str(body.get("model") or ""),
         permission_mode=str(body.get("permission_mode") or ""),
@@ -192,6 +194,9 @@ def parse_snapshot(body: Json) -> SkippedState:
         questions=tuple(_objects(body.get("asks"))),
         prompts=tuple(_prompts(prompts)) if isinstance(prompts, list) else None,
         sandbox=str(body.get("sandbox") or ""),
+        tasks=tuple((str(each.get("task_id")), str(each.get("description") or "")) for each in _objects(tasks))
+        if isinstance(tasks, list)
+        else None,
     )
 
 

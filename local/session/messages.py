@@ -110,6 +110,10 @@ class TaskNote(_Message):
     tool_use_id: str = ""
     agent_id: str = ""
     usage: Json = {}
+    description: str = ""
+    summary: str = ""
+    status: str = ""
+    is_backgrounded: bool = False
 
 
 class ApiRetry(_Message):

@@ -76,6 +76,7 @@ class Repl(App[int]):
         Binding("shift+tab", "next_mode", "Mode", show=False, priority=True, id="mode"),
         Binding("alt+a", "to_approval", "Approval", show=False, priority=True, id="approval"),
         Binding("tab", "toggle_approval", "Approval", show=False, priority=True, id="approval-tab"),
+        Binding("ctrl+b", "background", "Background", show=False, priority=True, id="background"),
         Binding("ctrl+o", "details", "Details", show=False, priority=True, id="details"),
         Binding("ctrl+t", "todos", "Todos", show=False, priority=True, id="todos"),
         Binding("pageup", "page(-1)", "Up", show=False, priority=True, id="page-up"),
@@ -184,6 +185,7 @@ class Repl(App[int]):
             await opening.line.remove()
             await opening.remove()
         self.attached = view
+        self.composer.may_take_back = lambda: view.can_take_prompt_back
         view.say(opening.said, warnings)
         view.submit_all(opening.queued)
 
@@ -261,6 +263,10 @@ class Repl(App[int]):
             self.leave()
         else:
             self.opening.queue(event.text)
+
+    def on_composer_take_back(self) -> None:
+        if self.attached is not None:
+            self.attached.take_prompt_back()
 
     def on_composer_shortcut(self) -> None:
         self.retry()  # there is no other shortcut
@@ -351,6 +357,11 @@ class Repl(App[int]):
     def leave(self) -> None:
         """Leave the session, which keeps running on the host."""
         self.exit(self.leaving.exit_code)
+
+    def action_background(self) -> None:
+        """Ctrl+B: let the running command go on in the background."""
+        if self.attached is not None:
+            self.attached.move_to_background()
 
     def action_next_mode(self) -> None:
         """Shift+Tab: the next permission mode."""

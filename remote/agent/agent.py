@@ -89,6 +89,11 @@ class Agent:
         return self._turn is not None
 
     @property
+    def online(self) -> bool:
+        """Whether the model can be called now: the laptop is connected."""
+        return self._deps.link_up_since() is not None
+
+    @property
     def interrupted(self) -> bool:
         """Whether the running turn is being ended by an interrupt."""
         return self._turn is not None and self._turn.interrupted

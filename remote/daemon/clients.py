@@ -141,6 +141,8 @@ class Clients:
                 self._owner.session.broker.ask_driver_again()
         if client.model_link is not None:
             (self._calls.attach if drives else self._calls.back)(client.model_link)
+        if drives and self._owner.session is not None:
+            self._owner.session.turns.look_again()
 
     def _skip(self, client: Client, frame: Attach) -> int:
         """Return the number of the event after which the client is sent all events. A snapshot replaces the earlier

@@ -64,6 +64,11 @@ class Inputs:
         """The number of items that start a turn of the main agent."""
         return sum(1 for each in self._queue if each.wakes and each.agent_id == MAIN_AGENT)
 
+    @property
+    def any_waiting(self) -> bool:
+        """Whether a prompt waits."""
+        return any(not each.is_notice for each in self._queue)
+
     def knows(self, input_id: str) -> bool:
         """Return whether the input with this id was applied."""
         return input_id in self._seen
@@ -135,8 +140,11 @@ class Inputs:
         return self._taken(ours[:command] + [each for each in ours[command:] if each.is_notice])
 
     def waiting_id(self, uuid: str) -> str:
-        """Return the id of the input whose prompt waits, by the uuid of its message; "" if none does."""
-        return next((each.prompt.input_id for each in self._queue if uuid and each.uuid == uuid), "")
+        """Return the id of the input whose prompt waits, by the uuid of its message or
+        by its own id; "" if none does."""
+        return next(
+            (each.prompt.input_id for each in self._queue if uuid and uuid in (each.uuid, each.prompt.input_id)), ""
+        )
 
     def take_back(self, input_id: str) -> None:
         """Take a prompt out of the queue: no turn is to have it."""

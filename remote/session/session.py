@@ -74,7 +74,7 @@ class Session:
         self.settings.use(parts.launches.options)
         self.tasks = context.tasks
         self._notices = TaskNotices(parts.log, parts.inputs, self.tasks)
-        background = Background(self.tasks, self._notices, lambda: parts.broker.waits_for(AnsweredBy.PERSON))
+        background = Background(self.tasks, self._notices, self._holds_notices)
         self.clients = ClientSetup(agent.config.tools, parts.broker, agent.config.announced)
         with suppress(ValueError):  # they were refused when they came
             self._use_callbacks(parts.launches.options)
@@ -91,6 +91,9 @@ class Session:
     def _use_background(self, options: SessionOptions) -> None:
         after = options.background_after_ms / 1000
         self.agent.config.context.shells.background_after = after if after > 0 else None
+
+    def _holds_notices(self) -> bool:
+        return self.broker.waits_for(AnsweredBy.PERSON) or not self.agent.online
 
     def take_back(self, uuid: str) -> bool:
         """Take a prompt that no turn has taken out of the queue. Return whether it waited. Raise JournalError."""
@@ -146,7 +149,7 @@ class Session:
         """`idle`, `running` or `requires_action`."""
         if self.broker.waits_for(AnsweredBy.PERSON):
             return "requires_action"
-        return "running" if self.turns.state is not TurnState.NONE or self._inputs else "idle"
+        return "running" if self.turns.state is not TurnState.NONE or self.turns.due else "idle"
 
     def snapshot(self, seq: int) -> Json:
         """Return the body of a `snapshot` frame that covers everything up to event `seq`."""

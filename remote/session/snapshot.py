@@ -9,6 +9,7 @@ from ccb.tunnel.wire.kinds.rewind import RewindRecord
 from ccb.tunnel.wire.messages import (
     AssistantLine,
     ResultLine,
+    TaskLine,
     UserLine,
 )
 from ccb.tunnel.wire.projection import Projection, on
@@ -48,6 +49,7 @@ class SnapshotProjection(Projection):
         self._prompts: deque[_TrackedPrompt] = deque(maxlen=_MAX_PROMPTS)
         self._result: Json | None = None
         self._todos: list[Any] | None = None
+        self._tasks: dict[str, tuple[int, Json]] = {}  # those that run, each with the number of its event
 
     @property
     def todos(self) -> list[Any] | None:
@@ -62,7 +64,8 @@ class SnapshotProjection(Projection):
             for prompt in self._prompts
             if prompt.seq <= seq < prompt.ended
         ]
-        known = {"result": self._result, "todos": self._todos, "asks": asks, "prompts": prompts}
+        tasks = [body for started, body in self._tasks.values() if started <= seq]
+        known = {"result": self._result, "todos": self._todos, "asks": asks, "prompts": prompts, "tasks": tasks}
         return {"model": model, "permission_mode": mode, **known}
 
     @on(InputRecord)
@@ -83,6 +86,14 @@ class SnapshotProjection(Projection):
         for prompt in self._prompts:
             if prompt.input_id in taken:
                 prompt.taken = min(prompt.taken, seq)
+
+    @on(TaskLine, main_only=True)
+    def _task(self, line: TaskLine, record: Record) -> None:
+        if line.subtype == "task_notification":
+            self._tasks.pop(line.task_id, None)
+        elif line.in_background:
+            body = {"task_id": line.task_id, "description": line.description}
+            self._tasks[line.task_id] = record.seq, body
 
     @on(UnqueuedRecord)
     def _unqueued(self, content: UnqueuedRecord, record: Record) -> None:

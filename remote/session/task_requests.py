@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ccb.tunnel.wire.kinds.tasks import BACKGROUND_TASKS, CANCEL_ASYNC_MESSAGE, READ_TASK, STOP_TASK
 from ccb.tunnel.wire.requests import RequestRefused
-from ccb.tunnel.wire.task_requests import BACKGROUND_TASKS, CANCEL_ASYNC_MESSAGE, READ_TASK, STOP_TASK
 
 from ..tasks.registry import Task
 from .broker import Handled

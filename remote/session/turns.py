@@ -38,13 +38,13 @@ class TurnState(Enum):
 
 
 class Background:
-    """What runs beside the turns: the tasks, and the notices about them. `person_is_asked` returns whether a question
-    to the person is open."""
+    """What runs beside the turns: the tasks, and the notices about them. `holds_notices` returns whether notices must
+    wait: a question to the person is open, or nobody is there through whom the model can be called."""
 
-    def __init__(self, tasks: TaskRegistry, notices: TaskNotices, person_is_asked: Callable[[], bool]) -> None:
+    def __init__(self, tasks: TaskRegistry, notices: TaskNotices, holds_notices: Callable[[], bool]) -> None:
         self.tasks = tasks
         self.notices = notices
-        self.person_is_asked = person_is_asked
+        self.holds_notices = holds_notices
 
 
 class Turns(Projection):
@@ -98,18 +98,27 @@ class Turns(Projection):
             await self._ready()
             background.notices.flush()
             async with self._alone:
-                prompts = self._inputs.next_turn(notices=not background.person_is_asked())
+                prompts = self._inputs.next_turn(notices=not background.holds_notices())
                 if prompts:
                     await self._turn(prompts)
             if prompts:
                 continue
             if self._finish_by is None:
                 await self._inputs.wait()
-            elif not background.tasks.running or self._finish_by <= time.monotonic():
+            elif not (background.tasks.running or self._inputs) or self._finish_by <= time.monotonic():
                 return
             else:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await within(self._finish_by - time.monotonic(), self._inputs.wait())
+
+    @property
+    def due(self) -> bool:
+        """Whether a turn is about to start."""
+        return self._inputs.any_waiting or (bool(self._inputs) and not self._background.holds_notices())
+
+    def look_again(self) -> None:
+        """Note that notices may no longer have to wait."""
+        self._inputs.wake()
 
     def finish(self, wait_s: float = 600.0) -> None:
         """Let `run` return once no prompt waits and no task runs, or no prompt waits after `wait_s` seconds."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.remote.agent_kit import calls, content, says
-from tests.remote.worker_process import Laptop, WorkerHost
+from tests.remote.worker_process import Laptop, WorkerHost, until
 
 from ccb.tunnel.wire import Event, Hello, Input, SessionOptions
 
@@ -214,3 +214,18 @@ async def test_a_prompt_is_taken_back_before_a_turn_takes_it(host: WorkerHost, s
 
 def prompt(text: str, identity: str) -> Json:
     return {"type": "user", "uuid": identity, "message": {"role": "user", "content": text}, "parent_tool_use_id": None}
+
+
+async def test_a_notice_waits_for_somebody_through_whom_the_model_can_be_called(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    await first.attach(_ALLOWED)
+    await start_task(first)
+    await first.drop()
+    (host.project / "go").touch()
+    await until(lambda: any(line["kind"] == "queued" for line in journal(host, session)), "the task has ended")
+    assert told(host, session) == []
+    second = await host.connect(session)
+    assert (await second.attach(have=first.last_seq)).state == "idle"
+    assert "<status>completed</status>" in await answer(second, says("it ended", "msg_3"))
+    await second.message("result")
+    assert told(host, session) == ["task:bash_1"]

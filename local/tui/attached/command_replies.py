@@ -18,6 +18,8 @@ from ..widgets.info import ReplInfo
 from .commands import TypedCommand
 from .session_actions import SessionActions
 from .shell import ReplShell
+from .steering.tasks import TaskSteering
+from .steering.thinking import ThinkingSteering
 
 _MAX_AGENTS = 20
 _JOURNAL = {
@@ -31,6 +33,8 @@ class CommandTarget(Protocol):
 
     reducer: TranscriptReducer
     connection: ConnectionView
+    tasks: TaskSteering
+    thinking: ThinkingSteering
 
     def help(self) -> None: ...
 
@@ -64,6 +68,12 @@ class CommandReplies:
                 self._view.rewind()
             case "model":
                 await self._model(argument)
+            case "effort":
+                await self._view.thinking.effort(argument)
+            case "thinking":
+                await self._view.thinking.thinking(argument)
+            case "tasks":
+                await self._view.tasks.command(argument)
             case "mode" if argument:
                 await self._actions.set_mode(argument)
             case "mode":

@@ -69,6 +69,7 @@ class StatusPresenter:
             asking=self._waited,
             unanswered_s=self._connection.unanswered_s,
             hint=self._hint,
+            tasks=len(reducer.tasks.running),
             approval_waits=self._approvals.wants_focus,
             more_below=self._transcript.lines_below > 1,
         )

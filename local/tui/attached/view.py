@@ -35,6 +35,8 @@ from .pulse import Pulse
 from .session_actions import Keep, SessionActions
 from .shell import ReplShell
 from .status_presenter import StatusPresenter
+from .steering.tasks import TaskSteering
+from .steering.thinking import ThinkingSteering
 from .trust_questions import TrustQuestions
 
 _ESC_S = 1.5
@@ -65,6 +67,8 @@ class SessionView(Vertical):
             client, self.reducer, self.connection, self.approvals, self._status, shell.leaving
         )
         self.rewinding = Rewinding(client, self.reducer, shell.composer, self._actions)
+        self.tasks = TaskSteering(client, self.reducer, self._actions, self.hint)
+        self.thinking = ThinkingSteering(client, self.reducer, self._actions)
         self._banner = Banner()
         self.todos = TodoPanel()
         self._esc_until = 0.0
@@ -314,6 +318,23 @@ class SessionView(Vertical):
             self._shell.leave()
         else:
             self._status.hint(f"press {key} again to quit", QUIT_WINDOW_S)
+
+    @work
+    async def move_to_background(self) -> None:
+        """Let the running command go on in the background."""
+        await self.tasks.move()
+
+    @property
+    def can_take_prompt_back(self) -> bool:
+        """Whether a prompt waits for the agent that may still be changed."""
+        return not self.connection.watching and self.reducer.prompts.newest_queued is not None
+
+    @work
+    async def take_prompt_back(self) -> None:
+        """Put the newest prompt that waits into the composer again."""
+        text = await self.tasks.take_back()
+        if text:
+            self._shell.composer.give_back(text)
 
     @work
     async def next_mode(self) -> None:

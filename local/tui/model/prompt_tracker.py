@@ -35,6 +35,12 @@ class PromptTracker:
         return any(block.state is PromptState.QUEUED for block in self._waiting.values())
 
     @property
+    def newest_queued(self) -> tuple[str, str] | None:
+        """The id and the text of the newest prompt that the worker has and the agent has not taken."""
+        queued = [(key, block.text) for key, block in self._waiting.items() if block.state is PromptState.QUEUED]
+        return queued[-1] if queued else None
+
+    @property
     def unsent(self) -> bool:
         """Whether a prompt waits for the connection."""
         return any(block.state is PromptState.UNSENT for block in self._waiting.values())
@@ -101,6 +107,13 @@ class PromptTracker:
         """Remove a prompt that was not sent: its text is in the composer again."""
         self._waiting.pop(uuid, None)
         block = self._unconfirmed.pop(uuid, None)
+        if block is not None:
+            self._container.take_away(block)
+
+    def taken_back(self, uuid: str) -> None:
+        """Remove a prompt that the agent will not get. Idempotent."""
+        self._unconfirmed.pop(uuid, None)
+        block = self._waiting.pop(uuid, None)
         if block is not None:
             self._container.take_away(block)
 

@@ -24,6 +24,7 @@ from ccb.tunnel.wire.records import (
     TakenRecord,
     ToolStartRecord,
     TurnStartRecord,
+    UnqueuedRecord,
     WithdrawnRecord,
 )
 from ccb.tunnel.wire.stream_events import (
@@ -51,6 +52,7 @@ from .blocks import BlockContainer, Level, NoticeBlock, ToolBlock, ToolState
 from .notices import Notices
 from .orphans import Orphans
 from .prompt_tracker import AboveWaitingPrompts, PromptTracker
+from .tasks import RunningTasks
 from .todos import Todos
 from .tool_calls import ToolCalls
 from .totals import Totals
@@ -79,6 +81,7 @@ class TranscriptReducer(Projection):
         self.prompts = PromptTracker(container)
         above_waiting = AboveWaitingPrompts(container, self.prompts)
         self.notices = Notices(above_waiting, own_name)
+        self.tasks = RunningTasks()
         self._tools = ToolCalls(above_waiting, self.orphans)
         self._messages = AgentMessages(above_waiting, self._tools, self.orphans)
         self.model = model
@@ -155,6 +158,8 @@ class TranscriptReducer(Projection):
         self.running = self._in_turn = running
         if state.prompts is not None:
             self.prompts.snapshot(state.prompts)
+        if state.tasks is not None:
+            self.tasks.snapshot(state.tasks)
         if state.todos:
             self._tools.show_todos(state.todos)
 
@@ -203,6 +208,11 @@ class TranscriptReducer(Projection):
     def _prompt(self, content: PromptRecord, _record: Record) -> None:
         """The agent takes prompts."""
         self._take(content.input_ids)
+
+    @on(UnqueuedRecord)
+    def _unqueued(self, content: UnqueuedRecord, _record: Record) -> None:
+        self.prompts.taken_back(content.id)
+        self.running = self._in_turn or self.prompts.queued
 
     @on(TakenRecord)
     def _taken(self, content: TakenRecord, _record: Record) -> None:
@@ -289,6 +299,8 @@ class TranscriptReducer(Projection):
                 self.notices.system(message)
             case TaskNote():
                 self._tools.agents.told(message)
+                if self.tasks.told(message) and message.summary:
+                    self.notice(one_line(message.summary), Level.DIM)
             case ApiRetry():
                 self.notices.retry(message)
             case _:  # questions and answers are the event router's

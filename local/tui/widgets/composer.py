@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual import events
@@ -51,6 +52,9 @@ class Composer(TextArea):
             super().__init__()
             self.key = key
 
+    class TakeBack(Message):
+        """The person wants the newest prompt back that waits for the agent."""
+
     class SubmitRefused(Message):
         """The person pressed Enter while the composer is locked."""
 
@@ -60,6 +64,8 @@ class Composer(TextArea):
         self._invitation = self.placeholder = _INVITATION
         self.sent: list[str] = []
         self.last_key = 0.0
+        self.may_take_back: Callable[[], bool] = lambda: False
+        """Returns whether a prompt waits that Up takes back."""
         self._history_index = 0
         self._draft = ""
         self.shortcuts: frozenset[str] = frozenset()
@@ -110,6 +116,9 @@ class Composer(TextArea):
             self.insert("\n")
             return True
         if event.key == "up" and self.navigator.is_first_wrapped_line(self.cursor_location):
+            if not self.text and self.may_take_back():
+                self.post_message(self.TakeBack())
+                return True
             return self._recall(-1)
         if event.key == "down" and self.navigator.is_last_wrapped_line(self.cursor_location):
             return self._recall(1)

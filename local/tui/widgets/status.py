@@ -52,6 +52,8 @@ class StatusFacts:
     approval_waits: bool = False
     more_below: bool = False
     sandbox: str = ""
+    tasks: int = 0
+    """How many tasks run in the background."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,9 @@ def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_S
         working = f"working {facts.busy_s:.0f} s"
         esc = ", Esc interrupts" if facts.link is LinkState.CONNECTED and not facts.unanswered_s else ""
         entries.append(_StatusEntry(working + esc, working, palette.accent))
+    if facts.tasks:
+        count = "1 task" if facts.tasks == 1 else f"{facts.tasks} tasks"
+        entries.append(_StatusEntry(f"{count} in the background: /tasks", count, palette.accent))
     if facts.more_below:
         entries.append(_StatusEntry("↓ more below", "↓ more", palette.warn))
     return entries

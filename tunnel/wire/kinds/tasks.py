@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .requests import Json, RequestKind, client_kind
+from ..frames import Json
+from ..requests import RequestKind, client_kind
 
 BACKGROUND_TASKS: RequestKind[None, Json] = client_kind("background_tasks", lambda fields: None)
 """Let the running foreground commands go on in the background."""

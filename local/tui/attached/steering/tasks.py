@@ -1,0 +1,90 @@
+"""/tasks, Ctrl+B, and the prompt that is taken back: what the person does with work that goes on."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.kinds.tasks import BACKGROUND_TASKS, CANCEL_ASYNC_MESSAGE, READ_TASK, STOP_TASK
+from ccb.tunnel.wire.requests import P, Request, RequestFailed
+
+from ....session.client import Json, SessionClient
+from ...model.transcript_reducer import TranscriptReducer
+from ..session_actions import SessionActions
+
+_MAX_SHOWN = 20
+
+
+class Hints(Protocol):
+    """Shows a short answer to a key."""
+
+    def __call__(self, text: str) -> None: ...
+
+
+class TaskSteering:
+    """Acts on the tasks and the waiting prompts of a session. Failures are shown, never raised."""
+
+    def __init__(self, client: SessionClient, reducer: TranscriptReducer, actions: SessionActions, hint: Hints) -> None:
+        self._client = client
+        self._reducer = reducer
+        self._actions = actions
+        self._hint = hint
+
+    async def command(self, argument: str) -> None:
+        """/tasks lists them, /tasks ID shows the end of the output of one, /tasks stop ID ends it."""
+        word, _, rest = argument.partition(" ")
+        if not argument:
+            self._reducer.notice(self._list())
+        elif word == "stop" and rest.strip():
+            task_id = rest.strip()
+            if await self._ask(Request(STOP_TASK, task_id)) is not None:
+                self._hint(f"{one_line(task_id)} is being stopped")
+        else:
+            answer = await self._ask(Request(READ_TASK, word))
+            if answer is not None:
+                output = neutralise(str(answer.get("output") or "")).rstrip() or "(no output yet)"
+                self._reducer.notice(f"{one_line(word)}, {one_line(str(answer.get('status')))}:\n{output}")
+
+    async def move(self) -> None:
+        """Let the commands that the agent waits for go on in the background."""
+        answer = await self._ask(Request(BACKGROUND_TASKS, None))
+        if answer is not None:
+            moved = answer.get("moved") is True
+            self._hint("moved to the background" if moved else "no command runs that could go to the background")
+
+    async def take_back(self) -> str:
+        """Take the newest prompt that waits back. Return its text, "" if the agent has it already."""
+        newest = self._reducer.prompts.newest_queued
+        if newest is None:
+            return ""
+        identity, text = newest
+        answer = await self._ask(Request(CANCEL_ASYNC_MESSAGE, identity))
+        if answer is None:
+            return ""
+        if answer.get("cancelled") is not True:
+            self._hint("the agent has taken this prompt already")
+            return ""
+        self._reducer.prompts.taken_back(identity)
+        return text
+
+    def _list(self) -> str:
+        tasks = self._reducer.tasks.running
+        if not tasks:
+            return "Nothing runs in the background."
+        now = time.monotonic()
+        lines = [
+            f"{one_line(task.id)}  {now - task.since:.0f} s  {one_line(task.description)}"
+            for task in tasks[:_MAX_SHOWN]
+        ]
+        if len(tasks) > _MAX_SHOWN:
+            lines.append(f"and {len(tasks) - _MAX_SHOWN} more")
+        return "\n".join((*lines, "/tasks ID shows the output of one, /tasks stop ID ends it."))
+
+    async def _ask(self, request: Request[P, Json]) -> Json | None:
+        try:
+            return await self._client.request(request)
+        except (CcbError, RequestFailed) as error:
+            self._actions.show_error(error)
+            return None

@@ -1,0 +1,114 @@
+"""What the person does in the REPL while work goes on: tasks, prompts that wait, effort and thinking."""
+
+from __future__ import annotations
+
+from tests.support.pilot import Desk, desk
+
+
+def starts(at: Desk, task_id: str, description: str) -> None:
+    at.session.say(
+        {
+            "type": "system", "subtype": "task_started", "task_id": task_id, "task_type": "local_bash",
+            "description": description, "is_backgrounded": True, "tool_use_id": "toolu_1",
+        }
+    )  # fmt: skip
+
+
+async def test_tasks_are_counted_listed_read_and_stopped() -> None:
+    async with desk(size=(120, 30)) as at:
+        at.session.control_answers["read_task"] = {"status": "running", "output": "line 1\n\x1b[31mline 2"}
+        starts(at, "bash_1", "npm test\x1b[31m")
+        await at.sees("1 task in the background: /tasks")
+        starts(at, "bash_2", "make serve")
+        await at.sees("2 tasks in the background: /tasks")
+        await at.type("/tasks")
+        await at.pilot.press("enter")
+        await at.sees("bash_1  0 s  npm test", "bash_2  0 s  make serve", "/tasks ID shows the output")
+        await at.type("/tasks bash_1")
+        await at.pilot.press("enter")
+        await at.sees("bash_1, running:", "line 1")
+        await at.type("/tasks stop bash_2")
+        await at.pilot.press("enter")
+        await at.sees("bash_2 is being stopped")
+        assert at.session.controls == [("read_task", {"task_id": "bash_1"}), ("stop_task", {"task_id": "bash_2"})]
+        at.session.say(
+            {
+                "type": "system", "subtype": "task_notification", "task_id": "bash_2", "status": "stopped",
+                "output_file": "", "summary": 'Background command "make serve" was stopped',
+            }
+        )  # fmt: skip
+        await at.sees('Background command "make serve" was stopped', "1 task in the background")
+
+
+async def test_a_terminal_that_comes_late_knows_the_tasks() -> None:
+    async with desk(size=(120, 30)) as at:
+        at.session.skip(40, tasks=[{"task_id": "bash_7", "description": "make serve"}])
+        await at.sees("1 task in the background")
+        at.session.skip(2, tasks=[])
+        await at.loses("in the background")
+
+
+async def test_ctrl_b_lets_the_running_command_go_on_in_the_background() -> None:
+    async with desk() as at:
+        at.session.control_answers["background_tasks"] = {"moved": True}
+        await at.pilot.press("ctrl+b")
+        await at.sees("moved to the background")
+        at.session.control_answers["background_tasks"] = {"moved": False}
+        await at.pilot.press("ctrl+b")
+        await at.sees("no command runs")
+        assert at.session.controls == [("background_tasks", {})] * 2
+
+
+async def test_up_takes_the_newest_prompt_that_waits_back_for_editing() -> None:
+    async with desk() as at:
+        await at.prompt("first")
+        at.session.begin()
+        await at.prompt("second")
+        await at.prompt("third")
+        await at.sees("second", "third")
+        at.session.control_answers["cancel_async_message"] = {"cancelled": True}
+        await at.pilot.press("up")
+        await at.until(lambda: at.app.composer.text == "third")
+        assert at.session.controls == [("cancel_async_message", {"message_uuid": at.session.identities[2]})]
+        at.session.fact("unqueued", id=at.session.identities[2])
+        await at.pilot.press("ctrl+c")
+        at.session.control_answers["cancel_async_message"] = {"cancelled": False}
+        await at.pilot.press("up")
+        await at.sees("the agent has taken this prompt already")
+        assert at.app.composer.text == ""
+        at.session.take(at.session.identities[1])
+        await at.until(lambda: at.app.view.reducer.prompts.newest_queued is None)
+        await at.pilot.press("up")
+        await at.until(lambda: at.app.composer.text == "third")  # the history, as before
+
+
+async def test_a_prompt_that_another_terminal_takes_back_disappears() -> None:
+    async with desk() as at:
+        at.session.begin()
+        await at.until(lambda: at.app.view.reducer.running)
+        identity = at.session.prompted("never mind this")
+        await at.sees("never mind this")
+        at.session.fact("unqueued", id=identity)
+        await at.loses("never mind this")
+
+
+async def test_effort_and_thinking_say_what_holds_for_the_model() -> None:
+    async with desk(size=(110, 30)) as at:
+        at.session.control_answers.update(
+            set_effort={"effort": "max", "applied": "high"}, set_max_thinking_tokens={"can_think": True}
+        )
+        for command, shown in (
+            ("/effort max", "Effort: max; claude-sonnet-4-5 knows high at most"),
+            ("/effort huge", "huge is no level: the effort stays."),
+            ("/thinking on", "Thinking: on, with at most 10,000 tokens"),
+            ("/thinking off", "Thinking: off"),
+            ("/thinking loud", "/thinking takes on, off, or a number"),
+        ):
+            await at.type(command)
+            await at.pilot.press("enter")
+            await at.sees(shown)
+        assert at.session.controls == [
+            ("set_effort", {"effort": "max"}),
+            ("set_max_thinking_tokens", {"max_thinking_tokens": 10_000}),
+            ("set_max_thinking_tokens", {"max_thinking_tokens": 0}),
+        ]
