@@ -18,7 +18,7 @@ from .command_line.arguments import parse_arguments
 from .command_line.error_text import bug_text, code_of, error_text
 from .command_line.exit_codes import ExitCode
 from .command_line.model import Arguments, private_texts
-from .command_line.options import HOST_COMMANDS
+from .command_line.options import HOST_COMMANDS, OWN_WORDS
 from .config.log import logging_to_file
 from .terminal.console import flush_stdout, write_stdout
 
@@ -79,28 +79,26 @@ def _answer(argv: Sequence[str]) -> int:
 
 def _help(arguments: Arguments) -> int:
     command = arguments.rest[0] if arguments.command == "help" and arguments.rest else arguments.command
-    if command == "auth":
-        from .commands.auth import run_auth
-
-        return run_auth(["--help"])
-    if command == "config":
-        from .commands.config import run_config
-
-        return run_config(["--help"])
+    if command in OWN_WORDS:
+        return _run_own_words(command, ["--help"])
     from .command_line.help_text import help_text
 
     return write_stdout(help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), command))
 
 
+def _run_own_words(command: str, words: Sequence[str]) -> int:
+    if command == "auth":
+        from .commands.auth import run_auth as run
+    elif command == "config":
+        from .commands.config import run_config as run
+    else:
+        from .commands.mcp import run_mcp as run
+    return run(words)
+
+
 def _run(arguments: Arguments) -> int:
-    if arguments.command == "auth":
-        from .commands.auth import run_auth
-
-        return run_auth(arguments.rest)
-    if arguments.command == "config":
-        from .commands.config import run_config
-
-        return run_config(arguments.rest)
+    if arguments.command in OWN_WORDS:
+        return _run_own_words(arguments.command, arguments.rest)
     if arguments.command == "doctor":
         from .doctor.report import run as run_doctor
 

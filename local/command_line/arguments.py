@@ -19,7 +19,7 @@ from ccb.tunnel.plain_text import neutralise
 
 from .model import Arguments, arguments_from
 from .option_values import is_session_id, shortened
-from .options import COMMANDS, HOST_COMMANDS
+from .options import COMMANDS, HOST_COMMANDS, OWN_WORDS
 from .scanner import scan
 from .target import Target, directory_here, parse_target, remote_path
 from .transport_choice import needs_host
@@ -44,7 +44,7 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
     command = "" if scanned.ended_at_start else named
     if command == "help":
         _check_topic(words[1:])
-    if command in ("auth", "config", "help"):
+    if command in (*OWN_WORDS, "help"):
         return replace(arguments, command=command, rest=words[1:])
     if command in HOST_COMMANDS:
         arguments = _place_host_command(replace(arguments, command=command), words[1:])

@@ -244,6 +244,13 @@ SUBCOMMANDS = (
         "With --origin, say where each comes from. The settings of a project are on its host.",
     ),
     Subcommand(
+        "mcp",
+        ("ccb mcp add NAME -- COMMAND [ARG]...", "ccb mcp add NAME URL", "ccb mcp list|get|remove|test"),
+        "manage the MCP servers of this machine",
+        "Manage the MCP servers of your settings. They run on this machine, and agents on any host use their tools: "
+        "`add` adds one, `list` and `get` show them, `remove` removes one, `test` starts one and lists its tools.",
+    ),
+    Subcommand(
         "ps",
         ("ccb ps [HOST] [--json]",),
         "list the sessions of a host (default: this machine)",
@@ -311,8 +318,11 @@ SUBCOMMANDS = (
     ),
 )  # fmt: skip
 
+OWN_WORDS = ("auth", "config", "mcp")
+"""The commands that read the words after them themselves."""
+
 HOST_COMMANDS = ("ps", "attach", "logs", "stop", "gc", "clean", "disconnect", "doctor")
-COMMANDS = ("ssh", "auth", "config", "help", *HOST_COMMANDS)
+COMMANDS = ("ssh", *OWN_WORDS, "help", *HOST_COMMANDS)
 
 
 def options_of(command: Subcommand) -> Iterator[Option]:

@@ -1,7 +1,7 @@
 """Cut argv into words and option values.
 
 Both `--name value` and `--name=value` work; options of one letter also take their value attached (`-P22`). `--` ends
-the options. Everything after the word `auth` belongs to that command.
+the options. Everything after the first word belongs to that command if it is one of OWN_WORDS.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from .option_table.declaration import Option, OptionKind
 from .option_values import OptionValue, is_session_id, shortened, split_rules
-from .options import BY_NAME
+from .options import BY_NAME, OWN_WORDS
 
 _WHOLE_WORDS = ("add_dirs", "mcp_config")
 
@@ -64,7 +64,7 @@ class _Scanner:
                 self._take_option(word)
                 continue
             words.append(word)
-            if words in (["auth"], ["config"]):
+            if len(words) == 1 and words[0] in OWN_WORDS:
                 words += self._argv[self._next :]
                 break
         return Scanned(tuple(words), self._values, self._variadic, ended_at_start, tuple(self._unknown))

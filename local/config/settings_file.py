@@ -70,6 +70,21 @@ def parse_settings(path: str, text: str) -> dict[str, Any]:
     return data
 
 
+def write_settings(path: Path, environ: Mapping[str, str], changes: Mapping[str, object]) -> None:
+    """Set keys of the settings file and keep all others. The file is replaced as a whole. Raises ConfigError."""
+    data = {**(read_settings_file(path, environ) or {}), **changes}
+    real = Path(os.path.realpath(path))
+    fresh = real.with_name(f".{real.name}.{os.getpid()}")
+    try:
+        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fresh.touch(mode=0o600)
+        fresh.write_text(json.dumps(data, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        fresh.replace(real)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise ConfigError(f"{path} cannot be written", evidence=str(error.strerror), do=f"Check {path}.") from None
+
+
 def line_of(text: str, keys: Sequence[str]) -> int:
     """Return the number of the line on which the last of these nested keys stands."""
     at = 0

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conformance.official_sdks import PLACE, require_sdks
 from tests.e2e.test_headless_local import STREAMS, alive, tool, user
 from tests.support.fake_model import FakeModel
 from tests.support.laptop import Laptop, make_laptop
@@ -98,3 +99,17 @@ async def test_a_server_that_ends_starts_again_and_its_new_tools_count_from_the_
     assert "mcp__notes__late" not in init["tools"]
     last = fake_model.requests[-1].body
     assert last is not None and "mcp__notes__late" in [each["name"] for each in last["tools"]]
+
+
+async def test_a_server_of_another_maker_works(laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
+    require_sdks()  # the same script installs the server from npm
+    (tmp_path / "shelf").mkdir()
+    (tmp_path / "shelf" / "book").write_text("once upon a time")
+    program = PLACE / "npm" / "node_modules" / ".bin" / "mcp-server-filesystem"
+    config = {"mcpServers": {"files": {"command": str(program), "args": [str(tmp_path / "shelf")]}}}
+    fake_model.add(tool("mcp__files__read_text_file", path=str(tmp_path / "shelf" / "book")))
+    fake_model.add({"text": "done"})
+    argv = ["-p", "read", "--strict-mcp-config", "--mcp-config", json.dumps(config), "--allowedTools", "mcp__files"]
+    done = await laptop.run(argv)
+    assert (done.code, done.stdout) == (0, "done\n"), done.stderr
+    assert "once upon a time" in json.dumps(fake_model.requests[-1].body)

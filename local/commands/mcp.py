@@ -1,0 +1,120 @@
+"""`ccb mcp add`, `list`, `get`, `remove` and `test`: the MCP servers of the person's settings on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from ccb.tunnel.errors import CcbError, UsageError
+from ccb.tunnel.wire.requests import RequestRefused
+
+from ..command_line.exit_codes import ExitCode
+from ..config.settings import load_settings, settings_path
+from ..config.settings_file import write_settings
+from ..mcp.config import ServerConfig, server_config, server_configs
+from ..mcp.service import MISSING, package_missing
+from ..terminal.console import write_stdout
+
+Json = dict[str, Any]
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"ccb mcp: {message}", do="See `ccb mcp --help`.")
+
+
+def run_mcp(args: Sequence[str]) -> int:
+    """Run `ccb mcp ARGS` and return the exit code."""
+    try:
+        return _run(args, os.environ)
+    except CcbError as error:
+        sys.stderr.write(f"{error}\n")
+        return ExitCode[error.exit_name]
+    except SystemExit as end:  # argparse after --help
+        return int(end.code or 0)
+
+
+def mcp_parser() -> _Parser:
+    parser = _Parser(prog="ccb mcp", description="MCP servers that run on this machine for agents on any host.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="add|list|get|remove|test")
+    add = commands.add_parser("add", help="add a server to your settings: ccb mcp add NAME -- COMMAND ARG..., or a URL")
+    add.add_argument("-e", "--env", action="append", default=[], metavar="NAME=VALUE", help="a variable for COMMAND")
+    add.add_argument("-H", "--header", action="append", default=[], metavar="NAME: VALUE", help="a header for the URL")
+    add.add_argument("name")
+    add.add_argument("words", nargs="+", metavar="COMMAND|URL")
+    commands.add_parser("list", help="list the servers of your settings")
+    for name, what in (("get", "show one server"), ("remove", "remove a server"), ("test", "start it, list its tools")):
+        commands.add_parser(name, help=what).add_argument("name")
+    return parser
+
+
+def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    options = mcp_parser().parse_args(list(args))
+    servers = load_settings(environ).mcpServers
+    if options.command == "add":
+        described = _described(options)
+        shown = server_config(options.name, described, environ).shown
+        write_settings(settings_path(environ), environ, {"mcpServers": {**servers, options.name: described}})
+        return write_stdout(f"Added {options.name}: {shown}\nTry it: ccb mcp test {options.name}\n")
+    if options.command == "list":
+        configs = server_configs(servers, environ)
+        lines = [f"{name}: {config.shown}" for name, config in configs.items()]
+        return write_stdout("\n".join(lines or ["No MCP server. Add one: ccb mcp add NAME -- COMMAND"]) + "\n")
+    if options.name not in servers:
+        raise UsageError(f"there is no MCP server {options.name!r}", do="`ccb mcp list` shows them.")
+    if options.command == "remove":
+        left = {name: server for name, server in servers.items() if name != options.name}
+        write_settings(settings_path(environ), environ, {"mcpServers": left})
+        return write_stdout(f"Removed {options.name}.\n")
+    config = server_config(options.name, servers[options.name], environ)
+    if options.command == "get":
+        return write_stdout(f"{options.name}: {config.shown}\n")
+    if package_missing():
+        raise UsageError(MISSING)
+    return asyncio.run(_test(options.name, config))
+
+
+def _described(options: argparse.Namespace) -> Json:
+    words = options.words[1:] if options.words[0] == "--" else options.words
+    if len(words) == 1 and words[0].startswith(("http://", "https://")):
+        if options.env:
+            raise UsageError("ccb mcp: -e is for a COMMAND, not for a URL", do="Use -H for headers.")
+        return {"type": "http", "url": words[0], **_pairs("headers", options.header, ":", "-H")}
+    if options.header:
+        raise UsageError("ccb mcp: -H is for a URL, not for a COMMAND", do="Use -e for variables.")
+    return {"command": words[0], "args": words[1:], **_pairs("env", options.env, "=", "-e")}
+
+
+def _pairs(key: str, texts: Sequence[str], sign: str, option: str) -> Json:
+    found = {}
+    for text in texts:
+        name, found_sign, value = text.partition(sign)
+        if not (name and found_sign):
+            raise UsageError(f"ccb mcp: {option} wants NAME{sign}VALUE")
+        found[name.strip()] = value.strip()
+    return {key: found} if found else {}
+
+
+async def _test(name: str, config: ServerConfig) -> int:
+    """Start the server, with its stderr on ours, and list its tools."""
+    from ..mcp.server import LaptopServer
+
+    async def said(_: str, __: Json) -> None:
+        """Pass over what a server says of its own accord."""
+
+    server = LaptopServer(name, config, said, sys.stderr)
+    try:
+        hello = (await server.reply({"id": 0, "method": "initialize"}))["result"]
+        listed = await server.reply({"id": 1, "method": "tools/list"}) if "tools" in hello["capabilities"] else {}
+    except RequestRefused as error:
+        sys.stderr.write(f"ccb: {error}\n")
+        return ExitCode.AGENT_FAILED
+    finally:
+        await server.close()
+    tools = [each["name"] for each in listed.get("result", {}).get("tools", [])]
+    info = hello["serverInfo"]
+    return write_stdout(f"{name} works: {info['name']} {info['version']}, {len(tools)} tools: {', '.join(tools)}\n")

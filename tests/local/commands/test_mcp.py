@@ -1,0 +1,68 @@
+"""`ccb mcp`: the servers in the person's settings file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from ccb.local.commands.mcp import run_mcp
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    path = tmp_path / ".config/ccb/settings.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"model": "claude-x"}')
+    path.chmod(0o600)
+    return path
+
+
+def test_servers_are_added_shown_without_secrets_and_removed(settings: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_mcp(["add", "notes", "-e", "KEY=very-secret", "--", "notes", "--quick"]) == 0
+    assert run_mcp(["add", "web", "https://example.com/mcp", "-H", "Authorization: Bearer very-secret"]) == 0
+    assert json.loads(settings.read_text()) == {
+        "model": "claude-x",
+        "mcpServers": {
+            "notes": {"command": "notes", "args": ["--quick"], "env": {"KEY": "very-secret"}},
+            "web": {
+                "type": "http",
+                "url": "https://example.com/mcp",
+                "headers": {"Authorization": "Bearer very-secret"},
+            },
+        },
+    }
+    assert settings.stat().st_mode & 0o777 == 0o600
+    assert run_mcp(["list"]) == 0
+    assert run_mcp(["remove", "web"]) == 0
+    assert run_mcp(["get", "web"]) == 2
+    told = capfd.readouterr()
+    assert "notes: KEY=… notes --quick\nweb: https://example.com/mcp Authorization: …\n" in told.out
+    assert "very-secret" not in told.out + told.err
+    assert "there is no MCP server 'web'" in told.err
+    assert list(json.loads(settings.read_text())["mcpServers"]) == ["notes"]
+
+
+def test_a_wrong_server_is_not_written(settings: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run_mcp(["add", "a b", "--", "x"]) == 78
+    assert run_mcp(["add", "a", "https://example.com/mcp", "-e", "KEY=x"]) == 2
+    assert run_mcp(["add", "a", "-e", "KEY", "--", "x"]) == 2
+    assert run_mcp(["add", "a", "-H", "Key: x", "--", "x"]) == 2
+    assert run_mcp(["fly"]) == 2
+    assert "letters, digits, - and _ only" in capfd.readouterr().err
+    assert json.loads(settings.read_text()) == {"model": "claude-x"}
+
+
+def test_a_server_is_tried(settings: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run_mcp(["add", "notes", "-e", f"PYTHONPATH={ROOT}", "--", sys.executable, "-m", "tests.support.mcp_server"])
+    assert run_mcp(["test", "notes"]) == 0
+    assert "notes works: notes" in (out := capfd.readouterr().out) and "add, token, leave, grow" in out
+    run_mcp(["add", "gone", "--", "/nonexistent/server"])
+    assert run_mcp(["test", "gone"]) == 1
+    assert "the MCP server gone cannot be reached" in capfd.readouterr().err
