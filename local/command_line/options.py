@@ -77,6 +77,11 @@ OPTIONS = (
         "With --sandbox workspace: let commands use the network without a question.",
     ),
     Option(
+        ("--web",), Group.AGENT, "web", _VALUE,
+        "Read web pages (WebFetch) in the network of the host (default) or of this machine: host or laptop.",
+        "where", ("host", "laptop"),
+    ),
+    Option(
         ("--trust",), Group.AGENT, "trust", _FLAG,
         "Let what the files of the project switch on count in this run, without a question: settings with their hooks "
         "and rules, agents, commands, skills, MCP servers.",

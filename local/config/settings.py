@@ -112,6 +112,13 @@ class Settings:
         default=None,
         metadata=_key("Sandbox mode of new sessions: the cage of commands that run without a question."),
     )
+    web: Literal["host", "laptop"] | None = field(
+        default=None, metadata=_key("Whose network WebFetch uses: `host` (default) or `laptop`.")
+    )
+    webAllowPrivate: bool = field(
+        default=False,
+        metadata=_key("Whether WebFetch may read from private, loopback and link-local addresses."),
+    )
     permissions: RuleSettings = field(default_factory=RuleSettings, metadata=_key("Permission rules of every session."))
     backgroundAfterSeconds: float = field(
         default=15,

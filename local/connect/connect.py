@@ -108,6 +108,12 @@ async def connect_session(
             from ..mcp.service import serving
 
             await stack.enter_async_context(serving(session, servers))
+        if options.web == "laptop":  # else the kind is unknown here, and refused
+            from ccb.tunnel.wire.kinds.web import WEB_FETCH
+
+            from .laptop_web import LaptopWeb
+
+            session.register(WEB_FETCH, LaptopWeb(allow_private=options.web_allow_private).fetch)
         watching = asyncio.create_task(_watch_network(session), name="network watch")
         stack.push_async_callback(cancelled, watching)
         hello = session.hello

@@ -96,6 +96,8 @@ def session_options(
         max_thinking_tokens=sdk.max_thinking_tokens,
         effort=sdk.effort,
         include_hook_events=sdk.include_hook_events,
+        web=agent.web or settings.web or "host",
+        web_allow_private=settings.webAllowPrivate,
     )
 
 

@@ -12,7 +12,7 @@ import dataclasses
 import logging
 from collections.abc import Awaitable
 from dataclasses import replace
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.rewind import FileChangeRecord
@@ -26,13 +26,19 @@ from ..sandbox.rules import CageRules
 from ..tools.contract import FileVersion, Preview, Tool, ToolContext, ToolResult, UpcomingChange
 from ..tools.output import limited
 from ..tools.schema import issues
+from ..tools.web.access import WebAccess
 from . import messages, tool_hooks
 from .conversation import tool_result_message
 from .deps import AgentConfig, AgentDeps
 from .executor import ToolCall
 from .mode_switch import ModeSwitch
 from .recorder import Recorder
-from .state import DenialCounter
+from .state import AgentState, DenialCounter
+
+if TYPE_CHECKING:
+    from ccb.tunnel.wire.kinds.web import FetchedText
+
+    from ..model.question import ModelQuestion, ModelReply
 
 Json = dict[str, Any]
 
@@ -95,8 +101,12 @@ class PipelineContext:
     config: AgentConfig
     deps: AgentDeps
     recorder: Recorder
-    denials: DenialCounter
+    agent: AgentState
     started: StartedCalls
+
+    @property
+    def denials(self) -> DenialCounter:
+        return self.agent.denials
 
 
 @dataclass(frozen=True)
@@ -261,6 +271,9 @@ async def run(context: PipelineContext, call: ParsedCall) -> CallOutcome:
         remind=context.deps.reminders.add,
         stopped=lambda printed: context.started.stopped(call.id, printed),
         before_change=lambda change: _keep_version(context, call.id, change),
+        web_access=WebAccess(
+            lambda question: _ask_beside(context, question), lambda url: _fetch_on_laptop(context, url)
+        ),
     )
     heartbeat = asyncio.ensure_future(_beat(context, call))
     try:
@@ -279,6 +292,25 @@ async def _touched(context: PipelineContext, call: ParsedCall) -> None:
     nested, path = context.deps.nested, call.tool.traits.file_in(call.input)
     if nested is not None and path and nested.is_new(path):
         await asyncio.get_running_loop().run_in_executor(None, nested.touched, path)
+
+
+async def _ask_beside(context: PipelineContext, question: ModelQuestion) -> ModelReply:
+    """Put a question of a tool to a model, and count what it used. Raise ModelError."""
+    from ..model.question import ask, model_for
+
+    deps, agent = context.deps, context.agent
+    question = replace(question, model=model_for(question.model, agent.model))
+    reply = await ask(deps.call_settings, deps.limits.max_retries, question)
+    agent.ledger.add(reply.model, reply.usage)
+    return reply
+
+
+async def _fetch_on_laptop(context: PipelineContext, url: str) -> FetchedText:
+    """Let the laptop of the driver fetch a page. Raise RequestFailed."""
+    from ccb.tunnel.wire.kinds.web import WEB_FETCH, LaptopFetch
+
+    request = Request(WEB_FETCH, LaptopFetch(url), about=url[:100], agent_id=context.recorder.agent_id)
+    return await context.deps.broker.request(request)
 
 
 async def _keep_version(context: PipelineContext, tool_use_id: str, change: UpcomingChange) -> None:

@@ -65,7 +65,7 @@ class Turn:
         self._deps = deps
         self._agent = state
         self._recorder = Recorder(deps.emitter, state.conversation)
-        self._pipeline = PipelineContext(config, deps, self._recorder, state.denials, StartedCalls())
+        self._pipeline = PipelineContext(config, deps, self._recorder, state, StartedCalls())
         self._executor = ToolExecutor(self._run_call, may_run_in_parallel)
         self._listener = AnswerListener(
             self._recorder,

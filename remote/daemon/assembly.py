@@ -171,6 +171,7 @@ class AgentFactory:
         this host."""
         options, commands = self.parts.launches.options, self.commands
         context.add_dirs[:] = added_directories(context.cwd, options)
+        context.web.use(options.web, options.web_allow_private)
         engine = PermissionEngine(
             options.permission_mode,
             options.allowed_tools,

@@ -287,4 +287,8 @@ def _matcher(kind: RuleKind) -> RuleMatcher:
         return CommandMatcher()
     if kind is RuleKind.AGENT:
         return AgentMatcher()
+    if kind is RuleKind.DOMAIN:
+        from .domains import DomainMatcher
+
+        return DomainMatcher()
     return PathMatcher() if kind is RuleKind.PATH else RuleMatcher()

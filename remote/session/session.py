@@ -233,6 +233,7 @@ class Session:
             sandbox=sandbox,
         )
         context.add_dirs[:] = add_dirs
+        context.web.use(options.web, options.web_allow_private)
         new_prompt = "system_prompt" in given or "append_system_prompt" in given
         self.log.emit(OptionsRecord(options.to_json()))
         self._launches.use(options)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .shell.shells import Shells
     from .spill import Spill
     from .todo import TodoList
+    from .web.access import WebAccess, WebSettings
 
 Json = dict[str, Any]
 Content = Union[str, list[Json]]
@@ -117,7 +118,7 @@ _NO_PLAN = PlanFile()
 @dataclass(frozen=True)
 class ToolContext:
     """The resources of a session that its tools use. The context lives as long as the session; the fields from
-    `tool_use_id` to `before_change` belong to one call."""
+    `tool_use_id` to `web_access` belong to one call."""
 
     host: Host
     cwd: str  # the session's directory, absolute
@@ -129,6 +130,7 @@ class ToolContext:
     cages: Cages
     history: FileHistory
     tasks: TaskRegistry
+    web: WebSettings
     variables: dict[str, str] = field(default_factory=dict)
     """The variables of the settings (`env`) for the environment of commands."""
     tool_use_id: str = ""
@@ -154,6 +156,8 @@ class ToolContext:
     modes: Modes | None = None
     """Changes the permission mode; None where no call runs."""
     plan: PlanFile = _NO_PLAN
+    web_access: WebAccess | None = None
+    """How the tools of the web reach a model, and the laptop."""
     sub_agents: SubAgentRunner | None = None
     """Runs sub-agents; None where they cannot be started."""
 

@@ -108,12 +108,15 @@ def default_tools() -> ToolRegistry:
     from .files.ls import LS
     from .files.read import Read
     from .files.write import Write
+    from .notebooks.notebook_edit import NotebookEdit
     from .planning.plan_mode import EnterPlanMode, ExitPlanMode
     from .search.glob import Glob
     from .search.grep import Grep
     from .shell.bash import Bash
     from .shell.shell_tools import BashOutput, KillShell
     from .todo import TodoWrite
+    from .web.fetch import WebFetch
+    from .web.search import WebSearch
 
     return ToolRegistry(
         (
@@ -134,6 +137,9 @@ def default_tools() -> ToolRegistry:
             ExitPlanMode(),
             TaskOutput(),
             TaskStop(),
+            NotebookEdit(),
+            WebFetch(),
+            WebSearch(),
         )
     )
 
@@ -154,6 +160,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
     from .shell.shells import Shells
     from .spill import Spill
     from .todo import TodoList
+    from .web.access import WebSettings
 
     environ = dict(os.environ)
     tasks = TaskRegistry()
@@ -170,6 +177,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
         plan=PlanFile.beside(outputs),
         history=FileHistory(os.path.join(os.path.dirname(outputs), "history") if outputs else ""),
         tasks=tasks,
+        web=WebSettings(),
     )
 
 

@@ -38,6 +38,7 @@ class RuleKind(Enum):
 
     COMMAND = "command"  # Bash(git *)
     PATH = "path"  # Edit(src/**)
+    DOMAIN = "domain"  # WebFetch(domain:example.com)
     AGENT = "agent"  # Task(Explore)
     PLAIN = "plain"  # nothing: rules name the whole tool
 
@@ -134,12 +135,16 @@ ENTER_PLAN_MODE = ToolTraits("EnterPlanMode", Effect.NONE, main_only=True, asks=
 EXIT_PLAN_MODE = ToolTraits("ExitPlanMode", Effect.NONE, view=View.PLAN, main_only=True, asks=True)
 TOOL_SEARCH = ToolTraits("ToolSearch", Effect.NONE, parallel=True)
 EXECUTE_EXTRA_TOOL = ToolTraits("ExecuteExtraTool", Effect.NONE, view=View.OTHER_CALL)
+NOTEBOOK_EDIT = ToolTraits("NotebookEdit", Effect.WRITE, RuleKind.PATH, EDIT.name, PathInput("notebook_path"))
+WEB_FETCH = ToolTraits("WebFetch", Effect.NETWORK, RuleKind.DOMAIN, parallel=True)
+WEB_SEARCH = ToolTraits("WebSearch", Effect.NETWORK, parallel=True)
 
 BUILT_IN = {
     traits.name: traits
     for traits in (
         *(BASH, BASH_OUTPUT, KILL_SHELL, GLOB, GREP, LS, READ, EDIT, MULTI_EDIT, WRITE, TODO_WRITE, TASK),
         *(ASK_USER_QUESTION, ENTER_PLAN_MODE, EXIT_PLAN_MODE, TASK_OUTPUT, TASK_STOP),
+        *(NOTEBOOK_EDIT, WEB_FETCH, WEB_SEARCH),
     )
 }
 """By name, in the order in which the model is offered them: it must not change, or prompt caches miss."""

@@ -45,6 +45,8 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
         "model": "some-model",
         "permissionMode": "acceptEdits",
         "sandbox": "workspace",
+        "web": "laptop",
+        "webAllowPrivate": True,
         "permissions": {
             "allow": ["Bash(git *)"],
             "deny": ["Read(/etc/**)"],

@@ -1,0 +1,189 @@
+"""NotebookEdit: replaces, inserts or deletes a cell of a Jupyter notebook that has been read."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ..contract import Preview, Tool, ToolContext, ToolDeclaration, ToolResult
+from ..files.edit_common import (
+    ChangeRefused,
+    Current,
+    current,
+    path_refusal,
+    peek_refusal,
+    preview_of,
+    refusal,
+    store,
+    text_error,
+)
+from ..files.patch import bounded_text, whole_or_none
+from ..files.paths import missing, os_error
+
+Json = dict[str, Any]
+
+_REPLACE, _INSERT, _DELETE = "replace", "insert", "delete"
+_SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "notebook_path": {"type": "string", "description": "The absolute path to the notebook (.ipynb)"},
+        "cell_id": {
+            "type": "string",
+            "description": "The id of the cell, as Read shows it. With insert, the new cell goes after it; without it, "
+            "to the beginning",
+        },
+        "new_source": {"type": "string", "description": "The new source of the cell"},
+        "cell_type": {"type": "string", "enum": ["code", "markdown"], "description": "Needed for insert"},
+        "edit_mode": {"type": "string", "enum": [_REPLACE, _INSERT, _DELETE], "description": "Default: replace"},
+    },
+    "required": ["notebook_path", "new_source"],
+    "additionalProperties": False,
+}
+_DESCRIPTION = (
+    "Changes one cell of a Jupyter notebook.\n"
+    "- Read the notebook in this conversation first; the call fails otherwise, or when the file has changed since.\n"
+    "- edit_mode is replace (default), insert (after cell_id, or at the beginning) or delete.\n"
+    "- Replacing a code cell clears its outputs."
+)
+
+
+@dataclass(frozen=True)
+class _Edited:
+    """The new content of a notebook, and the cell that has changed."""
+
+    data: bytes
+    cell_id: str
+    cell_type: str
+    language: str
+
+
+class NotebookEdit(Tool):
+    """Changes one cell, in one atomic step."""
+
+    declaration = ToolDeclaration(tool_traits.NOTEBOOK_EDIT, _DESCRIPTION, _SCHEMA)
+
+    def validate(self, tool_input: Json, context: ToolContext) -> str | None:
+        path, mode = tool_input["notebook_path"], tool_input.get("edit_mode", _REPLACE)
+        if not path.endswith(".ipynb"):
+            return f"{path} is not a notebook (.ipynb). Use Edit for other files."
+        if mode != _INSERT and not tool_input.get("cell_id"):
+            return f"cell_id is needed to {mode} a cell."
+        if mode == _INSERT and not tool_input.get("cell_type"):
+            return "cell_type is needed to insert a cell."
+        return path_refusal(path) or text_error(tool_input["new_source"]) or peek_refusal(context, path)
+
+    async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
+        try:
+            file, edited = await _planned(tool_input, context)
+        except ChangeRefused as refused:
+            return refusal(str(refused))
+        except OSError as error:
+            return refusal(os_error(error, tool_input["notebook_path"]))
+        return preview_of(file, edited.data)
+
+    async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
+        try:
+            file, edited = await _planned(tool_input, context)
+            await store(context, file, edited.data)
+        except ChangeRefused as refused:
+            return refusal(str(refused))
+        except OSError as error:
+            return refusal(os_error(error, tool_input["notebook_path"]))
+        mode = tool_input.get("edit_mode", _REPLACE)
+        verb = {_REPLACE: "Updated", _INSERT: "Inserted", _DELETE: "Deleted"}[mode]
+        structured = {
+            "new_source": bounded_text(tool_input["new_source"]),
+            "cell_id": edited.cell_id,
+            "cell_type": edited.cell_type,
+            "language": edited.language,
+            "edit_mode": mode,
+            "error": "",
+            "notebook_path": file.path,
+            "original_file": whole_or_none((file.data or b"").decode("utf-8", "replace")),
+            "updated_file": whole_or_none(edited.data.decode("utf-8", "replace")),
+        }
+        return ToolResult(f"{verb} cell {edited.cell_id} of {file.path}.", structured=structured)
+
+
+async def _planned(tool_input: Json, context: ToolContext) -> tuple[Current, _Edited]:
+    """Return the file, and what it becomes. Raise ChangeRefused or OSError."""
+    file = await current(context, tool_input["notebook_path"])
+    if file.data is None:
+        raise ChangeRefused(await missing(context.host, file.path, context.cwd))
+    return file, _edited(file, tool_input)
+
+
+def _edited(file: Current, tool_input: Json) -> _Edited:
+    data = file.data or b""
+    try:
+        book = json.loads(data)
+        cells: list[Json] = book["cells"]
+        if not all(isinstance(each, dict) for each in cells):
+            raise TypeError("a cell is no object")
+        language = str(book.get("metadata", {}).get("language_info", {}).get("name", "python"))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ChangeRefused(f"{file.path} is not a valid notebook ({error}).") from None
+    mode, wanted = tool_input.get("edit_mode", _REPLACE), tool_input.get("cell_id") or ""
+    place = _place(cells, wanted) if wanted else -1
+    if mode == _INSERT:
+        place += 1
+        cells.insert(place, _new_cell(book, tool_input["cell_type"], tool_input["new_source"]))
+        cell = cells[place]
+    elif mode == _DELETE:
+        cell = cells.pop(place)
+    else:
+        cell = cells[place]
+        _replace(cell, tool_input)
+    shown = str(cell.get("id") or (wanted if mode != _INSERT else f"cell-{place}"))
+    text = json.dumps(book, ensure_ascii=False, indent=_indent(data)) + ("\n" if data.endswith(b"\n") else "")
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError:  # the notebook holds a lone surrogate as an escape
+        encoded = (json.dumps(book, indent=_indent(data)) + ("\n" if data.endswith(b"\n") else "")).encode()
+    return _Edited(encoded, shown, str(cell.get("cell_type", "code")), language)
+
+
+def _place(cells: list[Json], wanted: str) -> int:
+    """Return the index of a cell: by its id, or `cell-N` for a cell without one, as Read shows them."""
+    for place, cell in enumerate(cells):
+        if cell.get("id", f"cell-{place}") == wanted:
+            return place
+    raise ChangeRefused(f"The notebook has no cell with the id {wanted!r}. Read it again to see the ids.")
+
+
+def _replace(cell: Json, tool_input: Json) -> None:
+    kind = tool_input.get("cell_type") or cell.get("cell_type", "code")
+    cell["cell_type"], cell["source"] = kind, _lines(tool_input["new_source"])
+    if kind == "code":
+        cell.update(execution_count=None, outputs=[])
+    else:
+        cell.pop("execution_count", None)
+        cell.pop("outputs", None)
+
+
+def _new_cell(book: Json, kind: str, source: str) -> Json:
+    cell: Json = {"cell_type": kind, "metadata": {}, "source": _lines(source)}
+    if _version(book) >= (4, 5):
+        cell = {"cell_type": kind, "id": os.urandom(4).hex(), "metadata": {}, "source": _lines(source)}
+    if kind == "code":
+        cell.update(execution_count=None, outputs=[])
+    return cell
+
+
+def _version(book: Json) -> tuple[int, int]:
+    major, minor = book.get("nbformat"), book.get("nbformat_minor")
+    return (major, minor) if isinstance(major, int) and isinstance(minor, int) else (4, 0)
+
+
+def _lines(source: str) -> list[str]:
+    return source.splitlines(keepends=True)
+
+
+def _indent(data: bytes) -> int | None:
+    """Return the indentation that the file has: the blanks before its first key."""
+    line = data[:4096].split(b"\n", 2)[1:2]
+    return (len(line[0]) - len(line[0].lstrip(b" "))) or 1 if line and line[0].strip() else 1 if b"\n" in data else None

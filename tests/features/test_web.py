@@ -1,0 +1,220 @@
+"""WebFetch and WebSearch, over a real worker and real servers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.remote.agent_kit import calls, closing, content, opening, says, sse
+from tests.remote.worker_process import Laptop, WorkerHost
+from tests.support.fake_model import FakeModel
+from tests.support.laptop import make_laptop
+
+from ccb.remote.tools.web.markdown import to_markdown
+from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.web.addresses import WebRefused, is_public, read_url
+from ccb.tunnel.wire.web.fetching import WebFetcher
+
+Json = dict[str, Any]
+
+PAGE = (
+    b"<html><head><title>Orders</title><script>bad()</script></head><body><h1>Orders</h1>"
+    b"<p>See <a href='/next'>the <b>next</b> page</a>.</p><ul><li>one<li>two</ul><pre>a  = 1\n</pre></body></html>"
+)
+
+
+class Site(BaseHTTPRequestHandler):
+    asked: list[str]
+
+    def do_GET(self) -> None:
+        self.asked.append(self.path)
+        if self.path in ("/away", "/here"):
+            self.send_response(302)
+            self.send_header("Location", "http://other.example/x" if self.path == "/away" else "/page")
+            self.end_headers()
+            return
+        body, kind = {
+            "/page": (gzip.compress(PAGE), "text/html; charset=utf-8"),
+            "/file": (b"\0\1\2", "application/octet-stream"),
+            "/long": (b"x" * 3000, "text/plain"),
+        }.get(self.path, (b"nothing here", "text/plain"))
+        self.send_response(200 if self.path in ("/page", "/file", "/long") else 404)
+        if self.path == "/page":
+            self.send_header("Content-Encoding", "gzip")
+        self.send_header("Content-Type", kind)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def site() -> Iterator[tuple[str, list[str]]]:
+    handler = type("OneSite", (Site,), {"asked": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", handler.asked  # type: ignore[attr-defined]
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+async def answered(laptop: Laptop, reply: Any) -> Json:
+    opened, body = await laptop.call()
+    await laptop.answer(opened, content(reply) if not isinstance(reply, bytes) else reply)
+    request: Json = json.loads(body)
+    return request
+
+
+async def called(laptop: Laptop, name: str, number: int, **tool_input: Any) -> None:
+    await laptop.say("go")
+    await answered(laptop, calls((f"toolu_{number}", name, tool_input), message_id=f"msg_{number}"))
+
+
+async def result_of(laptop: Laptop, number: int) -> Json:
+    """End the turn, and return the result of its call."""
+    request = await answered(laptop, says("done", f"msg_{number}_end"))
+    await laptop.message("result")
+    result: Json = request["messages"][-1]["content"][0]
+    return result
+
+
+async def test_a_page_is_read_on_the_host_and_a_small_model_answers(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(allowed_tools=["WebFetch(domain:127.0.0.1)"], web_allow_private=True))
+    with site() as (url, asked):
+        await called(laptop, "WebFetch", 1, url=f"{url}/here", prompt="What is next?")
+        question = await answered(laptop, says("It is two.", "msg_small"))
+        assert question["model"] == "claude-haiku-4-5" and "tools" not in question
+        said = question["messages"][0]["content"]
+        assert f"# Orders\n\nSee [the **next** page]({url}/next).\n\n- one\n- two" in said and "bad()" not in said
+        assert (await result_of(laptop, 1))["content"] == "It is two."
+        await called(laptop, "WebFetch", 2, url=f"{url}/here", prompt="And now?")
+        await answered(laptop, says("The same.", "msg_small_2"))
+        assert (await result_of(laptop, 2))["content"] == "The same."
+        assert asked == ["/here", "/page"]  # the second time it came from the cache
+        for number, (path, part) in enumerate(
+            (("/away", "other.example/x"), ("/file", "/outputs/"), ("/no", "404")), 3
+        ):
+            await called(laptop, "WebFetch", number, url=url + path, prompt="?")
+            assert part in (await result_of(laptop, number))["content"]
+
+
+async def test_private_addresses_are_refused_on_the_host(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(allowed_tools=["WebFetch"], disallowed_tools=["WebFetch(domain:example.com)"]))
+    with site() as (url, asked):
+        await called(laptop, "WebFetch", 1, url=f"{url.replace('127.0.0.1', 'localhost')}/page", prompt="?")
+        result = await result_of(laptop, 1)
+        assert result["is_error"] and "no public address" in result["content"] and not asked
+        await called(laptop, "WebFetch", 2, url="https://docs.example.com/", prompt="?")
+        assert "denies this" in (await result_of(laptop, 2))["content"]
+
+
+@pytest.mark.parametrize("private", [True, False])
+async def test_with_web_laptop_the_laptop_fetches_by_its_own_policy(
+    tmp_path: Path, fake_model: FakeModel, private: bool
+) -> None:
+    laptop = make_laptop(tmp_path, fake_model.url)
+    project = tmp_path / "project"
+    project.mkdir()
+    settings = json.dumps({"webAllowPrivate": private})
+    with site() as (url, asked):
+        tool = {"type": "tool_use", "name": "WebFetch", "input": {"url": f"{url}/page", "prompt": "?"}}
+        fake_model.add({"blocks": [tool]}, *([{"text": "from the page"}] if private else []), {"text": "done"})
+        words = [str(project), "-p", "go", "--web", "laptop", "--allowedTools", "WebFetch", "--settings", settings]
+        done = await laptop.run(words)
+        assert done.code == 0, done
+        assert asked == (["/page"] if private else [])
+    results = json.dumps(fake_model.requests[-1].messages)
+    assert ("from the page" if private else "no public address") in results
+
+
+def found(index: int, results: Any) -> bytes:
+    block = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": results}
+    start = {"type": "content_block_start", "index": index, "content_block": block}
+    return sse(start) + sse({"type": "content_block_stop", "index": index})
+
+
+async def test_the_provider_searches_the_web(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(allowed_tools=["WebSearch"]))
+    await called(laptop, "WebSearch", 1, query="python news", allowed_domains=["python.org"])
+    links = [{"type": "web_search_result", "title": "News", "url": "https://python.org/n", "encrypted_content": "x"}]
+    question = await answered(laptop, opening("msg_s") + found(0, links) + closing("end_turn"))
+    assert question["tools"] == [
+        {"type": "web_search_20250305", "name": "web_search", "max_uses": 8, "allowed_domains": ["python.org"]}
+    ]
+    text = (await result_of(laptop, 1))["content"]
+    assert '{"title": "News", "url": "https://python.org/n"}' in text and "encrypted" not in text
+    await called(laptop, "WebSearch", 2, query="more")
+    await answered(laptop, says("I cannot search.", "msg_u"))
+    result = await result_of(laptop, 2)
+    assert result["is_error"] and "has no web search" in result["content"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1", "10.1.2.3", "169.254.169.254", "192.168.0.1", "100.64.0.1", "0.0.0.0", "::1", "fe80::1%eth0",
+     "fd00::1", "::ffff:127.0.0.1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::", "224.0.0.1", "255.255.255.255", "no"],
+)  # fmt: skip
+def test_no_spelling_of_a_private_address_is_public(address: str) -> None:
+    assert not is_public(address)
+
+
+def test_urls_that_are_no_plain_web_addresses_are_refused() -> None:
+    assert is_public("93.184.216.34") and is_public("2606:2800:220:1::1")
+    assert read_url("HTTPS://Example.COM./a b?q=1#x").url == "https://example.com/a%20b?q=1"
+    for url in (
+        "ftp://a/",
+        "file:///etc/passwd",
+        "https://u:p@a/",
+        "https:///x",
+        "http://a\nb/",
+        "http://[::1",
+        "x" * 3000,
+    ):
+        with pytest.raises(WebRefused):
+            read_url(url)
+
+
+def test_a_page_that_is_too_long_is_cut_and_its_connection_goes_to_what_was_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with site() as (url, asked):
+        page = WebFetcher(allow_private=True, max_body=1000).fetch(f"{url}/long")
+        assert (len(page.body), page.cut) == (1000, True)
+        port = url.rpartition(":")[2]
+        looked: list[str] = []
+
+        def rebinding(host: str, *args: Any, **more: Any) -> list[Any]:
+            looked.append(host)
+            return [(2, 1, 6, "", ("93.184.216.34" if len(looked) > 1 else "127.0.0.1", int(port)))]
+
+        monkeypatch.setattr("ccb.tunnel.wire.web.addresses.socket.getaddrinfo", rebinding)
+        with pytest.raises(WebRefused, match="no public address"):
+            WebFetcher(allow_private=False).fetch(f"http://rebind.example:{port}/page")
+        assert looked == ["rebind.example"] and asked == ["/long"]
+
+
+def test_html_becomes_markdown() -> None:
+    html = (
+        "<title>T</title><h2>A</h2><ol><li>x<ul><li>y</ul><li>z</ol><table><tr><th>a<th>b<tr><td>1<td>2</table>"
+        "<blockquote>q</blockquote><p>a <code>b*</code> <em>c</em><br>d &amp; e<img src=x alt=pic></p><p unclosed <b>x"
+    )
+    text, title = to_markdown(html, "https://e.example/")
+    assert title == "T"
+    for part in ("## A", "1. x\n  - y\n2. z", "| a | b |", "| 1 | 2 |", "> q", "a `b*` *c*\nd & e[image: pic]"):
+        assert part in text, text
+    assert to_markdown("<li>" * 5000 + "<![bad" + "</ul>" * 50, "http://x/")[0]
