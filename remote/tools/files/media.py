@@ -11,6 +11,15 @@ Json = dict[str, Any]
 MAX_IMAGE_BYTES = 3_932_160
 """Largest image in bytes: 3.75 MiB, which base64 makes the 5 MB that the API takes."""
 
+MAX_SCALED_BYTES = 64 << 20
+"""Largest image in bytes that is made smaller."""
+
+GOOD_PIXELS = 2000
+"""Width and height over which an image is made smaller: the most that a request with many images may have."""
+
+DAMAGED = "it is damaged or not complete"
+TOO_LARGE = f"it has more than {MAX_SCALED_BYTES:,} bytes"
+
 MAX_PIXELS = 8000
 """Largest width and height of an image that the API takes."""
 
@@ -31,17 +40,22 @@ def image_type(head: bytes) -> str | None:
 def image_trouble(data: bytes) -> str:
     """Return why the API would refuse the image, "" if it would not. A bad image must not get into the history: the API
     would refuse every later request of the session."""
-    size = _size(data)
-    if size is None or not _is_whole(data):
-        return "it is damaged or not complete"
+    size = image_size(data)
+    if size is None or not is_whole(data):
+        return DAMAGED
     width, height = size
     if not (width and height) or max(width, height) > MAX_PIXELS:
         return f"it has {width:,} x {height:,} pixels, and at most {MAX_PIXELS:,} each way can be shown"
     return ""
 
 
-def _size(data: bytes) -> tuple[int, int] | None:
-    """Width and height in pixels."""
+def wants_scaling(data: bytes) -> bool:
+    """Return whether an image should be made smaller before the model sees it."""
+    return len(data) > MAX_IMAGE_BYTES or max(image_size(data) or (0, 0)) > GOOD_PIXELS
+
+
+def image_size(data: bytes) -> tuple[int, int] | None:
+    """Return width and height in pixels, None if they cannot be read."""
     try:
         if data.startswith(b"\x89PNG"):
             return struct.unpack(">II", data[16:24]) if data[12:16] == b"IHDR" else None
@@ -81,7 +95,7 @@ def _jpeg_size(data: bytes) -> tuple[int, int] | None:
     return None
 
 
-def _is_whole(data: bytes) -> bool:
+def is_whole(data: bytes) -> bool:
     """Whether the image has its end marker; other bytes may follow."""
     if data.startswith(b"RIFF"):
         return len(data) >= 8 + int(struct.unpack("<I", data[4:8])[0])

@@ -26,6 +26,7 @@ _READ_SCHEMA: Json = {
         "file_path": {"type": "string", "description": "The absolute path to the file to read"},
         "offset": {"type": "integer", "minimum": 0, "description": "The line number to start at (from 1)"},
         "limit": {"type": "integer", "minimum": 1, "description": "The number of lines to read"},
+        "pages": {"type": "string", "description": "For a PDF: a page or a range, such as 3 or 1-5 (at most 20 pages)"},
     },
     "required": ["file_path"],
     "additionalProperties": False,
@@ -37,7 +38,9 @@ _READ_DESCRIPTION = (
     f"- Without offset and limit it gives the first {MAX_LINES} lines. For a long file, give the range you need.\n"
     "- Each line comes with its number and a tab in front: they are not part of the file. Lines over "
     f"{MAX_LINE} characters are cut.\n"
-    "- Images (PNG, JPEG, GIF, WebP) are shown as images; Jupyter notebooks with their cells and outputs.\n"
+    "- Images (PNG, JPEG, GIF, WebP) are shown as images, scaled if they are large; Jupyter notebooks with their cells "
+    "and outputs.\n"
+    "- PDF documents are shown whole, or the given pages of them; a long one needs pages.\n"
     "- It reads files only: use LS for a directory."
 )
 
@@ -61,14 +64,17 @@ class Read(Tool):
                 return refusal(f"{path} is a directory. Use LS to list it, or Glob to find files in it.")
             if info.kind is not FileKind.FILE:
                 return refusal(f"{path} is a {info.kind.value}; only files can be read.")
-            if _was_shown(context, path, info, wanted):
+            if "pages" not in tool_input and _was_shown(context, path, info, wanted):
                 return ToolResult(
                     "The file is unchanged since you last read this range: the earlier result is still current.",
                     structured={"type": "file_unchanged", "file": {"filePath": path}},
                 )
-            media_type = media.image_type(await host_of(context).read(path, 0, _HEAD))
+            head = await host_of(context).read(path, 0, _HEAD)
+            media_type = media.image_type(head)
             if media_type is not None:
                 return await _image(path, info, media_type, context)
+            if head.startswith(b"%PDF-"):
+                return await _pdf(path, info, tool_input.get("pages"), context)
             if path.endswith(".ipynb") and "offset" not in tool_input and "limit" not in tool_input:
                 return await _notebook(path, info, context)
             return _text(path, info, wanted, await read_range(host_of(context), path, *wanted), context)
@@ -108,24 +114,56 @@ def _text(path: str, info: FileInfo, wanted: tuple[int, int], found: TextRange, 
 
 
 async def _image(path: str, info: FileInfo, media_type: str, context: ToolContext) -> ToolResult:
-    if info.size > media.MAX_IMAGE_BYTES:
-        return refusal(
-            f"{path} is an image of {info.size:,} bytes; at most {media.MAX_IMAGE_BYTES:,} can be shown. Make a "
-            f"smaller copy in Bash (for example `convert {path} -resize 1500x1500 /tmp/small.png`) and read that."
-        )
-    data = await host_of(context).read(path, 0, media.MAX_IMAGE_BYTES + 1)
-    if len(data) > media.MAX_IMAGE_BYTES:
-        return refusal(f"{path} has grown while it was read; try again.")
-    trouble = media.image_trouble(data)
+    data = await host_of(context).read(path, 0, media.MAX_SCALED_BYTES + 1)
+    size = media.image_size(data)
+    if len(data) > media.MAX_SCALED_BYTES or size is None or not media.is_whole(data):
+        why = media.TOO_LARGE if len(data) > media.MAX_SCALED_BYTES else media.DAMAGED
+        return refusal(f"{path} is an image that cannot be shown: {why}. Bash can tell more (`file`, `identify`).")
+    shown, note = data, ""
+    if media.wants_scaling(data):
+        from ..documents import images
+
+        smaller = await images.scaled(context, path, media_type, media.MAX_IMAGE_BYTES)
+        if smaller is not None and not media.image_trouble(smaller):
+            shown, media_type = smaller, media.image_type(smaller) or media_type
+            now = media.image_size(smaller) or size
+            note = f"(The image has {size[0]} x {size[1]} pixels; it is shown with {now[0]} x {now[1]}.)"
+    trouble = media.image_trouble(shown)
+    if not trouble and len(shown) > media.MAX_IMAGE_BYTES:
+        trouble = f"it has {len(shown):,} bytes, and at most {media.MAX_IMAGE_BYTES:,} can be shown"
     if trouble:
         return refusal(
-            f"{path} is an image that cannot be shown: {trouble}. Bash can tell more (`file`, `identify`, `convert`)."
+            f"{path} is an image that cannot be shown: {trouble}, and nothing on this host can make it smaller. "
+            "Install ImageMagick there, and read it again."
         )
     context.files.read(context.host.real_path(path), digest_of(data), info, _WHOLE)
-    return ToolResult(
-        [media.image_block(data, media_type)],
-        structured={"type": "image", "file": {"filePath": path, "type": media_type, "originalSize": len(data)}},
-    )
+    file: Json = {"filePath": path, "type": media_type, "originalSize": len(data)}
+    if note:
+        file["dimensions"] = {"originalWidth": size[0], "originalHeight": size[1]}
+    blocks = [media.image_block(shown, media_type), *([{"type": "text", "text": note}] if note else [])]
+    return ToolResult(blocks, structured={"type": "image", "file": file})
+
+
+async def _pdf(path: str, info: FileInfo, pages: str | None, context: ToolContext) -> ToolResult:
+    from ..documents import pdf
+
+    file: Json = {"filePath": path, "originalSize": info.size}
+    if pages is not None:
+        try:
+            blocks = await pdf.page_blocks(context, path, pages)
+        except pdf.PagesRefused as refused:
+            return refusal(str(refused))
+        return ToolResult(blocks, structured={"type": "parts", "file": {**file, "count": len(blocks)}})
+    if info.size > pdf.MAX_BYTES:
+        return refusal(f"{path} has {info.size:,} bytes, too many to be shown whole. Give pages, such as 1-10.")
+    data = await host_of(context).read(path, 0, pdf.MAX_BYTES + 1)
+    count = pdf.count_pages(data)
+    if count > pdf.MAX_PAGES or len(data) > pdf.MAX_BYTES:
+        return refusal(f"{path} has {count:,} pages, too many to be shown whole. Give pages, such as 1-10.")
+    if b"%%EOF" not in data[-2048:]:
+        return refusal(f"{path} is a PDF that is damaged or not complete. Bash can tell more (`pdfinfo`, `pdftotext`).")
+    context.files.read(context.host.real_path(path), digest_of(data), info, _WHOLE)
+    return ToolResult([pdf.document_block(data)], structured={"type": "pdf", "file": file})
 
 
 async def _notebook(path: str, info: FileInfo, context: ToolContext) -> ToolResult:

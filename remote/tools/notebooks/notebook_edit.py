@@ -33,8 +33,7 @@ _SCHEMA: Json = {
         "notebook_path": {"type": "string", "description": "The absolute path to the notebook (.ipynb)"},
         "cell_id": {
             "type": "string",
-            "description": "The id of the cell, as Read shows it. With insert, the new cell goes after it; without it, "
-            "to the beginning",
+            "description": "The id of the cell, as Read shows it; an inserted cell goes after it",
         },
         "new_source": {"type": "string", "description": "The new source of the cell"},
         "cell_type": {"type": "string", "enum": ["code", "markdown"], "description": "Needed for insert"},

@@ -146,7 +146,7 @@ async def test_images_are_image_blocks(box: Toolbox) -> None:
         }
     ]
     assert result.structured["file"] == {"filePath": str(path), "type": "image/png", "originalSize": len(PNG)}
-    big = box.write("big.jpg", b"\xff\xd8\xff" + b"\0" * 4_000_000)
+    big = box.write("big.jpg", _jpeg(10, 10)[:-2] + b"\0" * 4_000_000 + b"\xff\xd9")
     assert "at most 3,932,160" in await box.error("Read", file_path=str(big))
 
 
@@ -262,7 +262,8 @@ def test_the_registry_is_the_same_bytes_every_time() -> None:
 
 def test_reading_tools_and_only_those_are_read_only() -> None:
     read_only = {tool.name for tool in default_tools() if tool.name != "Bash" and tool.is_read_only({})}
-    assert read_only == {"BashOutput", "Glob", "Grep", "LS", "Read", "Task", "TaskOutput", "TodoWrite"}
+    web = {"WebFetch", "WebSearch"}
+    assert read_only == {"BashOutput", "Glob", "Grep", "LS", "Read", "Task", "TaskOutput", "TodoWrite", *web}
 
 
 @settings(max_examples=60, deadline=None)

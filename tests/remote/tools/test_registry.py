@@ -22,7 +22,7 @@ GOLDEN_TOOLS = {
     "Glob": "4d86b2a9aa28f1c3",
     "Grep": "9a74624679af1b55",
     "LS": "1368fc21d6140ecf",
-    "Read": "79e7c74bb119a597",
+    "Read": "b1b6d1250659d258",
     "Edit": "eaf5ca05b8563eb0",
     "MultiEdit": "00ef84ca9a44164a",
     "Write": "52db77346e79689f",

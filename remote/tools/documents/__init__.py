@@ -1,0 +1,1 @@
+"""Images and PDF documents that must be changed before a model can take them."""
