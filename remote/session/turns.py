@@ -200,4 +200,5 @@ class Turns(Projection):
         for input_id in input_ids:
             body = self._echoes.pop(input_id, None)
             if body is not None:
-                self._log.say({**body, "isReplay": True})
+                # Without a uuid of its client a prompt is known by its input: rewind_files takes what is shown here.
+                self._log.say({**body, "uuid": body.get("uuid") or input_id, "isReplay": True})

@@ -217,3 +217,16 @@ async def test_a_copy_of_a_session_has_its_file_history(host: WorkerHost, sessio
     await second.attach(OPTIONS)
     assert (await asked(second, "rewind_files", user_message_id="u1"))["response"]["failed"] == []
     assert texts(host) == {"a.txt": "one\ntwo\n", "b.txt": "b\n"}
+
+
+async def test_a_prompt_without_an_id_is_known_by_the_id_of_its_echo(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(allowed_tools=["Write"], replay_user_messages=True))
+    await laptop.say("make it")
+    tool = ("toolu_1", "Write", {"file_path": str(host.project / "new.txt"), "content": "x"})
+    await answered(laptop, calls(tool))
+    await answered(laptop, says("done", "msg_2"))
+    await laptop.message("result")
+    (echo,) = [frame.body for frame in laptop.events if frame.kind == "message" and frame.body.get("isReplay")]
+    assert (await asked(laptop, "rewind_files", user_message_id=echo["uuid"]))["subtype"] == "success"
+    assert not (host.project / "new.txt").exists()
