@@ -130,7 +130,7 @@ class RewindPanel(Static, can_focus=True):
 
     def _choice(self, point: PastPrompt, palette: Palette) -> Text:
         text = Text("Go back to before ", no_wrap=True, overflow="ellipsis")
-        text.append(f"{_shown(point)}\n", style="bold")
+        text.append(f"“{_shown(point)}”\n", style="bold")
         if self._preview is None:
             return text.append("Looking at the files on the host …", style=palette.dim)
         for each in self._preview.files[:_MAX_FILES]:

@@ -33,7 +33,7 @@ GOLDEN_TOOLS = {
     "ExitPlanMode": "69b495e78ba3de88",
     "TaskOutput": "40d358feee0d229a",
     "TaskStop": "b7350dbf9d9d3c9e",
-    "NotebookEdit": "7b0491a241a39d34",
+    "NotebookEdit": "d675f1d2196b2ab7",
     "WebFetch": "3fa8c21302173127",
     "WebSearch": "95476e66b84086a1",
 }
