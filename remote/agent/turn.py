@@ -22,7 +22,7 @@ from ..model import request
 from ..model.attempt import CallSettings, MessageEnd
 from ..model.call import ModelCall
 from ..model.errors import ModelError
-from ..model.models import facts, max_tokens, resolve_model
+from ..model.models import betas_of, facts, max_tokens, resolve_model
 from ..model.retry import MAX_OVERLOADS, RetryPolicy
 from ..model.tokens import ContextLimits
 from ..ports import NotKept
@@ -413,7 +413,7 @@ class Turn:
             session_id=deps.session_id,
             more=asked.body,
         )
-        return deps.call_settings(body, withdraw_truncated=limit < higher, betas=asked.betas)
+        return deps.call_settings(body, withdraw_truncated=limit < higher, betas=(*asked.betas, *betas_of(model)))
 
     def _answered(self, end: MessageEnd) -> Ending:
         """Return the ending of a turn in which the model has stopped without a tool call."""

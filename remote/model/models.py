@@ -14,7 +14,7 @@ DEFAULT_MAX_TOKENS = 8_000
 ESCALATED_MAX_TOKENS = 64_000
 LONG_CONTEXT = "[1m]"
 """The end of a model's name that asks for its window of a million tokens. The provider gets the name without it."""
-LONG_CONTEXT_BETA = "context-1m-2025-08-07"
+_LONG_CONTEXT_BETA = "context-1m-2025-08-07"
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,23 @@ def facts(model: str) -> ModelFacts:
     """Return the limits and prices of a model. An unknown model costs 0, because a wrong sum is worse than none. Ids of
     other providers are understood as well (`us.anthropic.claude-…-v1:0`, `anthropic/claude-opus-4.1`)."""
     if model.endswith(LONG_CONTEXT):
-        return replace(facts(model[: -len(LONG_CONTEXT)]), context_window=1_000_000)
+        return replace(facts(sent_name(model)), context_window=1_000_000)
     start = model.find("claude-")
     name = model[start:].replace(".", "-") if start >= 0 else ""
     for prefix, known in _FAMILIES:
         if name.startswith(prefix) or f"{name}@" == prefix:
             return known
     return _UNKNOWN
+
+
+def sent_name(model: str) -> str:
+    """Return the name of a model as its provider knows it."""
+    return model[: -len(LONG_CONTEXT)] if model.endswith(LONG_CONTEXT) else model
+
+
+def betas_of(model: str) -> tuple[str, ...]:
+    """Return the beta features that the name of a model asks for."""
+    return (_LONG_CONTEXT_BETA,) if model.endswith(LONG_CONTEXT) else ()
 
 
 def max_tokens(model: str, *, escalated: bool) -> int:

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from ccb.tunnel.wire.ndjson import dump, to_bytes
 
+from .models import sent_name
+
 Json = dict[str, Any]
 
 PATH = "/v1/messages"
@@ -63,7 +65,7 @@ def body(
             pieces.append(b",")
         pieces.append(message.encoded_with_cache_mark() if i in marked else message.encoded())
     user = hashlib.sha256(session_id.encode()).hexdigest()
-    rest = {"model": model, "max_tokens": max_tokens, "stream": True, "metadata": {"user_id": user}, **more}
+    rest = {"model": sent_name(model), "max_tokens": max_tokens, "stream": True, "metadata": {"user_id": user}, **more}
     pieces.append(to_bytes("]," + dump(rest)[1:]))
     return pieces
 

@@ -17,6 +17,7 @@ from ...hooks.table import PRE_COMPACT
 from ...model import request
 from ...model.call import ModelCall, Retrying
 from ...model.errors import ModelError
+from ...model.models import betas_of
 from ...model.retry import RetryPolicy
 from ...model.stream import BlockDone, MessageHead
 from ...model.tokens import ContextLimits, block_tokens
@@ -176,7 +177,7 @@ class Compactor:
             agent.prefix, sent, model=agent.model, max_tokens=self.limits.summary, session_id=deps.session_id
         )
         listener = _Listener(self._recorder)
-        settings = deps.call_settings(body)
+        settings = deps.call_settings(body, betas=betas_of(agent.model))
         end = await ModelCall(settings, listener, RetryPolicy(settings.limits.max_retries)).run()
         agent.ledger.add(end.head.model or agent.model, end.usage)
         text = "".join(listener.texts).strip()

@@ -335,3 +335,13 @@ async def test_a_hook_adds_to_a_compaction_or_refuses_it(refuses: bool) -> None:
         assert "a hook refused it: not now" in result["result"] and not asked_for_summary(world)
     else:
         assert "the colours\nthe ids" in texts(world.transport.request_json(1)["messages"][-1])
+
+
+async def test_the_long_window_is_asked_for_by_a_header_and_not_by_the_name() -> None:
+    world = make_world(says("hello"), summary(), model="claude-sonnet-4-5[1m]")
+    await world.turn("first")
+    await world.turn("/compact")
+    for number, (_, _, headers) in enumerate(world.transport.heads):
+        assert headers["anthropic-beta"] == "context-1m-2025-08-07"
+        assert world.transport.request_json(number)["model"] == "claude-sonnet-4-5"
+    assert world.agent.context_report().limits.window == 1_000_000
