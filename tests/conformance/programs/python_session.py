@@ -3,6 +3,7 @@ prints one JSON line for each thing that happens. Runs in the environment of the
 
 import asyncio
 import json
+import os
 import sys
 
 from claude_agent_sdk import (
@@ -29,7 +30,7 @@ def tell(kind, **what):
 async def told(word):
     """Say where the program is, and wait until the test lets it go on."""
     tell("waits", where=word)
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    await asyncio.get_running_loop().run_in_executor(None, os.read, 0, 1)  # one line for each, however many wait
 
 
 @tool("add", "Add two numbers", {"a": float, "b": float})
