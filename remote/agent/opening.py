@@ -6,20 +6,19 @@ again after a crash, and no hook or command runs twice."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.records import TakenRecord
 
-from ..commands.registry import CommandCall, Expanded, Printed, SlashCommand
+from ..commands.registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
 from ..hooks.table import SESSION_START, USER_PROMPT_SUBMIT, HookSource
 from ..model.errors import ModelError
-from ..permissions.engine import PermissionEngine
-from ..permissions.rules.rules import parse_rules
 from ..ports import NotKept
 from . import messages
+from .command_tools import CommandTools
 from .deps import AgentConfig, AgentDeps, Prompt
 from .recorder import Recorder
 from .state import Ending, Terminal
@@ -44,10 +43,11 @@ class Opened:
 class PromptOpening:
     """Opens the turns of one agent."""
 
-    def __init__(self, config: AgentConfig, deps: AgentDeps, recorder: Recorder) -> None:
+    def __init__(self, config: AgentConfig, deps: AgentDeps, recorder: Recorder, tools: CommandTools) -> None:
         self._config = config
         self._deps = deps
         self._recorder = recorder
+        self._tools = tools
         self._main = not recorder.agent_id
 
     async def open(self, prompts: Sequence[Prompt]) -> Opened:
@@ -123,9 +123,11 @@ class PromptOpening:
 
     async def _run(self, command: SlashCommand, call: CommandCall, prompt: Prompt) -> Opened:
         try:
-            done = await command.run(call)
+            done = await command.run(replace(call, shell=self._tools.shell, read=self._tools.read))
         except (NotKept, ModelError):
             raise
+        except CommandRefused as refused:
+            done = Printed(f"/{command.name} was not run. {refused}")
         except Exception as error:  # noqa: BLE001 - a command's failure is told to the person
             _log.exception("the command /%s failed", command.name)
             done = Printed(f"/{command.name} failed: {error or type(error).__name__}")
@@ -133,26 +135,6 @@ class PromptOpening:
             return Opened([prompt], done.blocks, allowed=done.allowed, model=done.model)
         self._recorder.message(messages.command_output(done.text))
         return Opened(ending=Ending(Terminal.COMPLETED, text=done.text))
-
-
-@contextmanager
-def granted(permissions: PermissionEngine, rules: Sequence[str]) -> Iterator[None]:
-    """Let the rules of a command hold during its turn. A rule that cannot be read does not count."""
-    known: list[str] = []
-    for rule in rules:
-        try:
-            parse_rules([rule])
-        except ValueError as error:
-            _log.warning("a rule of a command is left out: %s", error)
-        else:
-            known.append(rule)
-    if known:
-        permissions.grant_for_turn(known)
-    try:
-        yield
-    finally:
-        if known:
-            permissions.grant_for_turn(())
 
 
 def _joined(texts: Sequence[str]) -> str:

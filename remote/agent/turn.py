@@ -28,12 +28,14 @@ from ..model.tokens import ContextLimits
 from ..ports import NotKept
 from . import messages
 from .answer import AnswerListener
+from .command_grants import granted
+from .command_tools import CommandTools
 from .compaction.state import CompactionFailed
 from .conversation import close_open_tool_uses
 from .demands import Demands
 from .deps import AgentConfig, AgentDeps, Prompt, origin_of
 from .executor import ToolCall, ToolExecutor
-from .opening import Opened, PromptOpening, granted
+from .opening import Opened, PromptOpening
 from .pipeline import NOT_RUN, PipelineContext, StartedCalls, may_run_in_parallel, run_call
 from .recorder import Recorder
 from .request_start import make_prefix, named_files
@@ -78,7 +80,7 @@ class Turn:
         self._call: ModelCall | None = None
         self._lent = ""  # the model that is used in this turn only
         self._refused = False  # the person refused a tool call and thereby ended the turn
-        self._opening = PromptOpening(config, deps, self._recorder)
+        self._opening = PromptOpening(config, deps, self._recorder, CommandTools(self._pipeline))
         self._stopped_by_hook: str | None = None  # why a hook of a tool call ends the turn
         self._demands = Demands(config, state.ledger, self._recorder)
         self._denials: list[Json] = []

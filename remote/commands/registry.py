@@ -25,11 +25,19 @@ MOST_COMMANDS = 1000
 @dataclass(frozen=True)
 class CommandCall:
     """One use of a command. `arguments` is the text behind its name; `attached` are the blocks of the prompt besides
-    its text, such as images."""
+    its text, such as images. `shell` runs a command line as Bash would, with its permissions and those of the given
+    rules, and returns its output, or raises CommandRefused. `read` returns the content of a file as Read would, None
+    if it cannot be read."""
 
     name: str
     arguments: str = ""
     attached: Sequence[Json] = ()
+    shell: Callable[[Sequence[str], str], Awaitable[str]] | None = None
+    read: Callable[[str], Awaitable[str | None]] | None = None
+
+
+class CommandRefused(Exception):
+    """The command is not carried out; the text says why, for the person."""
 
 
 @dataclass(frozen=True)

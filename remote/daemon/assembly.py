@@ -199,7 +199,6 @@ class AgentFactory:
         )
         if self.hooks is not None:
             self.hooks.mode = lambda: engine.mode
-        config.announced.add("commands", lambda: [each.public() for each in commands.commands])
         agent = self.agent(config, history)
         agent.reminders.follow(
             PlanReminders(context.plan, lambda: engine.mode, lambda: self.parts.launches.can_ask(AnsweredBy.PERSON))

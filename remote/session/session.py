@@ -35,6 +35,7 @@ from .launches import Launches
 from .log import SessionLog, Watchers
 from .notices import JournalledTasks, TaskNotices
 from .settings import SessionSettings
+from .slash_commands import SessionCommands
 from .turns import Background, Turns, TurnState
 
 Json = dict[str, Any]
@@ -76,6 +77,7 @@ class Session:
         self._notices = TaskNotices(parts.log, parts.inputs, self.tasks)
         background = Background(self.tasks, self._notices, self._holds_notices)
         self.clients = ClientSetup(agent.config.tools, parts.broker, agent.config.announced)
+        self._slash_commands = SessionCommands(agent, self.id, home_directory())
         with suppress(ValueError):  # they were refused when they came
             self._use_callbacks(parts.launches.options)
         self._use_background(parts.launches.options)
@@ -300,6 +302,7 @@ class Session:
         """Return when a turn may start."""
         await self.settings.settle()
         await self.define_agents()
+        await self._slash_commands.use(self.settings.current)
         await self.clients.settle(self.options)
 
     async def define_agents(self) -> None:

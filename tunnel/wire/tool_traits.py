@@ -139,6 +139,9 @@ NOTEBOOK_EDIT = ToolTraits("NotebookEdit", Effect.WRITE, RuleKind.PATH, EDIT.nam
 WEB_FETCH = ToolTraits("WebFetch", Effect.NETWORK, RuleKind.DOMAIN, parallel=True)
 WEB_SEARCH = ToolTraits("WebSearch", Effect.NETWORK, parallel=True)
 
+SKILL = ToolTraits("Skill", Effect.NONE, parallel=True)
+"""Offered only in sessions that have skills."""
+
 BUILT_IN = {
     traits.name: traits
     for traits in (
@@ -159,6 +162,8 @@ _BY_ALIAS = {alias: traits for traits in BUILT_IN.values() for alias in traits.a
 def traits_of(name: str) -> ToolTraits:
     """Return the traits of a built-in tool, also under an alias. A tool of any other name is assumed to have any
     effect."""
+    if name == SKILL.name:
+        return SKILL
     return BUILT_IN.get(name) or _BY_ALIAS.get(name) or ToolTraits(name, Effect.EXECUTE)
 
 

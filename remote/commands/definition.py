@@ -1,0 +1,94 @@
+"""Slash commands and skills that are written as Markdown files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.tool_traits import split_rules
+
+from ..settings.front_matter import Value, read_markdown
+from ..settings.settings_files import read_text
+
+COMMAND, SKILL = "command", "skill"
+_NAME = re.compile(r"[\w:.@-]{1,100}")
+_MAX_DESCRIPTION = 1000  # characters
+
+
+@dataclass(frozen=True)
+class CommandFile:
+    """One file. `kind` is `command` or `skill`, `source` is `user` or `project`. `digest` identifies the text that was
+    read when the project was trusted: only that text may run commands or bring permission rules. `for_person` and
+    `for_model` say who may call it."""
+
+    name: str
+    kind: str
+    path: str
+    source: str
+    digest: str
+    description: str = ""
+    hint: str = ""
+    allowed: tuple[str, ...] = ()
+    model: str | None = None
+    for_person: bool = True
+    for_model: bool = False
+
+    @property
+    def directory(self) -> str:
+        return os.path.dirname(self.path)
+
+    def body(self) -> tuple[str, bool]:
+        """Return the text of the file below its front matter as it is now, and whether the file is unchanged. Raise
+        ValueError if it cannot be read."""
+        text = read_text(self.path)
+        if text is None:
+            raise ValueError(f"{self.path} is gone")
+        return read_markdown(text).body.strip(), digest_of(text) == self.digest
+
+
+def digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def read_definition(name: str, kind: str, path: str, source: str) -> CommandFile:
+    """Read a file. Raise ValueError if it cannot be used."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name[:100]!r} cannot be the name of a command")
+    text = read_text(path)
+    if text is None:
+        raise ValueError("it is gone")
+    parsed = read_markdown(text)
+    fields = parsed.fields or {}
+    if kind == SKILL and not _text(fields, "description"):
+        raise ValueError("a skill needs a description in its front matter")
+    first = next((line.strip("# ").strip() for line in parsed.body.split("\n") if line.strip()), "")
+    more = _text(fields, "when_to_use")
+    described = _text(fields, "description") or first[:100]
+    model = _text(fields, "model")
+    return CommandFile(
+        name=name,
+        kind=kind,
+        path=path,
+        source=source,
+        digest=digest_of(text),
+        description=f"{described} {more}".strip()[:_MAX_DESCRIPTION],
+        hint=_text(fields, "argument-hint")[:200],
+        allowed=tuple(_rules(fields.get("allowed-tools"))),
+        model=model if model not in ("", "inherit") else None,
+        for_person=_text(fields, "user-invocable").lower() != "false",
+        for_model=kind == SKILL and _text(fields, "disable-model-invocation").lower() != "true",
+    )
+
+
+def _text(fields: Mapping[str, Value], name: str) -> str:
+    value = fields.get(name, "")
+    return value if isinstance(value, str) else f"[{', '.join(value)}]"
+
+
+def _rules(value: Value | None) -> list[str]:
+    if isinstance(value, list):
+        return value
+    return split_rules(value)[0] if value else []

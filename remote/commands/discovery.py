@@ -1,0 +1,63 @@
+"""Finds the command and skill files of the person and of a trusted project."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Callable
+
+from ..settings.worker_settings import PROJECT, USER, WorkerSettings
+from .definition import COMMAND, SKILL, CommandFile, read_definition
+
+_MAX_FILES = 500
+
+
+def discover(settings: WorkerSettings, home: str, report: Callable[[str], None]) -> list[CommandFile]:
+    """Return what the directories `.claude/commands` and `.claude/skills` hold. Of several files with one name, that of
+    the nearest directory of the project counts, and the person's own last. What cannot be used is reported in words.
+    The files of a project count only if it is trusted."""
+    roots = []
+    if settings.trusted and PROJECT in settings.sources:
+        roots += [(each, PROJECT) for each in settings.trusted_directories]
+    if USER in settings.sources and home:
+        roots.append((home, USER))
+    found: dict[str, CommandFile] = {}
+    seen: set[str] = set()
+    for root, source in roots:
+        for kind, name, path in _listed(os.path.join(root, ".claude")):
+            real = os.path.realpath(path)
+            if real in seen or name in found:
+                continue
+            seen.add(real)
+            if len(found) >= _MAX_FILES:
+                report(f"{path}: more than {_MAX_FILES} commands and skills; the others do not count")
+                return list(found.values())
+            try:
+                found[name] = read_definition(name, kind, path, source)
+            except ValueError as error:
+                report(f"{path}: {error}")
+    return list(found.values())
+
+
+def _listed(top: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the kind, the name and the path of each file below a `.claude` directory."""
+    commands = os.path.join(top, "commands")
+    count = 0
+    for here, directories, names in os.walk(commands):
+        directories.sort()
+        for name in sorted(names):
+            count += 1
+            if count > 4 * _MAX_FILES:
+                return
+            if name.endswith(".md"):
+                path = os.path.join(here, name)
+                yield COMMAND, os.path.relpath(path, commands)[: -len(".md")].replace(os.sep, ":"), path
+    skills = os.path.join(top, "skills")
+    try:
+        directories = sorted(os.listdir(skills))[: 4 * _MAX_FILES]
+    except OSError:
+        return
+    for name in directories:
+        path = os.path.join(skills, name, "SKILL.md")
+        if os.path.lexists(path):
+            yield SKILL, name, path

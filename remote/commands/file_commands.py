@@ -1,0 +1,88 @@
+"""The slash commands of files, and the skills that the model may load."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from ccb.tunnel.wire import tool_traits
+
+from ..settings.worker_settings import WorkerSettings
+from ..tools.registry import ToolRegistry
+from .definition import SKILL, CommandFile
+from .discovery import discover
+from .expansion import expand, named_files
+from .registry import CommandCall, Expanded, SlashCommand
+
+log = logging.getLogger(__name__)
+
+
+class FileCommands:
+    """`files` are the commands and skills that count under the settings in force. They are found once for each value of
+    the settings, so a file that the session's own tools write does not count in the same session."""
+
+    def __init__(self, home: str, session_id: str, tools: ToolRegistry) -> None:
+        self.files: Sequence[CommandFile] = ()
+        self.problems: list[str] = []
+        self._home = home
+        self._session_id = session_id
+        self._tools = tools
+        self._settings: WorkerSettings | None = None
+
+    async def use(self, settings: WorkerSettings) -> None:
+        """Find the files that count under these settings, and offer the model its skills."""
+        if settings is self._settings:
+            return
+        had = any(each.for_model for each in self.files)
+        self._settings = settings
+        problems: list[str] = []
+        loop = asyncio.get_running_loop()
+        self.files = await loop.run_in_executor(None, discover, settings, self._home, problems.append)
+        self.problems = problems
+        for problem in problems:
+            log.warning("%s", problem)
+        skills = [each for each in self.files if each.for_model]
+        if skills:
+            from .skill_tool import SkillTool
+
+            self._tools.add([SkillTool(skills, self._session_id)])
+        elif had:
+            self._tools.remove([tool_traits.SKILL.name])
+
+    def commands(self) -> Iterator[SlashCommand]:
+        """Yield the commands that a person may call."""
+        for each in self.files:
+            if each.for_person:
+                source = SKILL if each.kind == SKILL else each.source
+                yield SlashCommand(each.name, each.description, partial(self._run, each), each.hint, source)
+
+    def skills(self) -> list[dict[str, str]]:
+        """Return the names and descriptions of the skills."""
+        return [{"name": each.name, "description": each.description} for each in self.files if each.kind == SKILL]
+
+    async def _run(self, file: CommandFile, call: CommandCall) -> Expanded:
+        text, unchanged = await asyncio.get_running_loop().run_in_executor(None, file.body)
+        allowed = file.allowed if unchanged else ()
+        shell = partial(call.shell, allowed) if unchanged and call.shell is not None else None
+        whole = skill_text(file, await expand(text, call.arguments, places(file, self._session_id), shell))
+        blocks = [{"type": "text", "text": whole}, *call.attached]
+        for path in named_files(whole):
+            content = await call.read(path) if call.read is not None else None
+            if content is not None:
+                blocks.append({"type": "text", "text": f"The file {path}:\n{content}"})
+        return Expanded(blocks, allowed, file.model)
+
+
+def places(file: CommandFile, session_id: str) -> dict[str, str]:
+    """Return the values of the `${NAME}` places of a file."""
+    return {"CLAUDE_SKILL_DIR": file.directory, "CLAUDE_SESSION_ID": session_id}
+
+
+def skill_text(file: CommandFile, text: str) -> str:
+    """Return what the model reads of a command or a skill. It can read the files beside a skill."""
+    if file.kind != SKILL:
+        return text
+    return f"Base directory for this skill: {os.path.abspath(file.directory)}\n\n{text}"

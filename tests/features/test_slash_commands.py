@@ -1,0 +1,110 @@
+"""Slash commands of files, and skills, in a session of a real worker."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.features.test_hooks import hooks, options, tell
+from tests.remote.agent_kit import calls, content, says
+from tests.remote.worker_process import Laptop, WorkerHost
+
+from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.options import SettingsOption
+
+Json = dict[str, Any]
+
+
+def write(host: WorkerHost, name: str, text: str) -> None:
+    path = host.project / ".claude" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+async def start(host: WorkerHost, session: str, **given: Any) -> Laptop:
+    """Attach to a session whose project is trusted."""
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(settings=SettingsOption(trusted="*").to_json(), **given))
+    return laptop
+
+
+async def test_a_command_brings_its_text_its_commands_its_files_and_its_rules(host: WorkerHost, session: str) -> None:
+    (host.project / "notes.md").write_text("remember the milk")
+    front = "---\ndescription: Makes it\nallowed-tools: Bash(touch *), Bash(cat *)\nmodel: haiku\n---\n"
+    write(host, "commands/team/make.md", front + "Make $1. Now: !`touch a && cat .claude/x`\nSee @notes.md")
+    write(host, "x", "cat says hi")
+    laptop = await start(host, session)
+    await laptop.say("/team:make cake")
+    assert "team:make" in (await laptop.message("system", "init"))["slash_commands"]
+    opened, body = await laptop.call()
+    sent = json.loads(body)
+    texts = [block["text"] for block in sent["messages"][-1]["content"]]
+    assert texts[-3:] == [
+        "/team:make cake",
+        "Make cake. Now: cat says hi\nSee @notes.md",
+        "The file notes.md:\n1\tremember the milk",
+    ]
+    assert "haiku" in sent["model"] and (host.project / "a").exists()
+    await laptop.answer(opened, content(calls(("toolu_1", "Bash", {"command": "touch b"}))))
+    await tell(laptop, says("done", "msg_2"))
+    await laptop.message("result")
+    assert (host.project / "b").exists(), "its rules hold during its turn"
+    await laptop.say("go on")
+    opened, body = await laptop.call()
+    assert "haiku" not in json.loads(body)["model"]
+    await laptop.answer(opened, content(calls(("toolu_2", "Bash", {"command": "touch c"}), message_id="msg_3")))
+    await tell(laptop, says("done", "msg_4"))
+    await laptop.message("result")
+    assert not (host.project / "c").exists(), "and no longer"
+
+
+async def test_a_command_that_may_not_run_its_commands_does_not_run(host: WorkerHost, session: str) -> None:
+    write(host, "commands/make.md", "Now: !`touch a`")
+    laptop = await start(host, session)
+    await laptop.say("/make")
+    output = (await laptop.message("user"))["message"]["content"][0]["text"]
+    assert output.startswith("<local-command-stdout>/make was not run. `touch a`: ")
+    ended = await laptop.message("result")
+    assert (ended["is_error"], ended["num_turns"]) == (False, 0)
+    assert not (host.project / "a").exists()
+    await laptop.say("hello")
+    messages = await tell(laptop, says("hi"))
+    assert "/make" not in json.dumps(messages)
+
+
+async def test_a_file_that_the_session_writes_is_no_command(host: WorkerHost, session: str) -> None:
+    write(host, "commands/known.md", "Known: !`touch a`")
+    laptop = await start(host, session, permission_mode="default", allowed_tools=["Bash(touch *)"])
+    await laptop.say("hello")
+    await tell(laptop, says("hi"))
+    await laptop.message("result")
+    write(host, "commands/known.md", "Changed: !`touch a`")
+    write(host, "commands/new.md", "New: !`touch a`")
+    for prompt in ("/new", "/known"):
+        await laptop.say(prompt)
+        texts = json.dumps(await tell(laptop, says("hm", f"msg_{prompt}")))
+        await laptop.message("result")
+        assert "New" not in texts
+    assert "Changed: !`touch a`" in texts and not (host.project / "a").exists()
+
+
+async def test_a_skill_is_listed_and_loaded_when_the_model_wants_it(host: WorkerHost, session: str) -> None:
+    write(host, "skills/pdf/SKILL.md", "---\ndescription: Reads PDFs\n---\nRun ${CLAUDE_SKILL_DIR}/read.sh !`id`")
+    laptop = await start(host, session)
+    await laptop.say("read it")
+    assert (await laptop.message("system", "init"))["skills"] == ["pdf"]
+    opened, body = await laptop.call()
+    tool = next(each for each in json.loads(body)["tools"] if each["name"] == "Skill")
+    assert tool["description"].endswith("- pdf: Reads PDFs") and "read.sh" not in body.decode()
+    await laptop.answer(opened, content(calls(("toolu_1", "Skill", {"skill": "pdf"}))))
+    result = json.dumps((await tell(laptop, says("done", "msg_2")))[-1])
+    where = host.project / ".claude/skills/pdf"
+    assert f"Base directory for this skill: {where}\\n\\nRun {where}/read.sh !`id`" in result
+
+
+async def test_hooks_shows_what_is_configured_without_the_model(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(options(hooks(PreToolUse=("Bash", "guard.sh"))))
+    await laptop.say("/hooks")
+    shown = (await laptop.message("result"))["result"]
+    assert shown == "PreToolUse\n  Bash: guard.sh  (user, ~/.claude/settings.json; at most 600 s)"
