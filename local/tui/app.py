@@ -16,7 +16,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import Screen
-from textual.widgets import Input
+from textual.widgets import Input, TextArea
 
 from ccb.tunnel.plain_text import neutralise
 
@@ -180,6 +180,7 @@ class Repl(App[int]):
         self._set_window_title(f"ccb {info.place}")
         with self.batch_update():
             await self.mount(view, before=self.composer)
+            await self.mount(view.completion, before=self.composer)
             await self.mount(view.status_line, after=self.composer)
             opening = self.opening
             await opening.line.remove()
@@ -267,6 +268,10 @@ class Repl(App[int]):
     def on_composer_take_back(self) -> None:
         if self.attached is not None:
             self.attached.take_prompt_back()
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        if self.attached is not None and event.text_area is self.composer:
+            self.attached.completion.refresh_list()
 
     def on_composer_shortcut(self) -> None:
         self.retry()  # there is no other shortcut
@@ -374,7 +379,9 @@ class Repl(App[int]):
             self.attached.approvals.focus_card()
 
     def action_toggle_approval(self) -> None:
-        """Tab: move the focus to the approval card, or back."""
+        """Tab: complete what is typed, else move the focus to the approval card, or back."""
+        if self.focused is self.composer and self.composer.completes("tab"):
+            return
         if self.attached is not None:
             self.attached.approvals.toggle_focus()
 

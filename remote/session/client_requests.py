@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.commands import LIST_COMMANDS
 from ccb.tunnel.wire.mcp import CLIENT_MCP_MESSAGE, McpMessage
 from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
 from ccb.tunnel.wire.records import MessageRecord
@@ -71,6 +72,7 @@ def register_client_requests(session: Session) -> None:
     broker.register(CLIENT_MCP_MESSAGE, lambda message: _server_said(session, message))
     register_task_requests(session)
     register_steering(session)
+    broker.register(LIST_COMMANDS, lambda _: Handled({"commands": session.agent.config.announced.entries("commands")}))
     broker.register(GET_CONTEXT_USAGE, lambda _: Handled(session.agent.context_report().public()))
 
 

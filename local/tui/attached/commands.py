@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ccb.tunnel.wire.dataclass import dataclass
+
+from ..completion.candidates import Candidate
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ KEYS = (
     ("Ctrl+B", "let the running command go on in the background"),
     ("Esc", "interrupt the agent"),
     ("Esc, Esc", "while nothing is typed and the agent is idle: go back to an earlier prompt"),
+    ("/ and Tab", "the commands that fit what is typed; Up and Down choose, Tab or Enter completes, Esc closes"),
     ("Tab, Alt+A, click", "go to the waiting approval; Esc goes back"),
     ("1, 2, 3, then Enter", "on an approval: once, this session, deny; also y and n, or arrows"),
     (
@@ -97,10 +102,20 @@ def refusal(text: str) -> str:
     )
 
 
-def help_markdown() -> str:
-    """Return the text of /help in Markdown."""
+def _cell(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("|", "\\|").replace("`", "'")
+
+
+def own_candidates() -> list[Candidate]:
+    """Return the commands of the REPL for the list above the composer."""
+    return [Candidate(each.name, each.usage.partition(" ")[2], each.does) for each in COMMANDS]
+
+
+def help_markdown(of_worker: Sequence[Candidate] = ()) -> str:
+    """Return the text of /help in Markdown. `of_worker` are the commands that the agent's side knows."""
     lines = ["**Keys**", "", "| key | does |", "|---|---|"]
     lines += [f"| {key} | {does} |" for key, does in KEYS]
     lines += ["", "**Commands**", "", "| command | does |", "|---|---|"]
     lines += [f"| `{command.usage}` | {command.does} |" for command in COMMANDS]
+    lines += [f"| `/{each.name} {each.hint}".rstrip() + f"` | {_cell(each.does)} |" for each in of_worker]
     return "\n".join(lines)

@@ -71,6 +71,8 @@ class Composer(TextArea):
         self.shortcuts: frozenset[str] = frozenset()
         self._shortcut_letter = ""  # the last key, if it was a shortcut that may be the first letter of a word
         self._locked_because = ""
+        self.completes: Callable[[str], bool] = lambda key: False
+        """Takes a key for the list of completions first. Returns whether it did."""
 
     def set_locked(self, why: str) -> None:
         """Take no text, and show why; with an empty `why` take it again. What is typed already stays."""
@@ -108,6 +110,8 @@ class Composer(TextArea):
         if event.character is not None and self.is_shortcut(event.character):
             self._shortcut_letter = "" if self.read_only else event.character
             self.post_message(self.Shortcut(event.character))
+            return True
+        if event.key in ("enter", "up", "down", "escape") and self.completes(event.key):
             return True
         if event.key == "enter":
             self._submit()

@@ -1,0 +1,1 @@
+"""What can be completed of the text in the composer, shown in a list above it."""

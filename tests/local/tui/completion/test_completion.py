@@ -1,0 +1,69 @@
+"""The list of commands above the composer."""
+
+from __future__ import annotations
+
+from tests.support.pilot import desk
+
+from ccb.local.tui.completion.candidates import Candidate, fitting
+from ccb.local.tui.completion.worker_commands import from_worker
+
+LISTED = [
+    {"name": "compact", "description": "Summarise what was said", "argumentHint": "[hint]"},
+    {"name": "team:\x1b[31mfix", "description": "Fixes\nit"},
+    {"name": "model", "description": "not the REPL's own"},
+]
+
+
+def test_names_that_begin_with_the_text_come_first() -> None:
+    commands = [Candidate(name, "", "") for name in ("recompact", "compact", "cost", "help")]
+    assert [each.name for each in fitting("/co", commands)] == ["compact", "cost", "recompact"]
+    for text in ("", "co", "/co x", "/etc/hosts", "/co\n"):
+        assert fitting(text, commands) == []
+
+
+def test_what_the_worker_lists_is_made_harmless_and_checked() -> None:
+    names = [each.name for each in from_worker(LISTED)]
+    assert names[0] == "compact" and "\x1b" not in names[1] and len(names) == 3
+    assert from_worker([{"description": "no name"}]) == from_worker("x") == []
+
+
+async def test_the_list_filters_completes_and_closes() -> None:
+    async with desk() as at:
+        at.session.control_answers["list_commands"] = {"commands": LISTED}
+        await at.type("/")
+        await at.until(lambda: "Summarise what was said" in at.screen)
+        assert "show this help" in at.screen and "not the REPL's own" not in at.screen
+        await at.type("com")
+        await at.until(lambda: "show this help" not in at.screen)
+        assert "/compact [hint]" in at.screen
+        await at.pilot.press("tab")
+        assert at.app.composer.text == "/compact "
+        await at.until(lambda: "Summarise" not in at.screen)
+        await at.type("now")
+        await at.pilot.press("enter")
+        await at.until(lambda: at.session.prompts == ["/compact now"])
+
+
+async def test_arrows_choose_and_enter_completes_before_it_sends() -> None:
+    async with desk() as at:
+        await at.type("/st")
+        await at.until(lambda: "/status" in at.screen and "/stop" in at.screen)
+        await at.pilot.press("down", "enter")
+        assert at.app.composer.text == "/stop" and at.session.stops == 0
+        await at.pilot.press("escape")
+        assert at.app.composer.text == "/stop" and at.session.interrupts == 0
+        at.app.composer.text = ""
+        await at.type("/he")
+        await at.pilot.press("escape")
+        await at.until(lambda: "show this help" not in at.screen)
+        await at.type("l")
+        await at.until(lambda: "show this help" in at.screen)
+
+
+async def test_a_name_that_nobody_knows_is_not_sent() -> None:
+    async with desk() as at:
+        at.session.control_answers["list_commands"] = {"commands": LISTED}
+        await at.type("/nonsense")
+        await at.pilot.press("enter")
+        await at.sees("There is no command /nonsense")
+        assert at.session.prompts == []
