@@ -68,6 +68,7 @@ async def _attend(app: Repl, arguments: Arguments) -> None:
                 connected = await stack.enter_async_context(connecting)
                 await importing
                 stack.push_async_callback(_close, connected.session)
+                app.notify_person = connected.notifications.notify
                 await app.attach(connected.session, _info(arguments, connected), connected.warnings, connected.projects)
                 await app.left.wait()
     finally:

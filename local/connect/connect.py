@@ -11,6 +11,7 @@ import os
 import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import NoSuchSession, UsageError
@@ -27,6 +28,7 @@ from ..config.projects import Projects
 from ..config.settings import SettingsChoice
 from ..login.unattended_login import log_in_unattended
 from ..session.connection import AttachOptions
+from ..session.notification_hooks import NotificationHooks
 from ..session.remote_session import RemoteSession
 from .project_trust import ProjectDesk
 from .session_request import options_for_existing, reconnect_seconds, session_options, session_parameters
@@ -62,7 +64,7 @@ class Connected:
     """An attached session, and what its clients show about it.
 
     `host` is the name that the person used, `resume` the command that returns to the session. `projects` asks the
-    person about the project; who reads the events says how.
+    person about the project; who reads the events says how. `notifications` are hooks of the person on this machine.
     """
 
     session: RemoteSession
@@ -71,6 +73,7 @@ class Connected:
     warnings: tuple[str, ...]
     resume: str
     projects: ProjectDesk
+    notifications: NotificationHooks = field(default_factory=lambda: NotificationHooks({}, ""))
 
 
 @asynccontextmanager
@@ -122,7 +125,12 @@ async def connect_session(
         resume = resume_command(arguments, hello.session, directory=hello.cwd)
         session.come_back_with(resume)
         warnings = (*startup.warnings, *mcp_warnings, *_other_directory(arguments, hello.cwd))
-        yield Connected(session, host, options, warnings, resume, desk)
+        own_hooks = {} if startup.settings.disableAllHooks else startup.settings.hooks
+        notifications = NotificationHooks(own_hooks, f"ccb {host}")
+        try:
+            yield Connected(session, host, options, warnings, resume, desk, notifications)
+        finally:
+            await notifications.close()
 
 
 @asynccontextmanager

@@ -106,6 +106,7 @@ class Repl(App[int]):
         self.opening = Opening(host, first_prompt)
         self.attached: SessionView | None = None
         self.leaving = Leaving()
+        self.notify_person: Callable[[str], None] = lambda kind: None
         self._chord = LoneChord(self)
         self.login_handover = LoginHandover(
             self,
@@ -210,9 +211,13 @@ class Repl(App[int]):
         for the last handler, which logs it."""
         self._exit_renderables.clear()
 
-    def ring(self) -> None:
-        """Ring the bell if another window has the focus."""
-        if not self.app_focus and not self.login_handover.active:
+    def ring(self, kind: str = "") -> None:
+        """Ring the bell if another window has the focus. `kind` is the notification for the person's own hooks; they
+        hear of the end of a turn only then too."""
+        away = not self.app_focus
+        if kind and (away or kind == "permission_prompt"):
+            self.notify_person(kind)
+        if away and not self.login_handover.active:
             self.bell()
 
     def on_app_focus(self) -> None:

@@ -17,7 +17,8 @@ from .approvals import Approvals, Settlement
 
 
 class EventRouter:
-    """Routes events. `ring` is called for events that the person may be waiting for, but never during a replay."""
+    """Routes events. `ring` is called, with the type of the notification, for events that the person may be waiting
+    for, but never during a replay."""
 
     def __init__(
         self,
@@ -25,7 +26,7 @@ class EventRouter:
         reducer: TranscriptReducer,
         approvals: Approvals,
         history: HistoryLoader,
-        ring: Callable[[], None],
+        ring: Callable[[str], None],
     ) -> None:
         self._client = client
         self._reducer = reducer
@@ -66,11 +67,11 @@ class EventRouter:
         if isinstance(public, ControlRequestLine) and public.subtype == CAN_USE_TOOL.name:
             request = parse_message(content.body)
             if isinstance(request, ControlRequest) and self._approvals.opened(request) and not replayed:
-                self._ring()
+                self._ring("permission_prompt")
         elif isinstance(public, ControlCancelLine):
             self._approvals.withdrawn(public.request_id)
         elif isinstance(public, ResultLine) and not replayed:
-            self._ring()
+            self._ring("idle_prompt")
 
     def _answer(self, answer: ControlResponseLine) -> None:
         """Close a question that a client has answered, and tell the person if another client did."""

@@ -24,8 +24,8 @@ class ReplShell(Protocol):
     def leave(self) -> None:
         """Leave the session, which keeps running on the host."""
 
-    def ring(self) -> None:
-        """Ring the bell if another window has the focus."""
+    def ring(self, kind: str = "") -> None:
+        """Ring the bell if another window has the focus, and run the person's hooks for a notification."""
 
     def retry(self) -> None:
         """Connect now, or answer what a login asks."""
