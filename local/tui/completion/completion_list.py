@@ -20,7 +20,7 @@ class CompletionList(Static):
     when the list appears, so that they can be brought up to date."""
 
     DEFAULT_CSS = """
-    CompletionList { height: auto; padding: 0 2; background: $background; display: none; }
+    CompletionList { height: auto; padding: 0 1; background: $background; display: none; }
     CompletionList.open { display: block; }
     """
 
@@ -88,6 +88,6 @@ class CompletionList(Static):
         table.add_column(no_wrap=True, overflow="ellipsis")
         for place, each in enumerate(self._fitting[first : first + _ROWS], first):
             chosen = place == self._at
-            name = Text(f"/{each.name} {each.hint}".rstrip())
+            name = Text(f"{'❯' if chosen else ' '} /{each.name} {each.hint}".rstrip())
             table.add_row(name, Text(each.does), style="bold" if chosen else "dim")
         self.update(table)

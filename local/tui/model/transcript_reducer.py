@@ -57,6 +57,7 @@ from .todos import Todos
 from .tool_calls import ToolCalls
 from .totals import Totals
 
+_OUTPUT = ("<local-command-stdout>", "</local-command-stdout>")  # of a slash command of the worker
 _MAX_CAGE = 300  # characters
 _PRINTED = re.compile(r"<local-command-stdout>(.*)</local-command-stdout>", re.DOTALL)
 """What a slash command of the worker has printed."""
@@ -332,6 +333,8 @@ class TranscriptReducer(Projection):
                 self.notice(neutralise(printed[1]))
             elif isinstance(block, TextContent) and is_note:
                 self.notice(neutralise(block.text), Level.DIM)
+            elif isinstance(block, TextContent) and message.isReplay and block.text.startswith(_OUTPUT[0]):
+                self.notice(neutralise(block.text.removeprefix(_OUTPUT[0]).removesuffix(_OUTPUT[1])))
 
     def _turn_over(self, tools: ToolState) -> None:
         """The turn is over. Tool calls that are still open get the state `tools`."""

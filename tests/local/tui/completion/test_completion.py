@@ -60,6 +60,17 @@ async def test_arrows_choose_and_enter_completes_before_it_sends() -> None:
         await at.until(lambda: "show this help" in at.screen)
 
 
+async def test_what_a_command_of_the_worker_prints_is_shown() -> None:
+    async with desk() as at:
+        at.session.control_answers["list_commands"] = {"commands": [{"name": "hooks"}]}
+        await at.prompt("/hooks")
+        text = "<local-command-stdout>PreToolUse\n  \x1b[31mguard.sh</local-command-stdout>"
+        message = {"role": "user", "content": [{"type": "text", "text": text}]}
+        at.session.say({"type": "user", "message": message, "isReplay": True, "parent_tool_use_id": None})
+        await at.sees("PreToolUse", "guard.sh")
+        assert "local-command" not in at.screen and "\x1b" not in at.screen
+
+
 async def test_a_name_that_nobody_knows_is_not_sent() -> None:
     async with desk() as at:
         at.session.control_answers["list_commands"] = {"commands": LISTED}
