@@ -1,19 +1,24 @@
-"""The tools that the text of a slash command uses before the model sees it, with the permissions of a call."""
+"""The tools that the text of a slash command uses before the model sees it, and the rules that it brings."""
 
 from __future__ import annotations
 
+import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
 from ..commands.registry import CommandRefused
+from ..permissions.engine import PermissionEngine
+from ..permissions.rules.rules import parse_rules
 from ..tools.contract import ToolResult
-from .command_grants import granted
 from .pipeline import BEFORE, CallRefused, ParsedCall, PipelineContext, run
 
 Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
 
 
 class CommandTools:
@@ -51,3 +56,23 @@ class CommandTools:
             return (await run(self._pipeline, call)).result
         except CallRefused as refused:
             return refused.outcome.result
+
+
+@contextmanager
+def granted(permissions: PermissionEngine, rules: Sequence[str]) -> Iterator[None]:
+    """Let the rules of a command hold during its turn. A rule that cannot be read does not count."""
+    known: list[str] = []
+    for rule in rules:
+        try:
+            parse_rules([rule])
+        except ValueError as error:
+            _log.warning("a rule of a command is left out: %s", error)
+        else:
+            known.append(rule)
+    if known:
+        permissions.grant_for_turn(known)
+    try:
+        yield
+    finally:
+        if known:
+            permissions.grant_for_turn(())

@@ -27,7 +27,7 @@ from ..tools.contract import FileVersion, Preview, Tool, ToolContext, ToolResult
 from ..tools.output import limited
 from ..tools.schema import issues
 from ..tools.web.access import WebAccess
-from . import messages, tool_hooks
+from . import agent_hooks, messages
 from .conversation import tool_result_message
 from .deps import AgentConfig, AgentDeps
 from .executor import ToolCall
@@ -184,7 +184,7 @@ async def pre_tool_use(context: PipelineContext, call: ParsedCall) -> ParsedCall
     """Run the PreToolUse hooks, which may refuse the call, change its input, or decide on its permission. They see what
     the person would be asked."""
     call = replace(call, input=call.tool.question(call.input, _lent(context)))
-    outcome = await tool_hooks.before_tool(context.deps, context.recorder, call.name, call.id, call.input)
+    outcome = await agent_hooks.before_tool(context.deps, context.recorder, call.name, call.id, call.input)
     if outcome is NOTHING:
         return call
     if outcome.blocked or outcome.stops:
@@ -212,7 +212,7 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
         return replace(call, cage=decision.cage, pinned=decision.pinned)
     if decision.behavior is Behavior.DENY:
         raise CallRefused(_deny_unasked(context, call, decision))
-    answer = await tool_hooks.before_question(context.deps, context.recorder, call.name, call.id, call.input, decision)
+    answer = await agent_hooks.before_question(context.deps, context.recorder, call.name, call.id, call.input, decision)
     if answer is None and not can_ask:
         raise CallRefused(_deny_unasked(context, call, decision))
     preview = None
@@ -327,7 +327,9 @@ async def _keep_version(context: PipelineContext, tool_use_id: str, change: Upco
 
 async def post_tool_use(context: PipelineContext, call: ParsedCall, outcome: CallOutcome) -> CallOutcome:
     """Run the hooks that see the result of a tool that ran. What they say goes to the model after the result."""
-    hooked = await tool_hooks.after_tool(context.deps, context.recorder, call.name, call.id, call.input, outcome.result)
+    hooked = await agent_hooks.after_tool(
+        context.deps, context.recorder, call.name, call.id, call.input, outcome.result
+    )
     if not hooked.stops:
         return outcome
     return replace(outcome, stop_reason=hooked.stop_reason or hooked.reason or f"a hook after {call.name} stopped it")

@@ -27,9 +27,9 @@ from ..model.retry import MAX_OVERLOADS, RetryPolicy
 from ..model.tokens import ContextLimits
 from ..ports import NotKept
 from . import messages
+from .agent_hooks import MOST_STOP_BLOCKS, before_stop
 from .answer import AnswerListener
-from .command_grants import granted
-from .command_tools import CommandTools
+from .command_tools import CommandTools, granted
 from .compaction.state import CompactionFailed
 from .conversation import close_open_tool_uses
 from .demands import Demands
@@ -40,7 +40,6 @@ from .pipeline import NOT_RUN, PipelineContext, StartedCalls, may_run_in_paralle
 from .recorder import Recorder
 from .request_start import make_prefix, named_files
 from .state import DENIAL_FEEDBACK, AgentState, Ending, LoopState, Terminal, Transition
-from .stopping import MOST_STOP_BLOCKS, before_stop
 
 if TYPE_CHECKING:
     from .compaction.compactor import Compactor

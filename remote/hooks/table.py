@@ -35,6 +35,7 @@ COMMAND_TIMEOUT_S, CALLBACK_TIMEOUT_S = 600.0, 60.0
 _MAX_HOOKS = 500
 _NAMES = re.compile(r"[A-Za-z0-9_|]+")
 _ALL = ("", "*")
+_SHAPE = 'an entry is {"matcher": "…", "hooks": [{"type": "command", "command": "…", "timeout": seconds}]}'
 
 
 @dataclass(frozen=True)
@@ -105,18 +106,15 @@ def client_hooks(value: object) -> tuple[Hook, ...]:
 
 def _listed(given: HookSource, report: Callable[[str], None]) -> Iterator[tuple[str, Json, Json]]:
     """Yield the event, the entry and the hook object of each hook."""
-    where = given.path or given.source
-    if not isinstance(given.value, dict):
-        report(f"{where}: hooks is not an object")
-        return
-    for event, entries in given.value.items():
+    where = f"{given.path or given.source}: hooks"
+    for event, entries in given.value.items() if isinstance(given.value, dict) else [("", given.value)]:
         if event not in EVENTS:
-            report(f"{where}: hooks.{event}: ccb has no such event; it has {', '.join(EVENTS)}")
+            report(f"{where}.{event}: there is no such event")
             continue
         for entry in entries if isinstance(entries, list) else [entries]:
             hooks = entry.get("hooks") if isinstance(entry, dict) else None
             if not isinstance(hooks, list):
-                report(f'{where}: hooks.{event}: an entry needs "hooks", a list')
+                report(f"{where}.{event}: {_SHAPE}")
                 continue
             for hook in hooks:
                 yield event, entry, hook if isinstance(hook, dict) else {}
@@ -124,30 +122,21 @@ def _listed(given: HookSource, report: Callable[[str], None]) -> Iterator[tuple[
 
 def _read(event: str, matcher: object, hook: Json, given: HookSource) -> Hook | str:
     """Return the hook, or what is wrong with it."""
+    command, timeout = hook.get("command"), hook.get("timeout", COMMAND_TIMEOUT_S)
     wrong = _matcher_problem(matcher)
     if wrong:
         return wrong
-    kind, command, timeout = hook.get("type"), hook.get("command"), hook.get("timeout")
-    if kind != "command":
-        return f'the type is "command", not {kind!r}'
-    if not isinstance(command, str) or not command.strip():
-        return "a command is missing"
-    if timeout is not None and not _is_positive(timeout):
-        return "timeout is a number of seconds above 0"
-    seconds = COMMAND_TIMEOUT_S if timeout is None else float(str(timeout))
-    return Hook(event, str(matcher or ""), command, timeout_s=seconds, source=given.source, path=given.path)
+    if hook.get("type") != "command" or not isinstance(command, str) or not _is_positive(timeout):
+        return _SHAPE
+    return Hook(event, str(matcher or ""), command, timeout_s=float(timeout), source=given.source, path=given.path)
 
 
 def _matcher_problem(matcher: object) -> str:
-    if matcher is None or matcher in _ALL:
-        return ""
-    if not isinstance(matcher, str):
-        return "matcher is a text"
     try:
-        re.compile(matcher)
+        re.compile(matcher if isinstance(matcher, str) and matcher not in _ALL else "")
     except re.error as error:
         return f"the matcher {matcher!r} is no regular expression: {error}"
-    return ""
+    return "" if matcher is None or isinstance(matcher, str) else "a matcher is a text"
 
 
 def _is_positive(value: object) -> bool:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..agent.agent import Agent
 from ..commands.registry import CommandCall, CommandRegistry, Printed, SlashCommand
+from ..hooks.runner import HookRunner
+from ..hooks.table import EVENTS
 from ..settings.worker_settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+_MOST_CHARS = 300  # of one command in the list of hooks
 _FOLDERS = (".claude/commands", ".claude/skills")
 
 
@@ -55,6 +58,23 @@ class SessionCommands:
         return [*self._files.skills()] if self._files is not None else []
 
     async def _hooks(self, _: CommandCall) -> Printed:
-        from ..hooks.listing import listing
+        return Printed(_listing(self._agent.hooks))
 
-        return Printed(listing(self._agent.hooks))
+
+def _listing(runner: HookRunner | None) -> str:
+    """Return the hooks by event, each with where it comes from, and what is wrong with others."""
+    lines: list[str] = []
+    hooks = runner.hooks if runner is not None else ()
+    for event in EVENTS:
+        of_event = [hook for hook in hooks if hook.event == event]
+        if of_event:
+            lines.append(event)
+        for hook in of_event:
+            does = " ".join((hook.command or f"callback {hook.callback}").split())
+            matcher = f"{hook.matcher}: " if hook.matcher else ""
+            where = hook.source + (f", {hook.path}" if hook.path else "")
+            lines.append(f"  {matcher}{does[:_MOST_CHARS]}  ({where}; at most {hook.timeout_s:g} s)")
+    if not lines:
+        lines.append('No hooks run on this host. They are configured under "hooks" in the settings.')
+    problems = runner.problems if runner is not None else []
+    return "\n".join([*lines, *(["", "Not used:"] if problems else []), *(f"  {each}" for each in problems)])

@@ -1,4 +1,4 @@
-"""The hooks around one tool call: what they are told, and what the model hears of them."""
+"""The hooks around one tool call and at the end of a turn: what they are told, and what the model hears of them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,25 @@ from typing import Any
 from ccb.tunnel.wire.requests import ToolPermission
 
 from ..hooks.outcome import NOTHING, HookOutcome
-from ..hooks.table import NOTIFICATION, PERMISSION_REQUEST, POST_TOOL_USE, POST_TOOL_USE_FAILURE, PRE_TOOL_USE
+from ..hooks.table import (
+    NOTIFICATION,
+    PERMISSION_REQUEST,
+    POST_TOOL_USE,
+    POST_TOOL_USE_FAILURE,
+    PRE_TOOL_USE,
+    STOP,
+    SUBAGENT_STOP,
+)
 from ..permissions.decision import Decision
 from ..tools.contract import ToolResult
 from .deps import AgentDeps
 from .recorder import Recorder
+from .state import Ending, LoopState
 
 Json = dict[str, Any]
+
+MOST_STOP_BLOCKS = 10
+"""How often in one turn Stop hooks may let an agent go on."""
 
 
 async def before_tool(
@@ -61,6 +73,16 @@ async def after_tool(
     if outcome.blocked:
         deps.reminders.add(f"hook:{tool_use_id}", f"{event}:{name} hook feedback:\n{outcome.reason}")
     return outcome
+
+
+async def before_stop(deps: AgentDeps, recorder: Recorder, ending: Ending, state: LoopState) -> HookOutcome:
+    """Run the Stop hooks, those of SubagentStop for a sub-agent. They learn whether the agent goes on already because
+    of them."""
+    if deps.hooks is None:
+        return NOTHING
+    event = SUBAGENT_STOP if recorder.agent_id else STOP
+    payload: Json = {"stop_hook_active": state.stop_blocks > 0, "last_assistant_message": ending.text}
+    return await deps.hooks.run(event, payload, agent_id=recorder.agent_id)
 
 
 async def _run(deps: AgentDeps, recorder: Recorder, event: str, name: str, payload: Json) -> HookOutcome:
