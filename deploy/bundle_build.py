@@ -1,9 +1,9 @@
 """Builds the worker bundle: one reproducible zip of the worker's sources. Packs it for the transfer to a host.
 
-The sources travel without docstrings, comments and the annotations of functions, and with one space for each step of
-indentation: the host has no use for more. Every statement keeps its line number, so a traceback from the host names the
-right line of the source. The build hook of the wheel loads this module by its
-path, so it imports nothing relative.
+The sources travel without docstrings, comments and annotations (except those of the fields of classes), and with one
+space for each step of indentation: the host has no use for more. Every statement keeps its line number, so a traceback
+from the host names the right line of the source. The build hook of the wheel loads this module by its path, so it
+imports nothing relative.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ def _sources(folder: Path, prefix: str) -> dict[str, bytes]:
 
 
 def compact(source: str) -> bytes:
-    """Return `source`, indented by one space for four, without the annotations of functions. No line moves."""
+    """Return `source`, indented by one space for four, without annotations except those in classes. No line
+    moves."""
     text = source.encode()
     starts = [0, *(match.end() for match in re.finditer(b"\n", text))]
     cuts: list[tuple[int, int]] = []
@@ -113,8 +114,13 @@ def compact(source: str) -> bytes:
     def place(line: int, column: int | None) -> int:
         return starts[line - 1] + (column or 0)
 
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.arg) and node.annotation is not None:
+    tree = ast.parse(source)
+    declared = {id(each) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for each in node.body}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign) and node.value is not None and id(node) not in declared:
+            begin = place(node.target.end_lineno or 0, node.target.end_col_offset)
+            cuts.append((begin, place(node.annotation.end_lineno or 0, node.annotation.end_col_offset)))
+        elif isinstance(node, ast.arg) and node.annotation is not None:
             begin = place(node.lineno, node.col_offset) + len(node.arg.encode())
             cuts.append((begin, place(node.annotation.end_lineno or 0, node.annotation.end_col_offset)))
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.returns is not None:

@@ -33,7 +33,11 @@ def _statements(source: str) -> list[tuple[str, int]]:
     """All nodes with their lines. Annotations of functions are left out, and constants that stand alone: docstrings and
     what stands in for them."""
     tree = ast.parse(source)
+    dropped: set[int] = set()
+    declared = {id(each) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for each in node.body}
     for node in ast.walk(tree):
+        if isinstance(node, ast.AnnAssign) and node.value and id(node) not in declared:
+            dropped.update(id(inner) for inner in ast.walk(node.annotation))
         if isinstance(node, ast.arg):
             node.annotation = None
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -45,9 +49,9 @@ def _statements(source: str) -> list[tuple[str, int]]:
         for inner in (node, node.value)
     }
     return [
-        (ast.dump(node) if isinstance(node, ast.Constant) else type(node).__name__, node.lineno)
+        (ast.dump(node) if isinstance(node, ast.Constant) else type(node).__name__.removeprefix("Ann"), node.lineno)
         for node in ast.walk(tree)
-        if hasattr(node, "lineno") and hasattr(node, "col_offset") and id(node) not in idle
+        if hasattr(node, "lineno") and hasattr(node, "col_offset") and id(node) not in idle | dropped
     ]
 
 
