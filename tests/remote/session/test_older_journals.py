@@ -132,7 +132,7 @@ def test_the_snapshots_are_the_same(older: Older) -> None:
     replay(older.records, snapshot, requests)
     for seq, body in older.expected["snapshots"].items():
         asks = requests.asked_until(int(seq))
-        assert snapshot.body(int(seq), model="m", mode="d", asks=asks) == body
+        assert snapshot.body(int(seq), model="m", mode="d", asks=asks) == {**body, "tasks": []}
 
 
 @pytest.fixture

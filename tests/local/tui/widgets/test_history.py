@@ -76,7 +76,10 @@ async def test_what_the_tail_says_again_is_counted_and_shown_once() -> None:
         session.finish(modelUsage=RESULT["modelUsage"], cost=1.25)
     async with desk(session) as at:
         await at.sees("123.0k in, 8.5k out  $1.25")
-        assert at.screen.count("Fix it") == 1
+        assert [line.split("   ")[-1].strip() for line in at.screen.splitlines() if "Fix it" in line] == [
+            "☐ Fix it",  # in the conversation, once
+            "0 of 1 done, Ctrl+T",  # above the composer
+        ]
 
 
 async def test_an_ask_of_the_snapshot_that_the_tail_answers_is_never_shown() -> None:
