@@ -78,6 +78,9 @@ async def test_the_same_session_lands(
             where = (
                 at(user, server, "-o", option.replace(" ", "=")) if option == "Compression yes" else at(user, server)
             )
+            settings = laptop.home / ".config/ccb/settings.json"
+            settings.parent.mkdir(parents=True, exist_ok=True)
+            settings.write_text('{"env": {"CCB_MAX_CONTEXT_TOKENS": "9000000"}}')  # so many bytes would be too long for the model
             await whole_session(laptop, fake_model, where, bulk=BULK.get(option, 0))
             log = server.log.read_text(encoding="utf-8", errors="replace")
         assert option != "Compression yes" or "compression: zlib@openssh.com" in log
