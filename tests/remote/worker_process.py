@@ -240,12 +240,24 @@ class WorkerHost:
                     self.pids.add(frame.pid)
             if laptop.process.returncode is None:
                 await laptop.drop()
-        for pid in self.pids:
+        for pid in self.pids | self._processes():
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
         shutil.rmtree(self.runtime)
+
+    def _processes(self) -> set[int]:
+        """The processes that run with the home of this host, such as the commands of a worker that was killed."""
+        found = set()
+        for environ in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                variables = environ.read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"HOME=" + os.fsencode(self.home) in variables:
+                found.add(int(environ.parent.name))
+        return found - {os.getpid()}
 
 
 @asynccontextmanager
