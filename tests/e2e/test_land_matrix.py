@@ -80,7 +80,7 @@ async def test_the_same_session_lands(
             )
             settings = laptop.home / ".config/ccb/settings.json"
             settings.parent.mkdir(parents=True, exist_ok=True)
-            settings.write_text('{"env": {"CCB_MAX_CONTEXT_TOKENS": "9000000"}}')  # so many bytes would be too long for the model
+            settings.write_text('{"env": {"CCB_MAX_CONTEXT_TOKENS": "9000000"}}')  # for the bulk
             await whole_session(laptop, fake_model, where, bulk=BULK.get(option, 0))
             log = server.log.read_text(encoding="utf-8", errors="replace")
         assert option != "Compression yes" or "compression: zlib@openssh.com" in log
