@@ -173,8 +173,8 @@ class Approvals(Vertical):
         self.call_later(self._show)
 
     async def _show(self) -> None:
-        """Show the card of the first open question, or none."""
-        if self.replaying:
+        """Show the card of the first open question, or none. Once the person leaves there is no place for one."""
+        if self.replaying or not self.is_attached:
             return
         wanted: ControlRequest | None = self._questions.show_head()
         if self.card is not None and self.card.request is not wanted:
@@ -185,7 +185,7 @@ class Approvals(Vertical):
             if had_focus:
                 self._composer.focus()
                 self._composer.type(card.reason)  # of a denial that nobody asks for any more
-        if wanted is not None and self.card is None:
+        if wanted is not None and self.card is None and self.is_attached:
             self.card = card_for(wanted, self._place, self._transcript.palette())
             if time.monotonic() - self._removed_at < _SETTLING_S:
                 self.card.settle(_SETTLING_S)

@@ -81,7 +81,7 @@ class AnswerChoices(Static):
             return
         parts = self._parts()
         text = Text("   ").join(parts)
-        if text.cell_len > self.content_size.width and self.app.screen.has_class("-tall"):
+        if text.cell_len > self.content_size.width and self.is_attached and self.screen.has_class("-tall"):
             text = Text("\n").join(parts)
         if situation.note:
             text.append(f"\n{situation.note}", style=f"not bold {self._palette.warn}")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.support.pilot import Desk, desk, key_event
+from tests.support.pilot import Desk, desk, key_event, wait_until
 from tests.support.scripted_session import ScriptedSession, session_rule
 from tests.support.scripted_work import EDIT, NEW, OLD, PATH
 from textual import events
@@ -643,3 +643,14 @@ async def test_a_short_question_announces_nothing() -> None:
         await at.card_focused()
         await at.pilot.pause(0.2)
         assert "more line" not in at.screen
+
+
+async def test_a_question_that_comes_while_the_person_leaves_needs_no_place() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        approvals = at.app.view.approvals
+        await approvals.remove()
+        ask(at.session, "late", "echo late")
+        await wait_until(at.pilot, lambda: approvals.open_count == 1)
+        await approvals._show()
+        assert approvals.card is None
