@@ -111,7 +111,7 @@ async def _test(name: str, config: ServerConfig) -> int:
         hello = (await server.reply({"id": 0, "method": "initialize"}))["result"]
         listed = await server.reply({"id": 1, "method": "tools/list"}) if "tools" in hello["capabilities"] else {}
     except RequestRefused as error:
-        sys.stderr.write(f"ccb: {error}\n")
+        sys.stderr.write(f"ccb: {error}{f': {server.why}' if server.why else ''}\n")
         return ExitCode.AGENT_FAILED
     finally:
         await server.close()

@@ -56,7 +56,7 @@ class LaptopServer:
     """A server that starts with the first message, and again with the next message after it has ended.
 
     `stderr` is a file for what its program says. After a start that failed, messages are refused for a while that grows
-    from 1 to 30 seconds. Call `close`.
+    from 1 to 30 seconds. `why` is the reason of the last failure, for the person and not for the host. Call `close`.
     """
 
     def __init__(self, name: str, config: ServerConfig, said: Said, stderr: TextIO) -> None:
@@ -71,6 +71,7 @@ class LaptopServer:
         self._ending = asyncio.Event()
         self._failures = 0
         self._refused_until = 0.0
+        self.why = ""
 
     async def reply(self, message: Json) -> Json:
         """Return the server's reply to a JSON-RPC message of the worker. Raise RequestRefused."""
@@ -141,9 +142,10 @@ class LaptopServer:
                 ready.set_result(session)
                 await self._ending.wait()
         except Exception as error:
+            self.why = _reason(error)  # stays here: an address in it may hold a token
             log.warning("the MCP server %s has failed", self.name, exc_info=error)
             if not ready.done():
-                ready.set_exception(RequestRefused(f"the MCP server {self.name} cannot be reached: {_reason(error)}"))
+                ready.set_exception(RequestRefused(f"the MCP server {self.name} cannot be reached"))
         finally:
             self._session = None
             ready.cancel()

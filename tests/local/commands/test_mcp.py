@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 
 from ccb.local.commands.mcp import run_mcp
+from ccb.local.mcp.config import StdioServer
+from ccb.local.mcp.server import LaptopServer
+from ccb.tunnel.wire.requests import RequestRefused
 
 ROOT = Path(__file__).parents[3]
 
@@ -65,4 +68,17 @@ def test_a_server_is_tried(settings: Path, capfd: pytest.CaptureFixture[str]) ->
     assert "notes works: notes" in (out := capfd.readouterr().out) and "add, token, leave, grow" in out
     run_mcp(["add", "gone", "--", "/nonexistent/server"])
     assert run_mcp(["test", "gone"]) == 1
-    assert "the MCP server gone cannot be reached" in capfd.readouterr().err
+    assert "the MCP server gone cannot be reached: " in capfd.readouterr().err
+
+
+async def test_the_host_does_not_learn_why_a_server_cannot_be_reached(tmp_path: Path) -> None:
+    async def said(_: str, __: object) -> None: ...
+
+    config = StdioServer(command="/nonexistent/token-in-a-path")
+    with (tmp_path / "stderr").open("w") as stderr:
+        server = LaptopServer("gone", config, said, stderr)
+        with pytest.raises(RequestRefused) as refused:
+            await server.reply({"id": 0, "method": "initialize"})
+        await server.close()
+    assert str(refused.value) == "the MCP server gone cannot be reached"
+    assert server.why
