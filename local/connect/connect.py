@@ -27,8 +27,8 @@ from ..command_line.transport_choice import host_label
 from ..config.projects import Projects
 from ..config.settings import SettingsChoice
 from ..login.unattended_login import log_in_unattended
+from ..session.answers.notification_hooks import NotificationHooks
 from ..session.connection import AttachOptions
-from ..session.notification_hooks import NotificationHooks
 from ..session.remote_session import RemoteSession
 from .project_trust import ProjectDesk
 from .session_request import options_for_existing, reconnect_seconds, session_options, session_parameters

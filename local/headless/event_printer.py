@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ccb.tunnel.errors import ConnectionLost
-from ccb.tunnel.wire.mcp import MCP_MESSAGE
+from ccb.tunnel.wire.kinds.mcp import MCP_MESSAGE
+from ccb.tunnel.wire.kinds.queue import TakenRecord, UnqueuedRecord
 from ccb.tunnel.wire.messages import (
     AssistantLine,
     ControlCancelLine,
@@ -19,20 +20,12 @@ from ccb.tunnel.wire.messages import (
     SystemLine,
     TaskLine,
 )
-from ccb.tunnel.wire.records import (
-    DamagedRecord,
-    MessageRecord,
-    PromptRecord,
-    TakenRecord,
-    TurnEndRecord,
-    TurnStartRecord,
-    UnqueuedRecord,
-)
+from ccb.tunnel.wire.records import DamagedRecord, MessageRecord, PromptRecord, TurnEndRecord, TurnStartRecord
 from ccb.tunnel.wire.requests import CAN_USE_TOOL, HOOK_CALLBACK, RequestKind
 
 from ..session.client import LaptopNotice, LinkChange, LinkState, Received, Skipped, parse_snapshot
 from ..session.remote_session import RemoteSession
-from .input_pump import InputPump
+from .input.input_pump import InputPump
 from .output import HeadlessOutput
 from .partial_events import PartialEvents
 from .stderr_reports import RetryReports, report, report_damage, report_earlier_damage

@@ -28,13 +28,13 @@ from ..session.remote_session import RemoteSession
 from ..terminal.console import stdout_failure
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import Writer
-from .early_input import EarlyInput
 from .event_printer import GOODBYE_S, EventPrinter
 from .going_back import go_back_to, restored_files
-from .input_pump import InputPump
+from .input.early_input import EarlyInput
+from .input.input_pump import InputPump
+from .input.stdin import read_prompt
 from .output import make_output
 from .stderr_reports import RetryReports, add_unsent, report, report_untrusted
-from .stdin import read_prompt
 from .turn_reports import TurnReports, state_flags
 from .turn_results import TurnResults
 

@@ -7,8 +7,9 @@ from contextlib import suppress
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.kinds.workers import WorkerRecord
 from ccb.tunnel.wire.messages import AssistantLine, SystemLine
-from ccb.tunnel.wire.records import DamagedRecord, InputRecord, TurnStartRecord, WorkerRecord
+from ccb.tunnel.wire.records import DamagedRecord, InputRecord, TurnStartRecord
 from ccb.tunnel.wire.requests import ProjectTrust
 
 from ..session.client import Json

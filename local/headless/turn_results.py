@@ -6,8 +6,8 @@ import asyncio
 import time
 from collections.abc import Sequence
 
+from ccb.tunnel.wire.kinds.queue import TASK_PREFIX
 from ccb.tunnel.wire.messages import TaskLine
-from ccb.tunnel.wire.records import TASK_PREFIX
 
 from ..command_line.exit_codes import ExitCode
 from ..session.client import Json

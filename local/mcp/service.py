@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.wire.mcp import CLIENT_MCP_MESSAGE, LAPTOP_MCP_MESSAGE, McpMessage
+from ccb.tunnel.wire.kinds.mcp import CLIENT_MCP_MESSAGE, LAPTOP_MCP_MESSAGE, McpMessage
 from ccb.tunnel.wire.requests import Request, RequestFailed, RequestRefused
 
 from .config import ServerConfig

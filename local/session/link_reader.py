@@ -13,7 +13,7 @@ from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, pa
 from ccb.tunnel.wire.records import InputRecord, MessageRecord
 from ccb.tunnel.wire.structure import MAX_DEPTH, is_too_deep
 
-from .answering import REFUSES, RequestResponder
+from .answers.answering import REFUSES, RequestResponder
 from .client import LaptopNotice, Received, Skipped, parse_snapshot, shown_name
 from .connection import AttachOptions
 from .event_feed import EventFeed

@@ -28,7 +28,7 @@ from ccb.tunnel.wire.requests import (
     public_answer,
 )
 
-from .answering import RequestResponder
+from .answers.answering import RequestResponder
 from .client import Item, Json, Received, Skipped, parse_snapshot
 from .connection import AttachOptions, Connection, Dial
 from .event_feed import EventFeed

@@ -16,8 +16,8 @@ from ..model.models import resolve_model
 from ..tools.contract import Tool, ToolDeclaration
 from ..tools.deferred.announcement import DeferredNames
 from ..tools.todo import TodoReminder
-from .conversation import Conversation
 from .deps import AgentConfig, AgentDeps, Prompt
+from .history.conversation import Conversation
 from .state import AgentState
 from .turn import Turn
 from .usage import Ledger

@@ -16,8 +16,8 @@ from ..model.clock import Clock
 from ..model.stream import BlockDone, MessageHead
 from ..tools.contract import Tool
 from . import messages
-from .executor import ToolCall
 from .recorder import Recorder
+from .tool_calls.executor import ToolCall
 
 Json = dict[str, Any]
 

@@ -27,7 +27,7 @@ from ..settings.worker_settings import WorkerSettings
 from ..tools.contract import Tool, ToolContext
 from ..tools.registry import ToolRegistry
 from .announced import Announced
-from .run_limits import Budget, StructuredOutput
+from .limits.run_limits import Budget, StructuredOutput
 
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 from ccb.tunnel.wire.records import MAIN_AGENT, AgentResultRecord, Content, MessageRecord
 
 from ..ports import Emitter
-from .conversation import Conversation
+from .history.conversation import Conversation
 
 Json = dict[str, Any]
 

@@ -12,7 +12,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ..model.request import RequestPrefix
 from ..model.tokens import text_tokens
 from ..tools.contract import Tool
-from .conversation import Conversation
+from .history.conversation import Conversation
 from .usage import Ledger
 
 _MAX_IN_A_ROW = 3

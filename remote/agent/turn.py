@@ -8,14 +8,8 @@ from collections.abc import Awaitable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
-from ccb.tunnel.wire.records import (
-    CompactEndRecord,
-    MessageRecord,
-    ModelEndRecord,
-    ModelRecord,
-    PromptItem,
-    PromptRecord,
-)
+from ccb.tunnel.wire.kinds.compaction import CompactEndRecord
+from ccb.tunnel.wire.records import MessageRecord, ModelEndRecord, ModelRecord, PromptItem, PromptRecord
 
 from ..context.reminders import Occasion
 from ..model import request
@@ -29,17 +23,17 @@ from ..ports import NotKept
 from . import messages
 from .agent_hooks import MOST_STOP_BLOCKS, before_stop
 from .answer import AnswerListener
-from .command_tools import CommandTools, granted
 from .compaction.state import CompactionFailed
-from .conversation import close_open_tool_uses
-from .demands import Demands
 from .deps import AgentConfig, AgentDeps, Prompt, origin_of
-from .executor import ToolCall, ToolExecutor
-from .opening import Opened, PromptOpening
-from .pipeline import NOT_RUN, PipelineContext, StartedCalls, may_run_in_parallel, run_call
+from .history.conversation import close_open_tool_uses
+from .limits.demands import Demands
+from .prompts.opening import Opened, PromptOpening
+from .prompts.request_start import make_prefix, named_files
 from .recorder import Recorder
-from .request_start import make_prefix, named_files
 from .state import DENIAL_FEEDBACK, AgentState, Ending, LoopState, Terminal, Transition
+from .tool_calls.command_tools import CommandTools, granted
+from .tool_calls.executor import ToolCall, ToolExecutor
+from .tool_calls.pipeline import NOT_RUN, PipelineContext, StartedCalls, may_run_in_parallel, run_call
 
 if TYPE_CHECKING:
     from .compaction.compactor import Compactor

@@ -14,9 +14,9 @@ from ccb.tunnel.wire.records import MAIN_AGENT, OptionsRecord
 from ccb.tunnel.wire.requests import AnsweredBy
 
 from ..agent.agent import Agent
-from ..agent.conversation import Conversation
 from ..agent.deps import AgentConfig, AgentDeps
-from ..agent.histories import AgentHistories, AgentHistory
+from ..agent.history.conversation import Conversation
+from ..agent.history.histories import AgentHistories, AgentHistory
 from ..commands.registry import CommandRegistry
 from ..context.instructions import NestedInstructions
 from ..context.prompt import instruction_sources, session_prompt
@@ -29,12 +29,12 @@ from ..permissions.sandbox_mode import Sandbox
 from ..ports import Emitter
 from ..rewind.requests import register_rewinds
 from ..session.broker import OpenRequests
-from ..session.client_requests import register_client_requests
-from ..session.context_commands import register_context_commands
+from ..session.clients.client_requests import register_client_requests
+from ..session.clients.launches import Launches
+from ..session.commands.context_commands import register_context_commands
 from ..session.inputs import Inputs
-from ..session.launches import Launches
 from ..session.log import AgentEmitter, SessionLog, Watchers
-from ..session.resume import restore, take_up
+from ..session.restart.resume import restore, take_up
 from ..session.session import Session, SessionParts, added_directories, check_sandbox
 from ..sessions.paths import home_directory
 from ..subagents.command import agents_command

@@ -27,8 +27,8 @@ from ccb.tunnel.wire import (
     Snapshot,
     Stop,
 )
+from ccb.tunnel.wire.kinds.workers import DriverRecord
 from ccb.tunnel.wire.messages import UserLine, parse_message
-from ccb.tunnel.wire.records import DriverRecord
 
 from ..journal.journal import Journal, JournalError
 from ..session.inputs import TooManyInputs

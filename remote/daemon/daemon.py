@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ccb import __version__
 from ccb.tunnel.wire import Json, Refused, SessionOptions, encode_frame
-from ccb.tunnel.wire.records import WorkerRecord
+from ccb.tunnel.wire.kinds.workers import WorkerRecord
 
 from ..compiled.writer import CopyWriter
 from ..journal.journal import Journal, JournalError

@@ -6,9 +6,10 @@ from collections import OrderedDict, deque
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.rewind import FileChangeRecord, RewindRecord, RewoundRecord
+from ccb.tunnel.wire.kinds.workers import ForkedRecord
 from ccb.tunnel.wire.messages import UserLine
 from ccb.tunnel.wire.projection import Projection, on
-from ccb.tunnel.wire.records import ForkedRecord, InputRecord, PromptRecord, Record
+from ccb.tunnel.wire.records import InputRecord, PromptRecord, Record
 
 MAX_POINTS = 100
 """Number of prompts to which a person may go back; the newest ones count."""

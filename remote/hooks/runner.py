@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Callable, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.records import MAIN_AGENT, Content, HookRecord, MessageRecord, Record
+from ccb.tunnel.wire.kinds.hooks import HookRecord
+from ccb.tunnel.wire.records import MAIN_AGENT, Content, MessageRecord, Record
 from ccb.tunnel.wire.requests import HOOK_CALLBACK, HookCallback, Request, RequestFailed
 
 from ..ports import Broker, NotKept

@@ -7,6 +7,7 @@ import os
 import time
 from typing import Callable
 
+from ccb.tunnel.wire.kinds.workers import DriverRecord, ForkedRecord, WorkerRecord
 from ccb.tunnel.wire.messages import (
     AssistantLine,
     ControlCancelLine,
@@ -21,15 +22,12 @@ from ccb.tunnel.wire.records import (
     MAIN_AGENT,
     AgentResultRecord,
     DamagedRecord,
-    DriverRecord,
-    ForkedRecord,
     InputRecord,
     LateAnswerRecord,
     OptionsRecord,
     Record,
     UnknownRecord,
     WithdrawnRecord,
-    WorkerRecord,
     parse_line,
 )
 

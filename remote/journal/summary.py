@@ -6,17 +6,10 @@ import os
 from collections import OrderedDict
 from collections.abc import Iterator
 
+from ccb.tunnel.wire.kinds.workers import DriverRecord, ForkedRecord, WorkerRecord
 from ccb.tunnel.wire.messages import SystemLine, UserLine
 from ccb.tunnel.wire.projection import Projection, on, replay
-from ccb.tunnel.wire.records import (
-    DriverRecord,
-    ForkedRecord,
-    InputRecord,
-    OptionsRecord,
-    Record,
-    WorkerRecord,
-    parse_line,
-)
+from ccb.tunnel.wire.records import InputRecord, OptionsRecord, Record, parse_line
 
 _END_BYTES = 256 * 1024
 _MAX_TEXT = 200

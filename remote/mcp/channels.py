@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccb.tunnel.wire.mcp import McpMessage
+from ccb.tunnel.wire.kinds.mcp import McpMessage
 from ccb.tunnel.wire.requests import Request, RequestFailed, RequestKind
 
 from ..ports import Broker

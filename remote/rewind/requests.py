@@ -17,7 +17,7 @@ from ccb.tunnel.wire.kinds.rewind import (
 from ccb.tunnel.wire.records import MAIN_AGENT, MessageRecord
 from ccb.tunnel.wire.requests import RequestRefused
 
-from ..agent.conversation import Conversation, close_open_tool_uses
+from ..agent.history.conversation import Conversation, close_open_tool_uses
 from ..file_history.points import Point
 from ..session.session import Session
 

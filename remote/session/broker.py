@@ -9,17 +9,10 @@ from collections.abc import Awaitable, Collection
 from typing import Any, Callable, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.workers import ForkedRecord
 from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine
 from ccb.tunnel.wire.projection import Projection, on
-from ccb.tunnel.wire.records import (
-    MAIN_AGENT,
-    Content,
-    ForkedRecord,
-    InputRecord,
-    LateAnswerRecord,
-    MessageRecord,
-    Record,
-)
+from ccb.tunnel.wire.records import MAIN_AGENT, Content, InputRecord, LateAnswerRecord, MessageRecord, Record
 from ccb.tunnel.wire.requests import (
     A,
     Answer,

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.queue import QueuedRecord
 from ccb.tunnel.wire.messages import PublicLine, UserLine
-from ccb.tunnel.wire.records import MAIN_AGENT, QueuedRecord
+from ccb.tunnel.wire.records import MAIN_AGENT
 
 from ..agent.deps import Prompt
 

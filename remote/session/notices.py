@@ -6,9 +6,11 @@ import logging
 from collections import OrderedDict, deque
 from typing import Any
 
+from ccb.tunnel.wire.kinds.queue import TASK_PREFIX, QueuedRecord
+from ccb.tunnel.wire.kinds.workers import ForkedRecord
 from ccb.tunnel.wire.messages import TaskLine, parse_message
 from ccb.tunnel.wire.projection import Projection, on
-from ccb.tunnel.wire.records import MAIN_AGENT, TASK_PREFIX, Content, ForkedRecord, MessageRecord, QueuedRecord, Record
+from ccb.tunnel.wire.records import MAIN_AGENT, Content, MessageRecord, Record
 
 from ..ports import NotKept
 from ..tasks.registry import Task, TaskEnd, TaskKind, TaskRegistry, TaskStatus

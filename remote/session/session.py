@@ -11,9 +11,10 @@ from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.queue import UnqueuedRecord
 from ccb.tunnel.wire.kinds.reasoning import ReasoningRecord
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, UserLine, parse_message
-from ccb.tunnel.wire.records import InputRecord, OptionsRecord, UnqueuedRecord
+from ccb.tunnel.wire.records import InputRecord, OptionsRecord
 from ccb.tunnel.wire.requests import AnsweredBy, answer_in
 
 from ..agent.agent import Agent
@@ -29,13 +30,13 @@ from ..sessions.refusal import HostRefusal
 from ..settings.worker_settings import WorkerSettings
 from ..subagents.sub_agents import SubAgents, defines_agents
 from .broker import OpenRequests, RequestBroker
-from .client_setup import ClientSetup, Initialize, demanded
+from .clients.client_setup import ClientSetup, Initialize, demanded
+from .clients.launches import Launches
+from .commands.slash_commands import SessionCommands
 from .inputs import Inputs
-from .launches import Launches
 from .log import SessionLog, Watchers
 from .notices import JournalledTasks, TaskNotices
 from .settings import SessionSettings
-from .slash_commands import SessionCommands
 from .turns import Background, Turns, TurnState
 
 Json = dict[str, Any]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from ccb.tunnel.wire.kinds.queue import TakenRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.rewind import RewindRecord
+from ccb.tunnel.wire.kinds.workers import ForkedRecord
 from ccb.tunnel.wire.messages import (
     AssistantLine,
     ResultLine,
@@ -13,15 +15,7 @@ from ccb.tunnel.wire.messages import (
     UserLine,
 )
 from ccb.tunnel.wire.projection import Projection, on
-from ccb.tunnel.wire.records import (
-    ForkedRecord,
-    InputRecord,
-    PromptRecord,
-    Record,
-    TakenRecord,
-    TurnEndRecord,
-    UnqueuedRecord,
-)
+from ccb.tunnel.wire.records import InputRecord, PromptRecord, Record, TurnEndRecord
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 Json = dict[str, Any]

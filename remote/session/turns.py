@@ -10,9 +10,10 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from enum import Enum
 from typing import Any, Callable
 
+from ccb.tunnel.wire.kinds.queue import QueuedRecord, TakenRecord
 from ccb.tunnel.wire.messages import ResultLine, UserLine
 from ccb.tunnel.wire.projection import Projection, on
-from ccb.tunnel.wire.records import PromptRecord, QueuedRecord, Record, TakenRecord, TurnEndRecord, TurnStartRecord
+from ccb.tunnel.wire.records import PromptRecord, Record, TurnEndRecord, TurnStartRecord
 
 from ..agent.agent import Agent
 from ..agent.deps import Prompt

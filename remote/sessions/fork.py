@@ -10,7 +10,8 @@ import shutil
 import time
 from typing import BinaryIO
 
-from ccb.tunnel.wire.records import ForkedRecord, in_session, parse_line, record_of, to_line
+from ccb.tunnel.wire.kinds.workers import ForkedRecord
+from ccb.tunnel.wire.records import in_session, parse_line, record_of, to_line
 
 from ..journal.summary import unused_origin
 from . import paths

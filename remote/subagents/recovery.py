@@ -8,7 +8,7 @@ from typing import Any, Callable
 from ccb.tunnel.wire.messages import TaskLine
 from ccb.tunnel.wire.records import MAIN_AGENT, AgentResultRecord, MessageRecord, Record
 
-from ..agent.histories import AgentHistories, AgentHistory
+from ..agent.history.histories import AgentHistories, AgentHistory
 from ..agent.usage import zero_usage
 from ..ports import Emitter
 from .task_messages import TaskFacts, task_notification

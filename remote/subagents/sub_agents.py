@@ -16,9 +16,9 @@ from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT
 
 from ..agent.agent import Agent
 from ..agent.deps import AgentConfig
-from ..agent.histories import AgentHistory
+from ..agent.history.histories import AgentHistory
+from ..agent.limits.run_limits import Budget
 from ..agent.messages import status
-from ..agent.run_limits import Budget
 from ..journal.journal import Journal
 from ..permissions.child import ChildPermissions
 from ..ports import Emitter

@@ -17,7 +17,7 @@ from tests.support.laptop import make_laptop
 from tests.support.scripted_host import ScriptedHost, session_on
 
 from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.headless import stdin as headless_input
+from ccb.local.headless.input import stdin as headless_input
 from ccb.local.session import remote_session
 from ccb.local.session.connection import AttachOptions
 from ccb.local.session.remote_session import RemoteSession

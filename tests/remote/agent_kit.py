@@ -14,8 +14,8 @@ from typing import Any, Callable, TypeVar, Union, cast
 from tests.support.cages import sandbox
 
 from ccb.remote.agent.agent import Agent
-from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.deps import AgentConfig, AgentDeps, Prompt
+from ccb.remote.agent.history.conversation import Conversation
 from ccb.remote.agent.usage import Ledger
 from ccb.remote.commands.registry import CommandCall, CommandRegistry, Printed, SlashCommand
 from ccb.remote.model.retry import RetrySettings

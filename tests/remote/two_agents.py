@@ -20,7 +20,7 @@ from ccb.remote.daemon.assembly import AgentFactory
 from ccb.remote.daemon.model_streams import Calls
 from ccb.remote.journal.journal import Journal
 from ccb.remote.session.log import SessionLog
-from ccb.remote.session.resume import restore, take_up
+from ccb.remote.session.restart.resume import restore, take_up
 from ccb.remote.session.session import Session
 from ccb.remote.tools.contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ccb.remote.tools.registry import ToolRegistry, make_context

@@ -21,8 +21,12 @@ from typing import Any, Callable, ClassVar, Union, get_args
 
 from .dataclass import dataclass
 from .frames import Json
+from .kinds.compaction import CompactEndRecord, CompactStartRecord
+from .kinds.hooks import HookRecord
+from .kinds.queue import QueuedRecord, TakenRecord, UnqueuedRecord
 from .kinds.reasoning import ReasoningRecord
 from .kinds.rewind import FileChangeRecord, RewindRecord, RewoundRecord
+from .kinds.workers import DriverRecord, ForkedRecord, WorkerRecord
 from .messages import PublicLine, as_blocks, as_dict, as_text, parse_message
 from .ndjson import dump, load, to_bytes
 
@@ -31,10 +35,6 @@ MAIN_AGENT = ""
 
 _AGENT = "agent_id"
 _PARENT = "parent_tool_use_id"
-
-
-TASK_PREFIX = "task:"
-"""The start of the `id` of a `queued` record that tells the end of a task; the id of the task follows."""
 
 
 class RecordError(ValueError):
@@ -108,27 +108,6 @@ class OptionsRecord:
 
 
 @dataclass(frozen=True)
-class QueuedRecord:
-    """`queued`: the worker itself puts `content` into the queue of prompts, for the agent that the record names. A
-    prompt takes it by its `id`, as it takes an input. `origin` is public, such as {"kind": "task-notification"}.
-    `wakes`: it starts a turn when the agent is idle; otherwise it waits for the next one."""
-
-    kind: ClassVar[str] = "queued"
-    id: str
-    content: list[Json]
-    origin: Json
-    wakes: bool = False
-
-
-@dataclass(frozen=True)
-class UnqueuedRecord:
-    """`unqueued`: the input `id` was taken back before a turn took it."""
-
-    kind: ClassVar[str] = "unqueued"
-    id: str
-
-
-@dataclass(frozen=True)
 class TurnStartRecord:
     """`turn_start`: a turn begins."""
 
@@ -193,25 +172,6 @@ class ModelRecord:
 
 
 @dataclass(frozen=True)
-class CompactStartRecord:
-    """`compact_start`: the model is about to be asked for a summary of the conversation, by `trigger` (manual or auto).
-    `hint` is what the person wants it to keep. A `compact_boundary` message or a `compact_end` follows, unless the
-    worker dies before."""
-
-    kind: ClassVar[str] = "compact_start"
-    trigger: str
-    hint: str = ""
-
-
-@dataclass(frozen=True)
-class CompactEndRecord:
-    """`compact_end`: there is no summary. `outcome` is `failed` or `interrupted`."""
-
-    kind: ClassVar[str] = "compact_end"
-    outcome: str
-
-
-@dataclass(frozen=True)
 class AgentResultRecord:
     """`agent_result`: a turn of a sub-agent is over. `result` has the fields of a public `result` message, which only
     the main agent sends: to a client it means that the session's turn is over."""
@@ -239,54 +199,6 @@ class DamagedRecord:
 
     kind: ClassVar[str] = "damaged"
     what: str = ""
-
-
-@dataclass(frozen=True)
-class DriverRecord:
-    """`driver`: the client named `by` drives now, under `epoch`."""
-
-    kind: ClassVar[str] = "driver"
-    by: str
-    epoch: int
-
-
-@dataclass(frozen=True)
-class WorkerRecord:
-    """`worker`: another worker goes on with the session. `mark` marks the processes that it starts."""
-
-    kind: ClassVar[str] = "worker"
-    pid: int
-    bundle: str
-    mark: str | None
-
-
-@dataclass(frozen=True)
-class ForkedRecord:
-    """`forked`: everything before was copied from the session `source`."""
-
-    kind: ClassVar[str] = "forked"
-    source: str = field(metadata={"key": "from"})
-
-
-@dataclass(frozen=True)
-class TakenRecord:
-    """`taken`: a turn has taken the prompt of the input `input_id`, so no other turn takes it. A `prompt` record
-    follows if it enters the conversation, which commands and prompts that a hook refuses do not."""
-
-    kind: ClassVar[str] = "taken"
-    input_id: str
-
-
-@dataclass(frozen=True)
-class HookRecord:
-    """`hook`: `count` hooks are about to run. It is durable before they run. `match` is what their matchers were
-    compared with, `about` the id of a tool call."""
-
-    kind: ClassVar[str] = "hook"
-    event: str
-    match: str = ""
-    about: str = ""
-    count: int = 0
 
 
 @dataclass(frozen=True)

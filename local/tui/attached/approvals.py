@@ -11,7 +11,7 @@ from textual.containers import Vertical
 
 from ...session.client import Json, SessionClient
 from ...session.messages import ControlRequest
-from ..model.questions import OpenQuestions, ReplayMonitor
+from ..model.forms.questions import OpenQuestions, ReplayMonitor
 from ..widgets.cards.question_card import CardAnswer, QuestionCard
 from ..widgets.cards.questions import card_for
 from ..widgets.composer import Composer

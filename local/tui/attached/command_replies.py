@@ -11,7 +11,7 @@ from ccb.tunnel.wire.model_names import ALIASES, may_be_model
 
 from ..model.agents.agent_runs import agent_label
 from ..model.blocks import Level
-from ..model.totals import tokens
+from ..model.status.totals import tokens
 from ..model.transcript_reducer import TranscriptReducer
 from ..widgets.connection import ConnectionView
 from ..widgets.info import ReplInfo

@@ -11,7 +11,7 @@ from ...session.messages import ToolProgress, ToolResultBlock, ToolUseBlock
 from .agents.agent_runs import AgentRuns
 from .blocks import MAX_BLOCK_CHARS, BlockContainer, ToolBlock, ToolState, both_ends
 from .orphans import Orphans
-from .todos import Todos
+from .status.todos import Todos
 
 
 def _meant(content: ToolUseBlock) -> tuple[str, dict[str, Any]]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 
 from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.kinds.queue import TakenRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.rewind import RewindRecord, RewoundRecord
+from ccb.tunnel.wire.kinds.workers import DriverRecord, ForkedRecord
 from ccb.tunnel.wire.messages import UserLine
 from ccb.tunnel.wire.options import CAGES
 from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.records import (
     MAIN_AGENT,
     DamagedRecord,
-    DriverRecord,
-    ForkedRecord,
     InputRecord,
     LateAnswerRecord,
     MessageRecord,
@@ -21,10 +21,8 @@ from ccb.tunnel.wire.records import (
     OptionsRecord,
     PromptRecord,
     Record,
-    TakenRecord,
     ToolStartRecord,
     TurnStartRecord,
-    UnqueuedRecord,
     WithdrawnRecord,
 )
 from ccb.tunnel.wire.stream_events import (
@@ -52,10 +50,10 @@ from .blocks import BlockContainer, Level, NoticeBlock, ToolBlock, ToolState
 from .notices import Notices
 from .orphans import Orphans
 from .prompt_tracker import AboveWaitingPrompts, PromptTracker
-from .tasks import RunningTasks
-from .todos import Todos
+from .status.tasks import RunningTasks
+from .status.todos import Todos
+from .status.totals import Totals
 from .tool_calls import ToolCalls
-from .totals import Totals
 
 _OUTPUT = ("<local-command-stdout>", "</local-command-stdout>")  # of a slash command of the worker
 _MAX_CAGE = 300  # characters

@@ -8,7 +8,7 @@ from ccb.tunnel.plain_text import neutralise, one_line
 
 from ..model.agents.agent_run import AgentRow, AgentRun, RowState
 from ..model.blocks import ToolBlock, ToolState
-from ..model.totals import tokens
+from ..model.status.totals import tokens
 from ..theme.palette import Palette
 from .tool_output import counted, headline
 

@@ -11,7 +11,7 @@ from typing import Any
 from ccb.tunnel.wire.tool_traits import BUILT_IN, View, traits_of
 
 from ...session.messages import ControlRequestBody
-from ..model.file_change import FileChange, read_file_change
+from ..model.forms.file_change import FileChange, read_file_change
 from .card_rows import GOES_ON, CardLine, Voice, own_words
 from .diffs import content_lines, diff_card_lines, is_patch, patch_lines, replacement_lines
 from .escapes import escaped, escaped_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..model.form import Form, FormField
+from ..model.forms.form import Form, FormField
 from .approval_text import doubts
 from .card_rows import GOES_ON, CardLine, Voice
 from .escapes import escaped, escaped_name

@@ -14,7 +14,7 @@ from textual.widgets import Static
 from ccb.tunnel.plain_text import one_line
 
 from ...session.client import LinkState
-from ..model.totals import Totals, tokens
+from ..model.status.totals import Totals, tokens
 from ..theme.palette import Palette
 
 _GAP = "  "

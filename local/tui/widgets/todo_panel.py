@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.text import Text
 from textual.widgets import Static
 
-from ..model.todos import TodoItem, Todos
+from ..model.status.todos import TodoItem, Todos
 from ..theme.palette import Palette
 
 _MAX_ROWS = 8

@@ -11,7 +11,8 @@ import logging
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.records import CompactEndRecord, CompactStartRecord, MessageRecord, PromptRecord
+from ccb.tunnel.wire.kinds.compaction import CompactEndRecord, CompactStartRecord
+from ccb.tunnel.wire.records import MessageRecord, PromptRecord
 
 from ...hooks.table import PRE_COMPACT
 from ...model import request
@@ -22,8 +23,8 @@ from ...model.retry import RetryPolicy
 from ...model.stream import BlockDone, MessageHead
 from ...model.tokens import ContextLimits, block_tokens
 from .. import messages
-from ..conversation import HistoryMessage
 from ..deps import AgentConfig, AgentDeps
+from ..history.history_message import HistoryMessage
 from ..recorder import Recorder
 from ..state import AgentState
 from .micro import newest, old_results

@@ -10,7 +10,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import BASH_OUTPUT, BUILT_IN, Effect
 
 from ...model.tokens import block_tokens
-from ..conversation import CLEARED, HistoryMessage
+from ..history.history_message import CLEARED, HistoryMessage
 
 Json = dict[str, Any]
 

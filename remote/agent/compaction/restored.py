@@ -8,8 +8,8 @@ from typing import Any
 from ccb.tunnel.wire.tool_traits import READ, traits_of
 
 from ...context.reminders import Occasion, reminder_block
-from ..conversation import HistoryMessage
 from ..deps import AgentConfig, AgentDeps
+from ..history.history_message import HistoryMessage
 from ..mentions.reading import cut, run_unasked
 from ..state import AgentState
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ccb.tunnel.wire.kinds.compaction import CompactEndRecord, CompactStartRecord
+from ccb.tunnel.wire.kinds.workers import ForkedRecord
 from ccb.tunnel.wire.messages import CompactLine
 from ccb.tunnel.wire.projection import Projection, on
-from ccb.tunnel.wire.records import CompactEndRecord, CompactStartRecord, ForkedRecord, Record
+from ccb.tunnel.wire.records import Record
 
 MAX_FAILURES = 3
 """After so many failures in a row the conversation is not compacted without being asked."""

@@ -10,8 +10,8 @@ from typing import Any
 from ...permissions.decision import Behavior
 from ...tools.contract import ToolResult
 from ..deps import AgentConfig
-from ..pipeline import ParsedCall, decide
 from ..state import AgentState
+from ..tool_calls.pipeline import ParsedCall, decide
 
 Json = dict[str, Any]
 

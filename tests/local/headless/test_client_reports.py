@@ -8,9 +8,9 @@ import os
 
 import pytest
 
-from ccb.local.headless.early_input import EarlyInput
+from ccb.local.headless.input.early_input import EarlyInput
+from ccb.local.headless.input.stdin import BadInput
 from ccb.local.headless.line_limit import MAX_LINE, limited_line
-from ccb.local.headless.stdin import BadInput
 from ccb.local.headless.turn_reports import TurnReports, state_flags
 from ccb.local.session.client import Json
 

@@ -12,7 +12,7 @@ import pytest
 from tests.support.link_peer import Peer
 from tests.support.scripted_host import ScriptedHost, no_waits
 
-from ccb.local.session.answering import MAX_ANSWERING, MAX_ID, MAX_OPEN, MAX_WAITING, MAX_WAITING_BYTES, REFUSES
+from ccb.local.session.answers.answering import MAX_ANSWERING, MAX_ID, MAX_OPEN, MAX_WAITING, MAX_WAITING_BYTES, REFUSES
 from ccb.local.session.client import Item, LaptopNotice, LinkChange, LinkState, Received, Skipped
 from ccb.local.session.connection import AttachOptions
 from ccb.local.session.outbox import MAX_INPUTS

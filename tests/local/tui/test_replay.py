@@ -12,7 +12,7 @@ from textual import events
 from ccb.local.session.client import LinkState
 from ccb.local.session.messages import ControlRequest, parse_message
 from ccb.local.tui.attached.approvals import Approvals
-from ccb.local.tui.model.questions import OpenQuestions, ReplayMonitor
+from ccb.local.tui.model.forms.questions import OpenQuestions, ReplayMonitor
 
 MAKE = {"command": "make"}
 

@@ -9,7 +9,7 @@ from tests.support.scripted_work import work
 from textual import events
 
 from ccb.local.tui.model.blocks import Level, NoticeBlock
-from ccb.local.tui.model.totals import tokens
+from ccb.local.tui.model.status.totals import tokens
 from ccb.tunnel.errors import ConnectionLost
 
 DONE = """\

@@ -26,13 +26,16 @@ from tests.remote.agent_kit import (
 
 from ccb.remote.agent.compaction.micro import newest, old_results
 from ccb.remote.agent.compaction.state import Prompts
-from ccb.remote.agent.conversation import CLEARED, Conversation, tool_result_message
+from ccb.remote.agent.history.conversation import Conversation, tool_result_message
+from ccb.remote.agent.history.history_message import CLEARED
 from ccb.remote.agent.usage import Ledger
 from ccb.remote.context.reminders import Occasion
 from ccb.remote.hooks.outcome import HookOutcome
 from ccb.remote.hooks.table import PRE_COMPACT
 from ccb.remote.model.tokens import ContextLimits, WindowSettings
-from ccb.tunnel.wire.records import CompactStartRecord, ForkedRecord, MessageRecord, PromptItem, PromptRecord, record_of
+from ccb.tunnel.wire.kinds.compaction import CompactStartRecord
+from ccb.tunnel.wire.kinds.workers import ForkedRecord
+from ccb.tunnel.wire.records import MessageRecord, PromptItem, PromptRecord, record_of
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.remote.agent_kit import assert_valid
 
-from ccb.remote.agent.conversation import Conversation, close_open_tool_uses, tool_result_message
+from ccb.remote.agent.history.conversation import Conversation, close_open_tool_uses, tool_result_message
 from ccb.tunnel.wire.records import (
     MAIN_AGENT,
     Content,

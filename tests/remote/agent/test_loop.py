@@ -21,8 +21,8 @@ from tests.remote.agent_kit import (
     tool_block,
 )
 
-from ccb.remote.agent.conversation import Conversation
 from ccb.remote.agent.deps import Prompt
+from ccb.remote.agent.history.conversation import Conversation
 from ccb.remote.agent.usage import Ledger
 from ccb.remote.model.errors import ModelError
 from ccb.tunnel.wire import ndjson
@@ -194,7 +194,7 @@ async def test_unchanged_messages_are_not_encoded_again(monkeypatch: pytest.Monk
         counted.append(data["role"])
         return ndjson.dump(data)
 
-    monkeypatch.setattr("ccb.remote.agent.conversation.dump", dump)
+    monkeypatch.setattr("ccb.remote.agent.history.history_message.dump", dump)
     world.transport.replies.append(says("y", "msg_y"))
     await world.turn("more")
     assert len(counted) <= 4

@@ -27,7 +27,7 @@ from tests.remote.agent_kit import (
     tool_block,
 )
 
-from ccb.remote.agent.conversation import Conversation
+from ccb.remote.agent.history.conversation import Conversation
 from ccb.remote.model.tokens import WindowSettings
 from ccb.remote.ports import ModelLinkError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.remote.agent_kit import Reply, World, assert_valid, calls, make_world, says
 
-from ccb.remote.agent.run_limits import MOST_TRIES
-from ccb.remote.session.client_setup import demanded
+from ccb.remote.agent.limits.run_limits import MOST_TRIES
+from ccb.remote.session.clients.client_setup import demanded
 from ccb.tunnel.wire import SessionOptions
 
 SCHEMA = {"properties": {"n": {"type": "integer"}}, "required": ["n"]}

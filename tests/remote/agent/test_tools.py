@@ -21,7 +21,7 @@ from tests.remote.agent_kit import (
     tool_block,
 )
 
-from ccb.remote.agent.executor import ToolCall, ToolExecutor
+from ccb.remote.agent.tool_calls.executor import ToolCall, ToolExecutor
 from ccb.remote.permissions.decision import Behavior, Decision
 from ccb.remote.tools.contract import ToolResult
 from ccb.remote.tools.schema import issues

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from tests.remote.agent_kit import assert_valid, calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
-from ccb.remote.agent.conversation import Conversation, close_open_tool_uses, tool_result_message
+from ccb.remote.agent.history.conversation import Conversation, close_open_tool_uses, tool_result_message
 from ccb.remote.journal.journal import Journal, JournalError
 from ccb.remote.session.inputs import Inputs
-from ccb.remote.session.recovery import UnfinishedPrompts
+from ccb.remote.session.restart.recovery import UnfinishedPrompts
 from ccb.tunnel.wire import Event, Hello, Refused, SessionOptions
 from ccb.tunnel.wire.projection import replay
 from ccb.tunnel.wire.records import MessageRecord, PromptItem, PromptRecord, record_of

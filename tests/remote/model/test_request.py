@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ccb.remote.agent.conversation import HistoryMessage
+from ccb.remote.agent.history.history_message import HistoryMessage
 from ccb.remote.model.request import RequestPrefix, body
 
 Json = dict[str, Any]

@@ -14,7 +14,7 @@ from tests.support.cages import sandbox
 from tests.support.permission_desk import Desk, Named, bash
 
 from ccb.remote.agent.deps import AgentConfig
-from ccb.remote.agent.pipeline import ParsedCall, decide
+from ccb.remote.agent.tool_calls.pipeline import ParsedCall, decide
 from ccb.remote.permissions.decision import Behavior
 from ccb.remote.permissions.engine import PermissionEngine
 from ccb.remote.ports import PromptSource

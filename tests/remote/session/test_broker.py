@@ -11,11 +11,12 @@ import pytest
 
 from ccb.remote.journal.journal import JournalError
 from ccb.remote.session.broker import Handled, OpenRequests, RequestBroker
-from ccb.remote.session.client_requests import register_client_requests
-from ccb.remote.session.recovery import Recovered
+from ccb.remote.session.clients.client_requests import register_client_requests
+from ccb.remote.session.restart.recovery import Recovered
+from ccb.tunnel.wire.kinds.workers import ForkedRecord
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, parse_message
 from ccb.tunnel.wire.projection import replay
-from ccb.tunnel.wire.records import Content, ForkedRecord, InputRecord, MessageRecord, record_of
+from ccb.tunnel.wire.records import Content, InputRecord, MessageRecord, record_of
 from ccb.tunnel.wire.requests import (
     CAN_USE_TOOL,
     INTERRUPT,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ccb.remote.agent.histories import AgentHistories
+from ccb.remote.agent.history.histories import AgentHistories
 from ccb.remote.agent.usage import SessionUsage
 from ccb.remote.host_commands.logs import last_lines
 from ccb.remote.session.broker import OpenRequests
 from ccb.remote.session.inputs import Inputs
 from ccb.remote.session.partial import Partial
-from ccb.remote.session.recovery import Recovered, UnfinishedPrompts
+from ccb.remote.session.restart.recovery import Recovered, UnfinishedPrompts
 from ccb.remote.session.snapshot import SnapshotProjection
 from ccb.tunnel.wire.projection import replay
 from ccb.tunnel.wire.records import (

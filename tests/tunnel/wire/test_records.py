@@ -11,8 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccb.tunnel.wire import Event, FrameDecoder, encode_frame
+from ccb.tunnel.wire.kinds.compaction import CompactEndRecord, CompactStartRecord
+from ccb.tunnel.wire.kinds.hooks import HookRecord
+from ccb.tunnel.wire.kinds.queue import QueuedRecord, TakenRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.reasoning import ReasoningRecord
 from ccb.tunnel.wire.kinds.rewind import FileChangeRecord, RewindRecord, RewoundRecord
+from ccb.tunnel.wire.kinds.workers import DriverRecord, ForkedRecord, WorkerRecord
 from ccb.tunnel.wire.messages import (
     AssistantLine,
     ControlCancelLine,
@@ -29,13 +33,8 @@ from ccb.tunnel.wire.projection import Projection, on, replay
 from ccb.tunnel.wire.records import (
     MAIN_AGENT,
     AgentResultRecord,
-    CompactEndRecord,
-    CompactStartRecord,
     Content,
     DamagedRecord,
-    DriverRecord,
-    ForkedRecord,
-    HookRecord,
     InputRecord,
     LateAnswerRecord,
     MessageRecord,
@@ -44,17 +43,13 @@ from ccb.tunnel.wire.records import (
     OptionsRecord,
     PromptItem,
     PromptRecord,
-    QueuedRecord,
     Record,
     RecordError,
-    TakenRecord,
     ToolStartRecord,
     TurnEndRecord,
     TurnStartRecord,
     UnknownRecord,
-    UnqueuedRecord,
     WithdrawnRecord,
-    WorkerRecord,
     in_session,
     parse,
     parse_event,

@@ -15,7 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from ....session.messages import ControlRequest
-from ...model.form import Answers, Form, FormEntry
+from ...model.forms.form import Answers, Form, FormEntry
 from ...render.escapes import escaped_name
 from ...render.form_text import form_page
 from ...theme.palette import Palette

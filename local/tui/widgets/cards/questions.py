@@ -5,7 +5,7 @@ from __future__ import annotations
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ....session.messages import ControlRequest
-from ...model.form import Answers, read_questions
+from ...model.forms.form import Answers, read_questions
 from ...theme.palette import Palette
 from .approval import ApprovalCard
 from .form_card import FormCard

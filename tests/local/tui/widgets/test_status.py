@@ -10,7 +10,7 @@ import pytest
 from tests.support.pilot import desk
 
 from ccb.local.session.client import LinkState
-from ccb.local.tui.model.totals import Totals
+from ccb.local.tui.model.status.totals import Totals
 from ccb.local.tui.theme.palette import palette_of
 from ccb.local.tui.widgets.status import StatusFacts, status_text
 

@@ -1,0 +1,1 @@
+"""The stdin of a headless run."""

@@ -1,0 +1,62 @@
+"""Send the prompt or the messages on stdin to the session, and refuse questions that nobody can answer any more."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from ccb.tunnel.wire.messages import ControlResponseLine, UserLine, parse_message
+
+from ...session.client import Json
+from ...session.remote_session import RemoteSession
+from ..turn_reports import TurnReports
+from ..turn_results import PendingPrompts
+
+_REFUSAL = "AbortError: Tool permission stream closed before response received"
+
+
+class InputPump:
+    """The input of one run. `ended` means that no more input will come."""
+
+    def __init__(self, pending: PendingPrompts, reports: TurnReports) -> None:
+        self._pending = pending
+        self._reports = reports
+        self._open_questions: dict[str, bool] = {}  # by request id: whether the person is asked
+        self.ended = False
+
+    async def send_prompt(self, session: RemoteSession, prompt: str) -> None:
+        """Send the only prompt of the run."""
+        self._pending.sent(await session.prompt(prompt))
+        self.ended = True
+
+    async def send_messages(self, session: RemoteSession, messages: AsyncIterator[Json]) -> None:
+        """Send the messages of the client until their end, then refuse the open questions."""
+        async for body in messages:
+            message = parse_message(body)
+            if isinstance(message, UserLine):
+                input_id = await session.send(body)
+                self._pending.sent(input_id)
+                await self._reports.queued(input_id, message.uuid)
+                continue
+            if isinstance(message, ControlResponseLine):
+                await self.question_closed(message.request_id)
+            await session.send(body)
+        self.ended = True
+        for request_id in list(self._open_questions):
+            await self._refuse(session, request_id)
+
+    async def question_opened(self, session: RemoteSession, request_id: str, *, to_person: bool) -> None:
+        """Note a question of the worker. Its answer comes on stdin; if stdin has ended, refuse the question at once."""
+        self._open_questions[request_id] = to_person
+        if self.ended:
+            await self._refuse(session, request_id)
+        elif to_person:
+            await self._reports.waits(waits=True)
+
+    async def question_closed(self, request_id: str) -> None:
+        """Forget a question that was answered or withdrawn."""
+        if self._open_questions.pop(request_id, False) and not any(self._open_questions.values()):
+            await self._reports.waits(waits=False)
+
+    async def _refuse(self, session: RemoteSession, request_id: str) -> None:
+        await self.question_closed(request_id)
+        await session.refuse(request_id, _REFUSAL)

@@ -1,0 +1,143 @@
+"""The stdin of a headless run: a part of the prompt, or NDJSON messages for the session."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import stat
+from collections.abc import AsyncIterator, Callable
+from os import fstat
+
+from ccb.tunnel.errors import CcbError, UsageError
+from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.wire import FrameError, LineSplitter
+from ccb.tunnel.wire.structure import MAX_DEPTH, is_too_deep
+
+from ...session.client import Json
+from ...terminal.stdio import read_pieces
+
+MAX_TEXT = 16 * 1024 * 1024
+"""The most bytes of piped text in a prompt."""
+
+MAX_INPUT_LINE = 48 * 1024 * 1024
+"""The longest NDJSON line on stdin, in bytes. It may carry images and documents."""
+
+SILENCE_S = 3.0
+"""Seconds to wait for the first byte of a pipe. If there is a prompt, a silent pipe is ignored then."""
+
+_FORWARDED = ("user", "control_request", "control_response", "control_cancel_request")
+
+
+class BadInput(CcbError):
+    """A line on stdin is not a message that a client may send. The exit code is 1, as in the reference."""
+
+    exit_name = "AGENT_FAILED"
+    way_out = "Write one message of the stream-json protocol in each line."
+
+
+def is_piped(fd: int) -> bool:
+    """Return whether `fd` is a pipe, a file or a socket, and not a terminal or another device."""
+    try:
+        mode = fstat(fd).st_mode
+    except OSError:
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+async def read_prompt(prompt: str | None, fd: int, *, say: Callable[[str], None]) -> str:
+    """Return the prompt of the command line, followed by the piped text. `say` is called with a sentence about anything
+    unusual in the input. Raises UsageError if there is neither."""
+    piped = await _read_text(fd, say, needed=not (prompt or "").strip()) if is_piped(fd) else ""
+    parts = [part for part in (prompt or "", piped) if part.strip()]
+    if not parts:
+        raise UsageError(
+            "Error: Input must be provided either through stdin or as a prompt argument when using --print",
+            do='Write the prompt behind the host: ccb ssh host:/path -p "what to do"',
+        )
+    return "\n\n".join(parts) if len(parts) > 1 else parts[0]
+
+
+_NO_INPUT_HINT = "use </dev/null if there is no input"
+
+
+async def _read_text(fd: int, say: Callable[[str], None], *, needed: bool) -> str:
+    loop = asyncio.get_running_loop()
+    found = bytearray()
+    pieces = read_pieces(fd)
+    first = asyncio.create_task(_next(pieces), name="first of stdin")
+    waiting = f"waiting for the end of standard input (a pipe is open; {_NO_INPUT_HINT})"
+    notice = loop.call_later(SILENCE_S, say, waiting) if needed else None
+    try:
+        if not needed and not (await asyncio.wait({first}, timeout=SILENCE_S))[0]:
+            say(f"nothing came on standard input within {SILENCE_S:g} s, going on without it ({_NO_INPUT_HINT})")
+            return ""
+        found += await first
+        notice = notice or loop.call_later(SILENCE_S, say, waiting)
+        async for piece in pieces:
+            found += piece
+            if len(found) > MAX_TEXT:
+                raise UsageError(
+                    f"more than {MAX_TEXT // 1024 // 1024} MB were piped in",
+                    do="Put the data into a file on the host and name it in the prompt.",
+                )
+    finally:
+        first.cancel()
+        if notice is not None:
+            notice.cancel()
+    text = found.decode("utf-8", "replace")
+    if b"\0" in found or "\ufffd" in text:
+        say("standard input is not UTF-8 text; what cannot be read was replaced in the prompt")
+    return text.rstrip("\n")
+
+
+async def _next(pieces: AsyncIterator[bytes]) -> bytes:
+    return await anext(pieces, b"")
+
+
+async def read_messages(fd: int) -> AsyncIterator[Json]:
+    """Yield the messages on `fd` for the session, without those that the protocol ignores. Raises BadInput."""
+    lines = LineSplitter(MAX_INPUT_LINE)
+    async for piece in read_pieces(fd):
+        try:
+            for line in lines.feed(piece):
+                body = _message(line)
+                if body is not None:
+                    yield body
+        except FrameError as error:
+            raise BadInput(f"Error: a line on stdin is too long: {error.reason}") from None
+    body = _message(lines.rest())
+    if body is not None:
+        yield body
+
+
+def _finite(number: str) -> float:
+    """Parse a number with a fraction or exponent. Raise BadInput for NaN and Infinity, which JSON lacks."""
+    value = float(number)
+    if not math.isfinite(value):
+        raise BadInput(f"Error: a number on stdin is not finite: {number[:40]}")
+    return value
+
+
+def _message(line: bytes) -> Json | None:
+    if not line.strip():
+        return None
+    try:
+        body = json.loads(line, parse_float=_finite, parse_constant=_finite)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(
+            f"Error parsing streaming input line ({len(line)} bytes): {type(error).__name__}",
+            evidence=neutralise(line[:80].decode("utf-8", "replace")),
+        ) from None
+    if is_too_deep(body):
+        raise BadInput(f"Error: a line on stdin has more than {MAX_DEPTH} levels of objects and lists")
+    if not isinstance(body, dict) or body.get("type") not in _FORWARDED:
+        return None
+    if body["type"] == "user":
+        message = body.get("message")
+        role = message.get("role") if isinstance(message, dict) else None
+        if role != "user":
+            raise BadInput(f"Error: Expected message role 'user', got {neutralise(repr(role))[:40]}")
+    elif body["type"] == "control_request" and not isinstance(body.get("request"), dict):
+        raise BadInput("Error: Missing request on control_request")
+    return body

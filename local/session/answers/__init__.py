@@ -1,0 +1,1 @@
+"""What this laptop does when the worker asks it."""

@@ -1,0 +1,59 @@
+"""What a session has used so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ....session.messages import Result
+
+Json = dict[str, Any]
+
+_MOST = 10**15  # a host could send a number that no float holds
+_INPUT_FIELDS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+
+@dataclass
+class Totals:
+    """Tokens and cost of the session so far. `context_tokens` is the size of the newest request to the model."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    context_tokens: int = 0
+
+    def add(self, result: Result) -> None:
+        """A turn has ended. `result` names what the session has used so far, or at least what the turn used."""
+        self.cost_usd = result.total_cost_usd
+        if result.modelUsage:
+            self._set(result.modelUsage)
+            return
+        self.input_tokens += _sum(result.usage, _INPUT_FIELDS)
+        self.output_tokens += _sum(result.usage, ("output_tokens",))
+
+    def set_from_result(self, result: Json) -> None:
+        """Take over what the session has used so far from its newest result message."""
+        used, cost = result.get("modelUsage"), result.get("total_cost_usd")
+        self._set(used if isinstance(used, dict) else {})
+        self.cost_usd = float(min(cost, _MOST)) if isinstance(cost, int | float) else self.cost_usd
+
+    def set_context(self, usage: Json) -> None:
+        """Take over the size of the context from the usage of a model message; without one it stays."""
+        self.context_tokens = _sum(usage, _INPUT_FIELDS) or self.context_tokens
+
+    def _set(self, by_model: Json) -> None:
+        models = [each for each in by_model.values() if isinstance(each, dict)]
+        fields = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+        self.input_tokens = sum(_sum(model, fields) for model in models)
+        self.output_tokens = sum(_sum(model, ("outputTokens",)) for model in models)
+
+
+def tokens(count: int) -> str:
+    """Return a number of tokens in short: `950`, `12.3k`, `1.2M`."""
+    if count < 1_000:
+        return str(count)
+    return f"{count / 1_000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
+
+
+def _sum(usage: Json, fields: tuple[str, ...]) -> int:
+    return sum(max(0, min(value, _MOST)) for value in map(usage.get, fields) if isinstance(value, int))

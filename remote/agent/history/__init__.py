@@ -1,0 +1,1 @@
+"""The history that is sent to the model: a projection of the journal."""

@@ -1,0 +1,362 @@
+"""The conversation of an agent, in the form of the Messages API: a projection of the journal.
+
+The live loop and a restart apply the same records with the same code, so both end up with the same bytes. The assistant
+lines with one message id make up one assistant message. User lines bring tool results and notes; echoes of prompts and
+messages about API errors are not part of the conversation. An input is remembered until a `prompt` record takes it.
+`model_end` completes an answer: a later answer is separate even if it has the same id, because some providers repeat
+ids.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any, Callable
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.queue import QueuedRecord, UnqueuedRecord
+from ccb.tunnel.wire.kinds.workers import ForkedRecord
+from ccb.tunnel.wire.messages import AssistantLine, CompactLine, UserLine
+from ccb.tunnel.wire.projection import Projection, on, replay
+from ccb.tunnel.wire.records import (
+    MAIN_AGENT,
+    InputRecord,
+    MessageRecord,
+    ModelEndRecord,
+    ModelRecord,
+    PromptRecord,
+    Record,
+    ToolStartRecord,
+    WithdrawnRecord,
+    record_of,
+)
+
+from ..compaction.size import ContextSize
+from ..compaction.state import Compactions, Prompts
+from .history_message import HistoryMessage
+
+Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+_MAX_UNPACKED = 4  # the newest messages stay objects: results may still join them, and an answer may be withdrawn
+_THINKING = ("thinking", "redacted_thinking")
+
+
+@dataclass
+class _Answer:
+    """The answer that is arriving, from its first block to its `model_end` or to the next prompt."""
+
+    message_id: str
+    number: int
+    message: HistoryMessage
+
+
+class Conversation(Projection):
+    """The history of the agent `agent_id`; it grows at its end, until a summary replaces it. `model` is the model that
+    was last chosen during the session. `size`, `compactions` and `prompts` say what compaction must know. Of the open
+    tool uses, `started` are those whose tool was about to run (read from the journal only), and `copied` are those that
+    were open in the original when this session was forked from it."""
+
+    def __init__(self, agent_id: str = MAIN_AGENT, rewound: Sequence[tuple[int, int]] = ()) -> None:
+        self.agent_id = agent_id
+        self.messages: list[HistoryMessage] = []
+        self.model: str | None = None
+        self.started: set[str] = set()
+        self.copied: set[str] = set()
+        self.size = ContextSize()
+        self.compactions = Compactions()
+        self.prompts = Prompts()
+        self._open: dict[str, HistoryMessage] = {}  # tool_use id -> the assistant message that holds it
+        self._used_ids: set[str] = set()
+        self._inputs: dict[str, list[Json]] = {}
+        self._answer: _Answer | None = None
+        self._answers = 0
+        self._rewound = rewound  # grows with the journal
+
+    @staticmethod
+    def from_records(
+        records: Iterable[Record], agent_id: str = MAIN_AGENT, rewound: Sequence[tuple[int, int]] = ()
+    ) -> Conversation:
+        """Rebuild the conversation of one agent. Tool uses may be open afterwards: see `close_open_tool_uses`."""
+        conversation = Conversation(agent_id, rewound)
+        replay(records, conversation)
+        return conversation
+
+    @property
+    def open_tool_uses(self) -> list[str]:
+        """The ids of the tool_uses that have no result, in order."""
+        return list(self._open)
+
+    @property
+    def last_words(self) -> str:
+        """The newest text of the model, "" if there is none."""
+        for message in reversed(self.messages):
+            if message.role == "assistant":
+                texts = [str(block.get("text")) for block in message.blocks if block.get("type") == "text"]
+                if texts:
+                    return texts[-1]
+        return ""
+
+    @property
+    def may_think(self) -> bool:
+        """Whether the next answer may begin with thinking. After tool results the API accepts it only if the first of
+        the answers that made the calls began with it too."""
+        first: HistoryMessage | None = None
+        for message in reversed(self.messages):
+            if message.role == "assistant":
+                first = message
+            elif not message.begins_with("tool_result"):
+                break
+        return first is None or any(first.begins_with(each) for each in _THINKING)
+
+    def is_used(self, tool_use_id: str) -> bool:
+        """Whether a tool_use with this id is or was in the history."""
+        return tool_use_id in self._used_ids
+
+    def apply(self, record: Record) -> None:
+        """Take the next record. Skip the records of other agents, records that a rewind has taken back (see
+        `Journal.rewound`), and records that cannot belong to a valid history, such as a result without its call."""
+        if record.agent_id != self.agent_id and not isinstance(record.content, ForkedRecord):
+            return
+        if any(first <= record.seq < end for first, end in self._rewound):
+            self._taken_back(record)
+        else:
+            super().apply(record)
+            self.compactions.apply(record)
+
+    def _taken_back(self, record: Record) -> None:
+        """Keep what holds after a rewind: the model, and inputs that a later prompt takes."""
+        content = record.content
+        if isinstance(content, ModelRecord):
+            self._model(content, record)
+        elif isinstance(content, InputRecord):
+            self._input(content, record)
+        elif isinstance(content, PromptRecord):
+            for input_id in content.input_ids:
+                self._inputs.pop(input_id, None)
+
+    def know_input(self, input_id: str, blocks: list[Json]) -> None:
+        """Remember an input until a `prompt` record takes it."""
+        self._inputs[input_id] = blocks
+
+    def seal(self) -> None:
+        """Make the history ready to be sent: the API refuses an assistant message that ends in thinking."""
+        changeable = [message for message in self.messages if not message.packed]
+        for message in changeable:
+            if message.role == "assistant":
+                self._trim(message)
+        for message in changeable[:-_MAX_UNPACKED]:
+            message.pack()
+
+    @on(InputRecord)
+    def _input(self, record: InputRecord, _: Record) -> None:
+        if isinstance(record.public, UserLine):
+            self.know_input(record.id, record.public.blocks)
+
+    @on(QueuedRecord)
+    def _queued(self, record: QueuedRecord, _: Record) -> None:
+        self.know_input(record.id, record.content)
+
+    @on(UnqueuedRecord)
+    def _unqueued(self, record: UnqueuedRecord, _: Record) -> None:
+        self._inputs.pop(record.id, None)
+
+    @on(ToolStartRecord)
+    def _tool_start(self, record: ToolStartRecord, _: Record) -> None:
+        if record.tool_use_id in self._open:
+            self.started.add(record.tool_use_id)
+
+    @on(ForkedRecord)
+    def _forked(self, record: ForkedRecord, _: Record) -> None:
+        self.copied = set(self._open)
+
+    @on(ModelEndRecord)
+    def _model_end(self, record: ModelEndRecord, _: Record) -> None:
+        self._answer = None
+        self.size.ended(record.usage)
+
+    @on(ModelRecord)
+    def _model(self, record: ModelRecord, _: Record) -> None:
+        """Drop all thinking: another model does not accept it."""
+        self.model = record.model
+        for message in self.messages:
+            message.keep(lambda block, _: block.get("type") not in _THINKING)
+        self._drop_empty()
+
+    @on(AssistantLine)
+    def _assistant(self, line: AssistantLine, _: Record) -> None:
+        if line.is_api_error:
+            return
+        for block in filter(_is_sendable, line.blocks):
+            tool_use_id = str(block.get("id")) if block.get("type") == "tool_use" else ""
+            if tool_use_id in self._used_ids:
+                continue
+            answer = self._answer_of(line.message_id)
+            answer.message.put(block, answer.number)
+            self.size.answered(line.message_id, block)
+            if tool_use_id:
+                self._open[tool_use_id] = answer.message
+                self._used_ids.add(tool_use_id)
+
+    def _answer_of(self, message_id: str) -> _Answer:
+        """Return the answer that a fragment belongs to. The result of an early tool may already follow its message."""
+        if self._answer is None or self._answer.message_id != message_id:
+            if not self.messages:
+                self._user_message().put({"type": "text", "text": "(earlier messages are not available)"})
+            if self.messages[-1].role != "assistant":
+                self.messages.append(HistoryMessage("assistant"))
+            self._answers += 1
+            self._answer = _Answer(message_id, self._answers, self.messages[-1])
+        return self._answer
+
+    def _user_message(self) -> HistoryMessage:
+        if self.messages and self.messages[-1].role == "user":
+            return self.messages[-1]
+        self.messages.append(HistoryMessage("user"))
+        return self.messages[-1]
+
+    @on(UserLine)
+    def _user_line(self, line: UserLine, _: Record) -> None:
+        if line.is_summary:
+            self.messages, self._answer = [], None
+            for ids in (self._open, self._used_ids, self.started, self.copied):
+                ids.clear()
+        if not line.is_replay:
+            self._user(line.blocks)
+
+    @on(CompactLine)
+    def _compact(self, line: CompactLine, _: Record) -> None:
+        if not line.is_micro:
+            self.size.restarted(line.prefix_tokens)  # the summary follows
+            return
+        for message in self.messages:
+            message.clear_results(frozenset(line.cleared))
+        self.size.cleared(line.tokens_saved)
+
+    def _user(self, blocks: list[Json]) -> None:
+        for block in filter(_is_sendable, blocks):
+            if block.get("type") == "tool_result":
+                self._result(block)
+            else:
+                self._answer = None
+                self._user_message().put(block)
+                self.size.sent(block)
+
+    def _result(self, block: Json) -> None:
+        owner = self._open.pop(str(block.get("tool_use_id")), None)
+        if owner is None:
+            return
+        self.started.discard(str(block.get("tool_use_id")))
+        after = self._place(owner) + 1
+        if after == len(self.messages) or self.messages[after].role != "user":
+            self.messages.insert(after, HistoryMessage("user"))
+        user = self.messages[after]
+        results = sum(1 for b in user.blocks if b.get("type") == "tool_result")  # the API wants them first
+        user.put(block, at=results)
+        self.size.sent(block)
+
+    def _place(self, message: HistoryMessage) -> int:
+        for index in range(len(self.messages) - 1, -1, -1):
+            if self.messages[index] is message:
+                return index
+        raise AssertionError("an open tool_use outside the history")
+
+    @on(PromptRecord)
+    def _prompt(self, record: PromptRecord, _: Record) -> None:
+        blocks = list(record.context)
+        for item in record.items:
+            known = self._inputs.pop(item.input_id, None) if item.input_id else item.content
+            if known is None:
+                _log.warning("a prompt names input %s, which the journal does not hold", item.input_id)
+            blocks += known or []
+            self.prompts.add("\n".join(str(block["text"]) for block in known or () if block.get("type") == "text"))
+        sendable = [block for block in blocks if _is_sendable(block)]
+        self._user(sendable or [{"type": "text", "text": "(empty message)"}])
+
+    @on(WithdrawnRecord)
+    def _withdraw(self, record: WithdrawnRecord, _: Record) -> None:
+        answer, self._answer = self._answer, None
+        if answer is None or answer.message_id != record.message_id:
+            return
+        gone = {
+            str(block["id"])
+            for block, origin in zip(answer.message.blocks, answer.message.origins)
+            if origin == answer.number and block.get("type") == "tool_use"
+        }
+        answer.message.keep(lambda _, origin: origin != answer.number)
+        for message in self.messages[-2:]:
+            if message.role == "user":
+                message.keep(lambda block, _: block.get("tool_use_id") not in gone)
+        for tool_use_id in gone & set(self._open):
+            del self._open[tool_use_id]
+        self._drop_empty()
+
+    def _trim(self, message: HistoryMessage) -> None:
+        end = len(message.blocks)
+        while end and message.blocks[end - 1].get("type") in _THINKING:
+            end -= 1
+        if end < len(message.blocks):
+            wanted = {id(block) for block in message.blocks[:end]}
+            message.keep(lambda block, _: id(block) in wanted)
+            self._drop_empty()
+
+    def _drop_empty(self) -> None:
+        """Remove messages without blocks, and join neighbours that have the same role."""
+        kept: list[HistoryMessage] = []
+        for message in self.messages:
+            if not message.blocks:
+                continue
+            if kept and kept[-1].role == message.role:
+                for block, origin in zip(message.blocks, message.origins):
+                    kept[-1].put(block, origin)
+                for tool_use_id, owner in self._open.items():
+                    if owner is message:
+                        self._open[tool_use_id] = kept[-1]
+                if self._answer is not None and self._answer.message is message:
+                    self._answer.message = kept[-1]
+            else:
+                kept.append(message)
+        self.messages = kept
+        if self._answer is not None and not any(self._answer.message is message for message in kept):
+            self._answer = None
+
+
+def close_open_tool_uses(conversation: Conversation, why: str | Callable[[str], str]) -> list[MessageRecord]:
+    """Give every tool_use that has no result an is_error tool_result with the text `why` (or `why(tool_use_id)`). This
+    is the only way in which open tool_uses are closed: on interrupt, on a failed call, after a crash, on load. The
+    results are applied here; the caller emits the returned messages, so that the journal and every client get them
+    too."""
+    closed = []
+    for tool_use_id in conversation.open_tool_uses:
+        text = why if isinstance(why, str) else why(tool_use_id)
+        message = MessageRecord(tool_result_message(tool_use_id, text, is_error=True))
+        conversation.apply(record_of(message, agent_id=conversation.agent_id))
+        closed.append(message)
+    return closed
+
+
+def tool_result_message(
+    tool_use_id: str, content: str | list[Json], *, is_error: bool, structured: object = None
+) -> Json:
+    """Return the public user message that holds one tool_result. `structured` is the result in a form for programs."""
+    block: Json = {"type": "tool_result", "tool_use_id": tool_use_id, "content": content}
+    if is_error:
+        block["is_error"] = True
+        if structured is None:
+            structured = f"Error: {content}" if isinstance(content, str) else "Error"
+    return {
+        "type": "user",
+        "message": {"role": "user", "content": [block]},
+        "parent_tool_use_id": None,
+        "tool_use_result": content if structured is None else structured,
+    }
+
+
+def _is_sendable(block: Json) -> bool:
+    """Whether the API accepts a block: it refuses blank text, and thinking without a signature."""
+    kind = block.get("type")
+    if kind == "text":
+        return bool(str(block.get("text") or "").strip())
+    if kind == "thinking":
+        return bool(block.get("signature"))
+    return True

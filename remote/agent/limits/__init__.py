@@ -1,0 +1,1 @@
+"""The limits that a client sets for a turn."""

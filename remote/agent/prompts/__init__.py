@@ -1,0 +1,1 @@
+"""How prompts enter a turn, and what goes before the conversation."""

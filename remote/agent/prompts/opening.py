@@ -1,0 +1,141 @@
+"""How prompts enter a turn: slash commands are carried out, and hooks may refuse a prompt or add to it.
+
+A prompt that hooks see, or that is a command, is noted as taken before anything happens to it. So it is not taken
+again after a crash, and no hook or command runs twice."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.queue import TakenRecord
+
+from ...commands.registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
+from ...hooks.table import SESSION_START, USER_PROMPT_SUBMIT, HookSource
+from ...model.errors import ModelError
+from ...ports import NotKept
+from .. import messages
+from ..deps import AgentConfig, AgentDeps, Prompt
+from ..recorder import Recorder
+from ..state import Ending, Terminal
+from ..tool_calls.command_tools import CommandTools
+
+Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """`prompts` enter the conversation, followed by `expanded`, the blocks of a command. `ending` is set if the turn
+    ends here, without the model. `allowed` and `model` hold during the turn (see `Expanded`)."""
+
+    prompts: Sequence[Prompt] = ()
+    expanded: Sequence[Json] = ()
+    ending: Ending | None = None
+    allowed: Sequence[str] = ()
+    model: str | None = None
+
+
+class PromptOpening:
+    """Opens the turns of one agent."""
+
+    def __init__(self, config: AgentConfig, deps: AgentDeps, recorder: Recorder, tools: CommandTools) -> None:
+        self._config = config
+        self._deps = deps
+        self._recorder = recorder
+        self._tools = tools
+        self._main = not recorder.agent_id
+
+    async def open(self, prompts: Sequence[Prompt]) -> Opened:
+        """Return what of the prompts of a new turn enters the conversation. Raise NotKept."""
+        hooks, commands = self._deps.hooks, self._deps.commands
+        if not self._main:
+            return Opened(prompts)
+        if hooks is not None:
+            settings = self._config.settings
+            hooks.configure([HookSource(each.value, each.layer.source, each.layer.path) for each in settings.hooks])
+        if commands is not None:
+            commands.refresh()
+        found = commands.find(prompts[0].blocks) if commands is not None and len(prompts) == 1 else None
+        if hooks is not None and hooks.start_due:
+            await self._session_starts()
+        if found is None:
+            return await self.admit(prompts)
+        command, call = found
+        await self._take(prompts)
+        if not command.local:
+            refused = await self._refused(prompts[0])
+            if refused is not None:
+                return Opened(ending=Ending(Terminal.COMPLETED, text=refused))
+        return await self._run(command, call, prompts[0])
+
+    async def admit(self, prompts: Sequence[Prompt]) -> Opened:
+        """Let the hooks see prompts that are not commands. Raise NotKept."""
+        hooks = self._deps.hooks
+        said = [prompt for prompt in prompts if prompt.origin is None]  # the others are notices of the worker
+        if hooks is None or not self._main or not said or not hooks.matching(USER_PROMPT_SUBMIT):
+            return Opened(prompts)
+        await self._take(said)
+        admitted, text = [prompt for prompt in prompts if prompt.origin is not None], ""
+        for prompt in said:
+            refused = await self._refused(prompt)
+            if refused is None:
+                admitted.append(prompt)
+            else:
+                text = refused
+        return Opened(admitted, ending=None if admitted else Ending(Terminal.COMPLETED, text=text))
+
+    async def _session_starts(self) -> None:
+        hooks = self._deps.hooks
+        assert hooks is not None
+        source = hooks.start_source
+        hooks.started()
+        outcome = await hooks.run(SESSION_START, {"source": source, "model": self._config.model or ""}, source)
+        if outcome.context:
+            self._deps.reminders.add(SESSION_START, f"SessionStart hook additional context: {_joined(outcome.context)}")
+
+    async def _take(self, prompts: Sequence[Prompt]) -> None:
+        for prompt in prompts:
+            if prompt.input_id:
+                self._recorder.record(TakenRecord(prompt.input_id))
+        await self._recorder.commit()
+
+    async def _refused(self, prompt: Prompt) -> str | None:
+        """Run the hooks of a prompt. Return what the person is told if they refuse it, None if they do not."""
+        hooks = self._deps.hooks
+        if hooks is None:
+            return None
+        text = "\n".join(str(block.get("text")) for block in prompt.blocks if block.get("type") == "text")
+        outcome = await hooks.run(USER_PROMPT_SUBMIT, {"prompt": text}, about=prompt.input_id)
+        if outcome.blocked or outcome.stops:
+            reason = outcome.reason or outcome.stop_reason or "no reason given"
+            told = f"UserPromptSubmit operation blocked by hook:\n{reason}\n\nOriginal prompt: {text}"
+            self._recorder.message(messages.informational(told, "warning"))
+            return told
+        if outcome.context:
+            said = f"UserPromptSubmit hook additional context: {_joined(outcome.context)}"
+            self._deps.reminders.add(f"prompt:{prompt.input_id}", said)
+        return None
+
+    async def _run(self, command: SlashCommand, call: CommandCall, prompt: Prompt) -> Opened:
+        try:
+            done = await command.run(replace(call, shell=self._tools.shell, read=self._tools.read))
+        except (NotKept, ModelError):
+            raise
+        except CommandRefused as refused:
+            done = Printed(f"/{command.name} was not run. {refused}")
+        except Exception as error:  # noqa: BLE001 - a command's failure is told to the person
+            _log.exception("the command /%s failed", command.name)
+            done = Printed(f"/{command.name} failed: {error or type(error).__name__}")
+        if isinstance(done, Expanded):
+            return Opened([prompt], done.blocks, allowed=done.allowed, model=done.model)
+        self._recorder.message(messages.command_output(done.text))
+        return Opened(ending=Ending(Terminal.COMPLETED, text=done.text))
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return "\n\n".join(texts)

@@ -1,0 +1,36 @@
+"""What a turn gives the model besides the conversation: the request prefix, and the files that prompts name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...context.style import style_text
+from ...model.request import RequestPrefix
+from ..deps import AgentConfig, Prompt
+from ..state import AgentState
+
+Json = dict[str, Any]
+
+
+async def make_prefix(config: AgentConfig, agent: AgentState, home: str) -> None:
+    """Build the request prefix of an agent that has none. `home` is the home directory on the host."""
+    if agent.prefix is not None:
+        return
+    tools = [
+        {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in agent.listed
+    ]
+    system = await config.prompts.system()
+    style = style_text(config.settings, home)
+    if style:
+        system = [*system[:1], {"type": "text", "text": style}, *system[1:]]
+    agent.prefix = RequestPrefix(system, tools)
+
+
+async def named_files(config: AgentConfig, agent: AgentState, prompts: Sequence[Prompt]) -> list[Json]:
+    """Return the files that prompts name with `@`, as content blocks."""
+    if not any("@" in str(block.get("text", "")) for prompt in prompts for block in prompt.blocks):
+        return []
+    from ..mentions.mentions import mentioned_blocks  # few prompts name files
+
+    return await mentioned_blocks(config, agent, prompts)

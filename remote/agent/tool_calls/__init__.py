@@ -1,0 +1,1 @@
+"""The tool calls of a turn: scheduled, decided, run, and recorded."""

@@ -1,0 +1,78 @@
+"""The tools that the text of a slash command uses before the model sees it, and the rules that it brings."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from ccb.tunnel.wire import tool_traits
+
+from ...commands.registry import CommandRefused
+from ...permissions.engine import PermissionEngine
+from ...permissions.rules.rules import parse_rules
+from ...tools.contract import ToolResult
+from .pipeline import BEFORE, CallRefused, ParsedCall, PipelineContext, run
+
+Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+
+class CommandTools:
+    """Runs single calls in the name of a command. Their results go into its text, not into the conversation."""
+
+    def __init__(self, pipeline: PipelineContext) -> None:
+        self._pipeline = pipeline
+
+    async def shell(self, allowed: Sequence[str], command: str) -> str:
+        """Run a command line as Bash would. Raise CommandRefused if it may not run or fails."""
+        with granted(self._pipeline.config.permissions, allowed):
+            result = await self._call(tool_traits.BASH.name, {"command": command})
+        if result.is_error:
+            raise CommandRefused(f"`{command[:500]}`: {result.content}")
+        return str(result.content)
+
+    async def read(self, path: str) -> str | None:
+        """Return the content of a file as Read would; None if there is none or it may not be read."""
+        context = self._pipeline.config.context
+        full = context.host.real_path(path if path.startswith("/") else f"{context.cwd}/{path}")
+        state = await context.host.stat(full)
+        if state is None:
+            return None
+        result = await self._call(tool_traits.READ.name, {"file_path": full})
+        return None if result.is_error or not isinstance(result.content, str) else result.content
+
+    async def _call(self, name: str, tool_input: Json) -> ToolResult:
+        tool = self._pipeline.config.visible_tools().get(name)
+        if tool is None:
+            return ToolResult(f"{name} is denied altogether", is_error=True)
+        call = ParsedCall(f"command_{uuid.uuid4().hex}", tool, tool_input)
+        try:
+            for step in BEFORE:
+                call = await step(self._pipeline, call)
+            return (await run(self._pipeline, call)).result
+        except CallRefused as refused:
+            return refused.outcome.result
+
+
+@contextmanager
+def granted(permissions: PermissionEngine, rules: Sequence[str]) -> Iterator[None]:
+    """Let the rules of a command hold during its turn. A rule that cannot be read does not count."""
+    known: list[str] = []
+    for rule in rules:
+        try:
+            parse_rules([rule])
+        except ValueError as error:
+            _log.warning("a rule of a command is left out: %s", error)
+        else:
+            known.append(rule)
+    if known:
+        permissions.grant_for_turn(known)
+    try:
+        yield
+    finally:
+        if known:
+            permissions.grant_for_turn(())

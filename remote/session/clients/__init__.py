@@ -1,0 +1,1 @@
+"""What the clients of a session add to it, and what they may ask of it."""

@@ -1,0 +1,159 @@
+"""The requests that clients may make of the worker: one handler for each kind, registered with the broker.
+
+Source: section 6.1 of the stream-json protocol as observed.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.commands import LIST_COMMANDS
+from ccb.tunnel.wire.kinds.mcp import CLIENT_MCP_MESSAGE, McpMessage
+from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
+from ccb.tunnel.wire.records import MessageRecord
+from ccb.tunnel.wire.requests import (
+    INTERRUPT,
+    SET_MODEL,
+    SET_PERMISSION_MODE,
+    AnsweredBy,
+    RequestKind,
+    RequestRefused,
+    client_kind,
+)
+
+from ...agent.messages import status
+from ...ports import NotKept
+from ..broker import Handled
+from ..session import Session
+from .client_setup import Initialize
+from .steering import register_steering
+from .task_requests import register_task_requests
+
+if TYPE_CHECKING:
+    from ...mcp.servers import McpServers
+
+Json = dict[str, Any]
+
+INITIALIZE: RequestKind[Initialize, Json] = client_kind("initialize", Initialize.read)
+MCP_STATUS: RequestKind[None, Json] = client_kind("mcp_status", lambda fields: None)
+GET_CONTEXT_USAGE: RequestKind[None, Json] = client_kind("get_context_usage", lambda fields: None)
+
+
+@dataclass(frozen=True)
+class ServerSwitch:
+    """An MCP server is to be switched on or off."""
+
+    name: str
+    enabled: bool
+
+
+MCP_RECONNECT: RequestKind[str, Json] = client_kind("mcp_reconnect", lambda fields: str(fields.get("serverName")))
+MCP_TOGGLE: RequestKind[ServerSwitch, Json] = client_kind(
+    "mcp_toggle", lambda fields: ServerSwitch(str(fields.get("serverName")), fields.get("enabled") is not False)
+)
+
+
+_SERVERS_S = 5.0
+"""Seconds that the answer to `initialize` waits for MCP servers."""
+
+
+def register_client_requests(session: Session) -> None:
+    """Register the handlers for the requests of clients with the session's broker."""
+    broker = session.broker
+    broker.register_slow(INITIALIZE, lambda setup: _initialize(session, setup))
+    broker.register(INTERRUPT, lambda _: _interrupt(session))
+    broker.register(SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
+    broker.register(SET_MODEL, lambda name: _set_model(session, name))
+    broker.register(MCP_STATUS, lambda _: Handled({"mcpServers": session.clients.status}))
+    broker.register(MCP_RECONNECT, lambda name: _reconnect(session, name))
+    broker.register(MCP_TOGGLE, lambda switch: _toggle(session, switch))
+    broker.register(CLIENT_MCP_MESSAGE, lambda message: _server_said(session, message))
+    register_task_requests(session)
+    register_steering(session)
+    broker.register(LIST_COMMANDS, lambda _: Handled({"commands": session.agent.config.announced.entries("commands")}))
+    broker.register(GET_CONTEXT_USAGE, lambda _: Handled(session.agent.context_report().public()))
+
+
+async def _initialize(session: Session, setup: Initialize) -> Json:
+    """Apply the client's fields at once, so that the next prompt finds them applied, and answer with a description of
+    the session."""
+    try:
+        session.adopt(setup)
+    except ValueError as error:
+        raise RequestRefused(str(error)) from error
+    await session.define_agents()
+    await session.clients.settle(session.options, _SERVERS_S)
+    model, announced = session.agent.model, session.agent.config.announced
+    body: Json = {
+        "commands": [{"argumentHint": "", **each} for each in announced.entries("commands")],
+        "agents": announced.entries("agents"),
+        "output_style": announced.output_style(),
+        "available_output_styles": ["default"],
+        "models": [
+            {"value": "default", "resolvedModel": model, "displayName": "Default", "description": model},
+            {"value": "opus", "displayName": "Opus", "description": "Largest"},
+            {"value": "sonnet", "displayName": "Sonnet", "description": "For most work"},
+            {"value": "haiku", "displayName": "Haiku", "description": "Fastest"},
+        ],
+        "account": {"apiKeySource": session.options.api_key_source},
+        "pid": os.getpid(),
+        "claude_code_version": CLAUDE_CODE_VERSION,
+        "current_permission_mode": session.mode,
+        "sandbox": session.agent.config.permissions.cage_in_force,
+        "session_state": session.state,
+        "capabilities": ["interrupt_receipt_v1"],
+    }
+    return {**body, "hooks_applied": True} if setup.hooks else body
+
+
+def _server(session: Session, name: str) -> McpServers:
+    """Return the servers of a session that has a server of this name. Raise RequestRefused."""
+    if name not in {each["name"] for each in session.clients.status}:
+        raise RequestRefused(f"Server not found: {name[:100]}")
+    return session.clients.servers
+
+
+def _reconnect(session: Session, name: str) -> Handled:
+    servers = _server(session, name)
+    return Handled(then=lambda: servers.reconnect(name))
+
+
+def _toggle(session: Session, switch: ServerSwitch) -> Handled:
+    servers = _server(session, switch.name)
+    return Handled(then=lambda: servers.toggle(switch.name, switch.enabled))
+
+
+def _server_said(session: Session, message: McpMessage) -> Handled:
+    servers = _server(session, message.server_name)
+    return Handled(then=lambda: servers.said(message.server_name, message.message))
+
+
+def _interrupt(session: Session) -> Handled:
+    """Withdraw the questions to the person before the answer; end the turn after it. The turn also ends if the
+    withdrawal or the answer cannot be journalled. Agents in the background go on, and their questions stay open."""
+    try:
+        session.broker.withdraw(AnsweredBy.PERSON, spare=session.background_agents)
+    except NotKept:
+        session.turns.interrupt()
+        raise
+    return Handled({"still_queued": session.queued_uuids}, session.turns.interrupt)
+
+
+def _set_permission_mode(session: Session, mode: str) -> Handled:
+    try:
+        session.agent.config.permissions.set_mode(mode)
+    except ValueError as error:
+        raise RequestRefused(str(error), getattr(error, "code", "")) from error
+
+    def announce() -> None:
+        permissions = session.agent.config.permissions
+        session.log.emit(MessageRecord(status(None, permissions.mode, permissions.cage_in_force)))
+
+    return Handled({"mode": mode}, announce)
+
+
+def _set_model(session: Session, name: str | None) -> Handled:
+    session.agent.set_model(name)
+    return Handled({"model": name or session.agent.model})

@@ -1,0 +1,32 @@
+"""What clients may change about how much the model thinks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ccb.tunnel.wire.kinds.reasoning import SET_EFFORT, SET_MAX_THINKING_TOKENS
+
+from ...model.reasoning import can_think, effort_of
+from ..broker import Handled
+from ..session import Session
+
+Json = dict[str, Any]
+
+
+def register_steering(session: Session) -> None:
+    """Register the handlers with the session's broker. Changes hold from the next turn on, and over restarts."""
+    session.broker.register(SET_EFFORT, lambda level: _set_effort(session, level))
+    session.broker.register(SET_MAX_THINKING_TOKENS, lambda tokens: _set_tokens(session, tokens))
+
+
+def _set_effort(session: Session, level: str | None) -> Handled:
+    """Answer with the level that the present model is asked for, "" if it has no levels."""
+    session.reason(replace(session.agent.config.reasoning, effort=level))
+    return Handled({"effort": level, "applied": effort_of(session.agent.model, level)})
+
+
+def _set_tokens(session: Session, tokens: int | None) -> Handled:
+    """Answer whether the present model is known to think."""
+    session.reason(replace(session.agent.config.reasoning, thinking_tokens=tokens))
+    return Handled({"max_thinking_tokens": tokens, "can_think": can_think(session.agent.model)})

@@ -1,0 +1,80 @@
+"""The slash commands of a session: those of files, once their settings are known, and /hooks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from ...agent.agent import Agent
+from ...commands.registry import CommandCall, CommandRegistry, Printed, SlashCommand
+from ...hooks.runner import HookRunner
+from ...hooks.table import EVENTS
+from ...settings.worker_settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from ...commands.file_commands import FileCommands
+
+Json = dict[str, Any]
+
+_MOST_CHARS = 300  # of one command in the list of hooks
+_FOLDERS = (".claude/commands", ".claude/skills")
+
+
+class SessionCommands:
+    """What a session with few files has not loaded, costs nothing."""
+
+    def __init__(self, agent: Agent, session_id: str, home: str) -> None:
+        self._agent = agent
+        self._session_id = session_id
+        self._home = home
+        self._files: FileCommands | None = None
+        registry = agent.commands or CommandRegistry()
+        registry.register(
+            SlashCommand("hooks", "Show the hooks, and where they are configured", self._hooks, local=True)
+        )
+        registry.provide(self._from_files)
+        announced = agent.config.announced
+        announced.add("commands", lambda: [each.public() for each in registry.commands])
+        announced.add("skills", self._skills)
+
+    async def use(self, settings: WorkerSettings) -> None:
+        """Find the files that count under these settings."""
+        roots = (self._home, *settings.trusted_directories)
+        if self._files is None and not any(os.path.isdir(os.path.join(r, name)) for r in roots for name in _FOLDERS):
+            return
+        if self._files is None:
+            from ...commands.file_commands import FileCommands
+
+            self._files = FileCommands(self._home, self._session_id, self._agent.config.tools)
+        await self._files.use(settings)
+        if self._agent.commands is not None:
+            self._agent.commands.refresh()
+
+    def _from_files(self) -> Iterator[SlashCommand]:
+        return self._files.commands() if self._files is not None else iter(())
+
+    def _skills(self) -> list[Json]:
+        return [*self._files.skills()] if self._files is not None else []
+
+    async def _hooks(self, _: CommandCall) -> Printed:
+        return Printed(_listing(self._agent.hooks))
+
+
+def _listing(runner: HookRunner | None) -> str:
+    """Return the hooks by event, each with where it comes from, and what is wrong with others."""
+    lines: list[str] = []
+    hooks = runner.hooks if runner is not None else ()
+    for event in EVENTS:
+        of_event = [hook for hook in hooks if hook.event == event]
+        if of_event:
+            lines.append(event)
+        for hook in of_event:
+            does = " ".join((hook.command or f"callback {hook.callback}").split())
+            matcher = f"{hook.matcher}: " if hook.matcher else ""
+            where = hook.source + (f", {hook.path}" if hook.path else "")
+            lines.append(f"  {matcher}{does[:_MOST_CHARS]}  ({where}; at most {hook.timeout_s:g} s)")
+    if not lines:
+        lines.append('No hooks run on this host. They are configured under "hooks" in the settings.')
+    problems = runner.problems if runner is not None else []
+    return "\n".join([*lines, *(["", "Not used:"] if problems else []), *(f"  {each}" for each in problems)])

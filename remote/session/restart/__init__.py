@@ -1,0 +1,1 @@
+"""How a restarted worker goes on with a session."""

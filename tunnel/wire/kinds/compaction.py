@@ -1,0 +1,26 @@
+"""The records of a compaction that is not a public message."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ..dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class CompactStartRecord:
+    """`compact_start`: the model is about to be asked for a summary of the conversation, by `trigger` (manual or auto).
+    `hint` is what the person wants it to keep. A `compact_boundary` message or a `compact_end` follows, unless the
+    worker dies before."""
+
+    kind: ClassVar[str] = "compact_start"
+    trigger: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class CompactEndRecord:
+    """`compact_end`: there is no summary. `outcome` is `failed` or `interrupted`."""
+
+    kind: ClassVar[str] = "compact_end"
+    outcome: str

@@ -1,0 +1,49 @@
+"""The requests that carry JSON-RPC messages between the worker and MCP servers that run elsewhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dataclass import dataclass
+from ..requests import CLIENT_DEADLINE_S, Answer, AnsweredBy, RequestFailed, RequestKind, RequestRefused, payload_of
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class McpMessage:
+    """A JSON-RPC message for the server of this name."""
+
+    server_name: str
+    message: Json
+
+
+def read_mcp_message(fields: Json) -> McpMessage:
+    """Read the fields of a request. Raise RequestRefused."""
+    server, message = fields.get("server_name"), fields.get("message")
+    if not (isinstance(server, str) and isinstance(message, dict)):
+        raise RequestRefused("the request has no server_name or no message")
+    return McpMessage(server, message)
+
+
+def _read_reply(answer: Answer) -> Json:
+    reply = payload_of(answer).get("mcp_response")
+    if not isinstance(reply, dict):
+        raise RequestFailed("the answer has no mcp_response")
+    return reply
+
+
+MCP_MESSAGE: RequestKind[McpMessage, Json] = RequestKind(
+    "mcp_message", AnsweredBy.CLIENT, _read_reply, read=read_mcp_message
+)
+"""To a server inside the client that drives the session. The answer is the server's reply."""
+
+LAPTOP_MCP_MESSAGE: RequestKind[McpMessage, Json] = RequestKind(
+    "laptop_mcp_message", AnsweredBy.LAPTOP, _read_reply, read=read_mcp_message
+)
+"""The same to a server that ccb runs on the laptop."""
+
+CLIENT_MCP_MESSAGE: RequestKind[McpMessage, Json] = RequestKind(
+    "mcp_message", AnsweredBy.WORKER, payload_of, read=read_mcp_message, deadline_s=CLIENT_DEADLINE_S
+)
+"""The other way: what a server inside the client says of its own accord."""

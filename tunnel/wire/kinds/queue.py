@@ -1,0 +1,41 @@
+"""The records of the queue of prompts: what waits, what was taken back, what a turn has taken."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from ..dataclass import dataclass
+from ..frames import Json
+
+TASK_PREFIX = "task:"
+"""The start of the `id` of a `queued` record that tells the end of a task; the id of the task follows."""
+
+
+@dataclass(frozen=True)
+class QueuedRecord:
+    """`queued`: the worker itself puts `content` into the queue of prompts, for the agent that the record names. A
+    prompt takes it by its `id`, as it takes an input. `origin` is public, such as {"kind": "task-notification"}.
+    `wakes`: it starts a turn when the agent is idle; otherwise it waits for the next one."""
+
+    kind: ClassVar[str] = "queued"
+    id: str
+    content: list[Json]
+    origin: Json
+    wakes: bool = False
+
+
+@dataclass(frozen=True)
+class UnqueuedRecord:
+    """`unqueued`: the input `id` was taken back before a turn took it."""
+
+    kind: ClassVar[str] = "unqueued"
+    id: str
+
+
+@dataclass(frozen=True)
+class TakenRecord:
+    """`taken`: a turn has taken the prompt of the input `input_id`, so no other turn takes it. A `prompt` record
+    follows if it enters the conversation, which commands and prompts that a hook refuses do not."""
+
+    kind: ClassVar[str] = "taken"
+    input_id: str
