@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Callable, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Callable
 
 from ccb.tunnel.wire.kinds.compaction import CompactEndRecord
-from ccb.tunnel.wire.records import MessageRecord, ModelEndRecord, ModelRecord, PromptItem, PromptRecord
+from ccb.tunnel.wire.records import MessageRecord, PromptItem, PromptRecord
 
 from ..context.reminders import Occasion
-from ..model import request
-from ..model.attempt import CallSettings, MessageEnd
-from ..model.call import ModelCall
 from ..model.errors import ModelError
-from ..model.models import betas_of, facts, max_tokens, resolve_model
-from ..model.retry import MAX_OVERLOADS, RetryPolicy
 from ..model.tokens import ContextLimits
 from ..ports import NotKept
 from . import messages
@@ -27,29 +20,26 @@ from .compaction.state import CompactionFailed
 from .deps import AgentConfig, AgentDeps, Prompt, origin_of
 from .history.conversation import close_open_tool_uses
 from .limits.demands import Demands
+from .model_calls import ModelCalls
 from .prompts.opening import Opened, PromptOpening
 from .prompts.request_start import make_prefix, named_files
 from .recorder import Recorder
 from .state import DENIAL_FEEDBACK, AgentState, Ending, LoopState, Terminal, Transition
+from .stop import Interrupted, StopSignal
+from .tool_calls.call import NOT_RUN, PipelineContext, StartedCalls
 from .tool_calls.command_tools import CommandTools, granted
 from .tool_calls.executor import ToolCall, ToolExecutor
-from .tool_calls.pipeline import NOT_RUN, PipelineContext, StartedCalls, may_run_in_parallel, run_call
+from .tool_calls.pipeline import may_run_in_parallel, run_call
 
 if TYPE_CHECKING:
     from .compaction.compactor import Compactor
 
 Json = dict[str, Any]
-T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
 _MAX_RECOVERIES = 3
-_CANCEL_GRACE = 5.0
 _BROKEN_OFF = "The turn was broken off by an internal error; whether this tool had any effect is not known."
-
-
-class _Interrupted(Exception):
-    """The person interrupted the turn, or ended it by denying a call."""
 
 
 class Turn:
@@ -69,29 +59,25 @@ class Turn:
             self._executor.submit,
             partial_messages=config.partial_messages,
         )
-        self._stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._call: ModelCall | None = None
-        self._lent = ""  # the model that is used in this turn only
+        self._stop = StopSignal()
+        self._model = ModelCalls(self._pipeline, self._listener, self._stop)
         self._refused = False  # the person refused a tool call and thereby ended the turn
         self._opening = PromptOpening(config, deps, self._recorder, CommandTools(self._pipeline))
         self._stopped_by_hook: str | None = None  # why a hook of a tool call ends the turn
         self._demands = Demands(config, state.ledger, self._recorder)
         self._denials: list[Json] = []
-        self._stop_reason: str | None = None
-        self._api_seconds = 0.0
         self._calls = 1
         self._started = deps.clock.now()
 
     @property
     def interrupted(self) -> bool:
         """Whether `interrupt` was called."""
-        return self._stop.done()
+        return self._stop.is_set
 
     def interrupt(self) -> None:
         """End the turn as soon as possible. Idempotent."""
         self._executor.halt()
-        if not self._stop.done():
-            self._stop.set_result(None)
+        self._stop.set()
 
     async def run(self, prompts: Sequence[Prompt]) -> Json:
         """Run the turn and return its result message, which is journalled and durable. Raise NotKept, with the result,
@@ -117,9 +103,9 @@ class Turn:
         out_of_budget = ending.terminal is Terminal.MAX_TURNS
         report = messages.TurnReport(
             duration=self._deps.clock.now() - self._started,
-            duration_api=self._api_seconds,
+            duration_api=self._model.seconds,
             num_turns=self._num_turns(out_of_budget),
-            stop_reason=self._stop_reason,
+            stop_reason=self._model.stop_reason,
             denials=self._denials,
             origin=origin,
         )
@@ -135,17 +121,17 @@ class Turn:
         try:
             self._init()
             self._close_open(_BROKEN_OFF)
-            opened = await self._unless_stopped(self._opening.open(prompts))
+            opened = await self._stop.unless_set(self._opening.open(prompts))
             if opened.ending is not None:
                 return self._without_model(opened.ending)
-            with granted(self._config.permissions, opened.allowed), self._on_model(opened.model):
+            with granted(self._config.permissions, opened.allowed), self._model.on_model(opened.model):
                 await self._open(opened)
                 return await self._loop()
-        except _Interrupted:
+        except Interrupted:
             return await self._interrupted()
         except ModelError as failure:
             self._close_open(NOT_RUN)
-            return self._failed(failure)
+            return self._model.failed(failure)
         except NotKept as error:
             _log.error("the turn ended: %s", error)
             await self._executor.cancel()
@@ -166,7 +152,7 @@ class Turn:
         """Add the prompts to the history, and build the request prefix if there is none yet."""
         context: list[Json] = []
         if not self._agent.conversation.messages:
-            context = await self._unless_stopped(self._config.prompts.first_user_blocks())
+            context = await self._stop.unless_set(self._config.prompts.first_user_blocks())
         context += await self._named(opened.prompts)
         self._add_prompts(opened.prompts, [*context, *self._deps.reminders.take(Occasion.PROMPT)])
         if opened.expanded:
@@ -175,10 +161,10 @@ class Turn:
         await self._make_prefix()
 
     async def _make_prefix(self) -> None:
-        await self._unless_stopped(make_prefix(self._config, self._agent, self._deps.home))
+        await self._stop.unless_set(make_prefix(self._config, self._agent, self._deps.home))
 
     async def _named(self, prompts: Sequence[Prompt]) -> list[Json]:
-        return await self._unless_stopped(named_files(self._config, self._agent, prompts))
+        return await self._stop.unless_set(named_files(self._config, self._agent, prompts))
 
     def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json] = ()) -> None:
         items: list[PromptItem] = []
@@ -197,7 +183,7 @@ class Turn:
             self._calls = state.calls
             await self._make_room()
             try:
-                end = await self._call_model(state)
+                end = await self._model.call(state)
             except ModelError as failure:
                 if not failure.prompt_too_long or not await self._rescued(state):
                     raise
@@ -216,7 +202,7 @@ class Turn:
             elif end.stop_reason == "model_context_window_exceeded" and await self._rescued(state):
                 state = state.compacted()
             else:
-                answered = self._demands.at_stop(self._answered(end))
+                answered = self._demands.at_stop(self._model.ending_of(end))
                 if answered is None:
                     state = state.next_turn()
                     continue
@@ -227,9 +213,9 @@ class Turn:
 
     async def _after_tools(self, state: LoopState) -> Ending | None:
         """Wait for the tools of an answer. Return how the turn ends, None if the model is called again."""
-        await self._unless_stopped(self._executor.drain())
-        if self._stop.done():
-            raise _Interrupted
+        await self._stop.unless_set(self._executor.drain())
+        if self._stop.is_set:
+            raise Interrupted
         limit, met = self._config.max_turns, self._demands.met("".join(self._listener.texts))
         if met is not None:
             return met
@@ -246,7 +232,7 @@ class Turn:
         """Run the hooks of an agent that is about to stop. Return how the turn ends, None if it goes on."""
         if ending.terminal is not Terminal.COMPLETED or self._deps.hooks is None:
             return ending
-        outcome = await self._unless_stopped(before_stop(self._deps, self._recorder, ending, state))
+        outcome = await self._stop.unless_set(before_stop(self._deps, self._recorder, ending, state))
         if outcome.stops:
             return self._hook_stopped(outcome.stop_reason or outcome.reason)
         limit = self._config.max_turns
@@ -263,29 +249,6 @@ class Turn:
     def _hook_stopped(self, reason: str) -> Ending:
         self._recorder.message(messages.informational(f"A hook stopped the turn: {reason or 'no reason given'}"))
         return Ending(Terminal.HOOK_STOPPED)
-
-    @contextmanager
-    def _on_model(self, name: str | None) -> Iterator[None]:
-        """Let a model that is used in this turn only, such as that of a command, hold until its end."""
-        before = self._agent.model
-        if name:
-            self._lend(resolve_model(name))
-        try:
-            yield
-        finally:
-            if self._lent and self._agent.model == self._lent:  # else the person has chosen another one meanwhile
-                with suppress(NotKept):
-                    self._use_model(before)
-
-    def _lend(self, model: str) -> None:
-        """Use another model for the rest of the turn."""
-        self._lent = model
-        self._use_model(model)
-
-    def _use_model(self, model: str) -> None:
-        if model != self._agent.model:
-            self._agent.model = model
-            self._recorder.record(ModelRecord(model))
 
     def _without_model(self, ending: Ending) -> Ending:
         """Return the ending of a turn that needs no model call."""
@@ -308,7 +271,7 @@ class Turn:
         """Compact a conversation that no longer fits. Return False if that was done already or cannot be done."""
         if state.transition is Transition.COMPACTED:
             return False
-        return await self._unless_stopped(self._compactor().rescue())
+        return await self._stop.unless_set(self._compactor().rescue())
 
     async def _make_room(self) -> None:
         """Compact the conversation if it is near the end of the model's window."""
@@ -316,7 +279,7 @@ class Turn:
         answered = len(agent.conversation.messages) > 1  # else there is nothing to sum up
         full = answered and window.auto and agent.tokens >= ContextLimits.of(agent.model, window).auto
         if full or agent.conversation.compactions.unfinished is not None:
-            await self._unless_stopped(self._compactor().make_room())
+            await self._stop.unless_set(self._compactor().make_room())
 
     def _compactor(self) -> Compactor:
         from .compaction.compactor import Compactor  # few sessions need it
@@ -343,147 +306,31 @@ class Turn:
         if self._agent.feedback_due:
             self._agent.feedback_due = False
             self._recorder.message(messages.user_text(DENIAL_FEEDBACK, synthetic=True))
-        opened = await self._unless_stopped(self._opening.admit(self._config.take_queued(self._recorder.agent_id)))
+        opened = await self._stop.unless_set(self._opening.admit(self._config.take_queued(self._recorder.agent_id)))
         queued = opened.prompts
         said = [*await self._named(queued), *self._deps.reminders.take(Occasion.TOOL_RESULTS)]
         if queued or said:
             self._add_prompts(queued, said)
             await self._recorder.commit()
 
-    async def _call_model(self, state: LoopState) -> MessageEnd:
-        """Make one model call, and count what it used."""
-        agent, clock = self._agent, self._deps.clock
-        settings = self._call_settings(agent.model, state)
-        if self._config.partial_messages:
-            self._recorder.progress("", messages.status("requesting"))
-        self._listener.begin(continues=state.recoveries > 0)
-        can_fall_back = bool(self._fallback())
-        policy = RetryPolicy(settings.limits.max_retries, max_overloads=MAX_OVERLOADS if can_fall_back else None)
-        self._call = ModelCall(settings, self._listener, policy)
-        started = clock.now()
-        try:
-            end = await self._unless_stopped(self._call.run())
-        except ModelError as failure:
-            if not (can_fall_back and failure.overloaded):
-                raise
-            return await self._fall_back(state)
-        finally:
-            self._api_seconds += clock.now() - started
-        self._call = None
-        self._stop_reason = end.stop_reason
-        agent.ledger.add(end.head.model or agent.model, end.usage)
-        self._recorder.record(ModelEndRecord(end.head.id, end.stop_reason, end.usage))
-        await self._recorder.commit()
-        if end.lost is not None:
-            text = f"API Error: Connection lost mid-response ({end.lost.message})"
-            self._tell_api_error(text, end.lost.kind, end.lost)
-        return end
-
-    def _fallback(self) -> str:
-        """Return the model that takes over when the present one is overloaded, "" for none."""
-        name = self._config.fallback_model
-        return resolve_model(name) if name and resolve_model(name) != self._agent.model else ""
-
-    async def _fall_back(self, state: LoopState) -> MessageEnd:
-        """Make the call with the other model, and use it for the rest of the turn."""
-        overloaded, other = self._agent.model, self._fallback()
-        text = f"{overloaded} is overloaded: {other} takes over until the end of this turn."
-        self._recorder.message(messages.informational(text, "warning"))
-        self._lend(other)
-        return await self._call_model(state)
-
-    def _call_settings(self, model: str, state: LoopState) -> CallSettings:
-        """Return the settings of a model call, with the request for the whole history."""
-        agent, deps = self._agent, self._deps
-        assert agent.prefix is not None
-        limit, higher = max_tokens(model, escalated=state.escalated), max_tokens(model, escalated=True)
-        agent.conversation.seal()
-        conversation, reasoning = agent.conversation, self._config.reasoning
-        asked = reasoning.fields(model, limit, facts(model).max_output, may_think=conversation.may_think)
-        body = request.body(
-            agent.prefix,
-            conversation.messages,
-            model=model,
-            max_tokens=asked.max_tokens,
-            session_id=deps.session_id,
-            more=asked.body,
-        )
-        return deps.call_settings(body, withdraw_truncated=limit < higher, betas=(*asked.betas, *betas_of(model)))
-
-    def _answered(self, end: MessageEnd) -> Ending:
-        """Return the ending of a turn in which the model has stopped without a tool call."""
-        if end.stop_reason == "max_tokens":
-            text = "API Error: the answer was cut off at the output token limit again and again. Ask for smaller steps."
-            kind, terminal = "max_output_tokens", Terminal.API_ERROR
-        elif end.stop_reason == "model_context_window_exceeded":
-            text = "API Error: the conversation no longer fits the model's context window. Send /compact."
-            kind, terminal = "invalid_request", Terminal.PROMPT_TOO_LONG
-        else:
-            return Ending(Terminal.COMPLETED, text="".join(self._listener.texts))
-        self._tell_api_error(text, kind)
-        return Ending(terminal, text=text)
-
-    def _failed(self, failure: ModelError) -> Ending:
-        """Return the ending of a turn whose model call has finally failed."""
-        text = failure.prose(self._agent.model)
-        self._tell_api_error(text, failure.kind, failure)
-        terminal = Terminal.PROMPT_TOO_LONG if failure.prompt_too_long else Terminal.API_ERROR
-        return Ending(terminal, text=text, api_error_status=failure.status)
-
-    def _tell_api_error(self, text: str, kind: str, failure: ModelError | None = None) -> None:
-        self._recorder.message(messages.api_error(text, failure, kind, self._deps.clock.wall()))
-
     async def _interrupted(self) -> Ending:
         """Stop everything, keep the received part of the answer, close open tool calls, and record a note for the
         model."""
-        call, self._call = self._call, None
         await self._executor.cancel()
-        if call is not None:
-            self._salvage(call)
+        answering = self._model.interrupted()
         self._close_open(self._pipeline.started.why_stopped)
         if self._agent.conversation.compactions.unfinished is not None:
             self._recorder.record(CompactEndRecord("interrupted"))
             self._recorder.message({**messages.status(None), "compact_result": "failed"})
-        in_tools = self._refused or (call is None and self._listener.submitted > 0)
+        in_tools = self._refused or (not answering and self._listener.submitted > 0)
         note = messages.INTERRUPTED_FOR_TOOL if in_tools else messages.INTERRUPTED
         self._recorder.message(messages.user_text(note))
         terminal = Terminal.ABORTED_TOOLS if in_tools else Terminal.ABORTED_STREAMING
         return Ending(terminal, errors=("Request interrupted by user",))
 
-    def _salvage(self, call: ModelCall) -> None:
-        """Record the received part of an interrupted answer, and count its usage: the provider charges for it."""
-        rest = call.salvage()
-        if rest is not None:
-            head, text, request_id = rest
-            self._agent.ledger.add(head.model or self._agent.model, head.usage)
-            if text.strip():
-                block = {"type": "text", "text": text}
-                line = messages.assistant(head, block, request_id, self._deps.clock.wall())
-                self._recorder.message({**line, "aborted": True})
-        call.close_events()
-
     def _close_open(self, why: str | Callable[[str], str]) -> None:
         for message in close_open_tool_uses(self._agent.conversation, why):
             self._recorder.message(message.body)
-
-    async def _unless_stopped(self, work: Awaitable[T]) -> T:
-        """Return the result of `work`. When the turn is stopped before that, cancel `work`, wait for its end, and raise
-        _Interrupted."""
-        task = asyncio.ensure_future(work)
-        try:
-            either: set[asyncio.Future[Any]] = {task, self._stop}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise _Interrupted
-            if task.cancelled():  # cancelled by someone else; raising CancelledError would lose the result of the turn
-                raise RuntimeError("a part of the turn was cancelled from outside")
-            return task.result()
-        finally:
-            if not task.done():
-                task.cancel()
-                await asyncio.wait({task}, timeout=_CANCEL_GRACE)
-            if task.done() and not task.cancelled():
-                task.exception()
 
 
 def _not_kept(error: NotKept) -> Ending:

@@ -6,8 +6,8 @@ from .. import messages
 from ..deps import AgentConfig
 from ..recorder import Recorder
 from ..state import Ending, Terminal
+from ..tool_calls.call import CallOutcome
 from ..tool_calls.executor import ToolCall
-from ..tool_calls.pipeline import CallOutcome
 from ..usage import Ledger
 
 

@@ -11,7 +11,8 @@ from ...permissions.decision import Behavior
 from ...tools.contract import ToolResult
 from ..deps import AgentConfig
 from ..state import AgentState
-from ..tool_calls.pipeline import ParsedCall, decide
+from ..tool_calls.call import ParsedCall
+from ..tool_calls.permission import decide
 
 Json = dict[str, Any]
 

@@ -14,7 +14,9 @@ from ...commands.registry import CommandRefused
 from ...permissions.engine import PermissionEngine
 from ...permissions.rules.rules import parse_rules
 from ...tools.contract import ToolResult
-from .pipeline import BEFORE, CallRefused, ParsedCall, PipelineContext, run
+from .call import CallRefused, ParsedCall, PipelineContext
+from .pipeline import BEFORE
+from .running import run
 
 Json = dict[str, Any]
 

@@ -14,7 +14,8 @@ from tests.support.cages import sandbox
 from tests.support.permission_desk import Desk, Named, bash
 
 from ccb.remote.agent.deps import AgentConfig
-from ccb.remote.agent.tool_calls.pipeline import ParsedCall, decide
+from ccb.remote.agent.tool_calls.call import ParsedCall
+from ccb.remote.agent.tool_calls.permission import decide
 from ccb.remote.permissions.decision import Behavior
 from ccb.remote.permissions.engine import PermissionEngine
 from ccb.remote.ports import PromptSource

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..permissions.engine import PermissionEngine
-from ..permissions.modes import PLAN
-from . import messages
-from .recorder import Recorder
+from ...permissions.engine import PermissionEngine
+from ...permissions.modes import PLAN
+from .. import messages
+from ..recorder import Recorder
 
 Json = dict[str, Any]
 

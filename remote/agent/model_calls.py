@@ -1,0 +1,163 @@
+"""The model calls of one turn: their settings, the model that takes over for a while, and how a call ends the turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from ccb.tunnel.wire.records import ModelEndRecord, ModelRecord
+
+from ..model import request
+from ..model.attempt import CallSettings, MessageEnd
+from ..model.call import ModelCall
+from ..model.errors import ModelError
+from ..model.models import betas_of, facts, max_tokens, resolve_model
+from ..model.retry import MAX_OVERLOADS, RetryPolicy
+from ..ports import NotKept
+from . import messages
+from .answer import AnswerListener
+from .state import Ending, LoopState, Terminal
+from .stop import StopSignal
+from .tool_calls.call import PipelineContext
+
+Json = dict[str, Any]
+
+
+class ModelCalls:
+    """Makes the calls, one at a time. `seconds` is what they took, `stop_reason` why the last answer ended."""
+
+    def __init__(self, context: PipelineContext, listener: AnswerListener, stop: StopSignal) -> None:
+        self._config = context.config
+        self._deps = context.deps
+        self._agent = context.agent
+        self._recorder = context.recorder
+        self._listener = listener
+        self._stop = stop
+        self._call: ModelCall | None = None
+        self._lent = ""  # the model that is used in this turn only
+        self.stop_reason: str | None = None
+        self.seconds = 0.0
+
+    @contextmanager
+    def on_model(self, name: str | None) -> Iterator[None]:
+        """Let a model that is used in this turn only, such as that of a command, hold until its end."""
+        before = self._agent.model
+        if name:
+            self._lend(resolve_model(name))
+        try:
+            yield
+        finally:
+            if self._lent and self._agent.model == self._lent:  # else the person has chosen another one meanwhile
+                with suppress(NotKept):
+                    self._use_model(before)
+
+    async def call(self, state: LoopState) -> MessageEnd:
+        """Make one model call, and count what it used."""
+        agent, clock = self._agent, self._deps.clock
+        settings = self._call_settings(agent.model, state)
+        if self._config.partial_messages:
+            self._recorder.progress("", messages.status("requesting"))
+        self._listener.begin(continues=state.recoveries > 0)
+        can_fall_back = bool(self._fallback())
+        policy = RetryPolicy(settings.limits.max_retries, max_overloads=MAX_OVERLOADS if can_fall_back else None)
+        self._call = ModelCall(settings, self._listener, policy)
+        started = clock.now()
+        try:
+            end = await self._stop.unless_set(self._call.run())
+        except ModelError as failure:
+            if not (can_fall_back and failure.overloaded):
+                raise
+            return await self._fall_back(state)
+        finally:
+            self.seconds += clock.now() - started
+        self._call = None
+        self.stop_reason = end.stop_reason
+        agent.ledger.add(end.head.model or agent.model, end.usage)
+        self._recorder.record(ModelEndRecord(end.head.id, end.stop_reason, end.usage))
+        await self._recorder.commit()
+        if end.lost is not None:
+            text = f"API Error: Connection lost mid-response ({end.lost.message})"
+            self._tell_api_error(text, end.lost.kind, end.lost)
+        return end
+
+    def interrupted(self) -> bool:
+        """Record the received part of an interrupted answer, and count its usage: the provider charges for it. Return
+        False if no call was running."""
+        call, self._call = self._call, None
+        if call is None:
+            return False
+        rest = call.salvage()
+        if rest is not None:
+            head, text, request_id = rest
+            self._agent.ledger.add(head.model or self._agent.model, head.usage)
+            if text.strip():
+                block = {"type": "text", "text": text}
+                line = messages.assistant(head, block, request_id, self._deps.clock.wall())
+                self._recorder.message({**line, "aborted": True})
+        call.close_events()
+        return True
+
+    def ending_of(self, end: MessageEnd) -> Ending:
+        """Return the ending of a turn in which the model has stopped without a tool call."""
+        if end.stop_reason == "max_tokens":
+            text = "API Error: the answer was cut off at the output token limit again and again. Ask for smaller steps."
+            kind, terminal = "max_output_tokens", Terminal.API_ERROR
+        elif end.stop_reason == "model_context_window_exceeded":
+            text = "API Error: the conversation no longer fits the model's context window. Send /compact."
+            kind, terminal = "invalid_request", Terminal.PROMPT_TOO_LONG
+        else:
+            return Ending(Terminal.COMPLETED, text="".join(self._listener.texts))
+        self._tell_api_error(text, kind)
+        return Ending(terminal, text=text)
+
+    def failed(self, failure: ModelError) -> Ending:
+        """Return the ending of a turn whose model call has finally failed."""
+        text = failure.prose(self._agent.model)
+        self._tell_api_error(text, failure.kind, failure)
+        terminal = Terminal.PROMPT_TOO_LONG if failure.prompt_too_long else Terminal.API_ERROR
+        return Ending(terminal, text=text, api_error_status=failure.status)
+
+    def _fallback(self) -> str:
+        """Return the model that takes over when the present one is overloaded, "" for none."""
+        name = self._config.fallback_model
+        return resolve_model(name) if name and resolve_model(name) != self._agent.model else ""
+
+    async def _fall_back(self, state: LoopState) -> MessageEnd:
+        """Make the call with the other model, and use it for the rest of the turn."""
+        overloaded, other = self._agent.model, self._fallback()
+        text = f"{overloaded} is overloaded: {other} takes over until the end of this turn."
+        self._recorder.message(messages.informational(text, "warning"))
+        self._lend(other)
+        return await self.call(state)
+
+    def _call_settings(self, model: str, state: LoopState) -> CallSettings:
+        """Return the settings of a model call, with the request for the whole history."""
+        agent, deps = self._agent, self._deps
+        assert agent.prefix is not None
+        limit, higher = max_tokens(model, escalated=state.escalated), max_tokens(model, escalated=True)
+        agent.conversation.seal()
+        conversation, reasoning = agent.conversation, self._config.reasoning
+        asked = reasoning.fields(model, limit, facts(model).max_output, may_think=conversation.may_think)
+        body = request.body(
+            agent.prefix,
+            conversation.messages,
+            model=model,
+            max_tokens=asked.max_tokens,
+            session_id=deps.session_id,
+            more=asked.body,
+        )
+        return deps.call_settings(body, withdraw_truncated=limit < higher, betas=(*asked.betas, *betas_of(model)))
+
+    def _lend(self, model: str) -> None:
+        """Use another model for the rest of the turn."""
+        self._lent = model
+        self._use_model(model)
+
+    def _use_model(self, model: str) -> None:
+        if model != self._agent.model:
+            self._agent.model = model
+            self._recorder.record(ModelRecord(model))
+
+    def _tell_api_error(self, text: str, kind: str, failure: ModelError | None = None) -> None:
+        self._recorder.message(messages.api_error(text, failure, kind, self._deps.clock.wall()))

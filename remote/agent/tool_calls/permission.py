@@ -1,0 +1,118 @@
+"""The step of the pipeline that decides whether a tool call may run, and asks the person if that is what it takes."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from ccb.tunnel.wire.requests import CAN_USE_TOOL, Request, ToolPermission
+
+from ...permissions.decision import Behavior, Decision
+from ...permissions.headless import headless_denial
+from ...tools.contract import Preview, ToolResult
+from .. import agent_hooks, messages
+from ..deps import AgentConfig
+from .call import (
+    CallOutcome,
+    CallRefused,
+    ParsedCall,
+    PipelineContext,
+    denied,
+    error_result,
+    mode_switch,
+)
+from .validation import validate
+
+Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+
+async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
+    """Let the permission engine decide, and ask the person if it says so. Return the call with its cage and the granted
+    input, which is validated again if the person changed it. Refuse the call if the check or the question fails."""
+    can_ask = context.deps.broker.can_ask(CAN_USE_TOOL)
+    try:
+        decision = _with_hook(decide(context.config, call, can_ask=can_ask), call)
+    except Exception as error:  # noqa: BLE001 - a failed check refuses
+        _log.exception("the permission check of %s failed", call.name)
+        text = f"The permission check failed ({error}); {call.name} was not run."
+        raise CallRefused(CallOutcome(error_result(text))) from None
+    if decision.behavior is Behavior.ALLOW:
+        context.denials.permitted()
+        return replace(call, cage=decision.cage, pinned=decision.pinned)
+    if decision.behavior is Behavior.DENY:
+        raise CallRefused(_deny_unasked(context, call, decision))
+    answer = await agent_hooks.before_question(context.deps, context.recorder, call.name, call.id, call.input, decision)
+    if answer is None and not can_ask:
+        raise CallRefused(_deny_unasked(context, call, decision))
+    preview = None
+    if answer is None:
+        preview = await _preview(context, call)
+        answer = await _ask(context, call, decision, preview)
+    if not answer.allow:
+        text = answer.message or f"The user refused this use of {call.name}."
+        raise CallRefused(replace(denied(context, call, text), ends_turn=answer.interrupt))
+    context.denials.permitted()
+    call = replace(call, cage=decision.cage)
+    try:
+        if answer.updated_input is None or answer.updated_input == call.input:
+            return replace(call, pinned=decision.pinned, approved=preview.version if preview is not None else None)
+        return await validate(context, replace(call, input=answer.updated_input))
+    finally:  # a changed mode is for what comes after the call
+        mode_switch(context).apply(answer.updates)
+
+
+def decide(config: AgentConfig, call: ParsedCall, *, can_ask: bool) -> Decision:
+    """Return the engine's decision on a call, made in the present directory of the agent's shell."""
+    tools = config.context
+    shell_cwd = tools.shells.directory(tools.host, [tools.cwd, *tools.add_dirs])
+    granted = call.hooked.decision == "allow"
+    return config.permissions.decide(call.tool, call.input, can_ask=can_ask, shell_cwd=shell_cwd, granted=granted)
+
+
+def _with_hook(decision: Decision, call: ParsedCall) -> Decision:
+    """Return the decision, as a question if a hook wants one."""
+    if call.hooked.decision != "ask" or decision.behavior is not Behavior.ALLOW:
+        return decision
+    reason = call.hooked.reason or "A hook wants a question before this."
+    return replace(decision, behavior=Behavior.ASK, reason=reason, reason_type="hook")
+
+
+def _deny_unasked(context: PipelineContext, call: ParsedCall, decision: Decision) -> CallOutcome:
+    """Deny a call without a question, because a rule or the mode says so or nobody can be asked."""
+    if decision.behavior is Behavior.DENY:
+        text = f"Permission to use {call.name} was denied: {decision.reason}"
+    else:
+        text = call.tool.declaration.if_nobody_can_be_asked or headless_denial(decision, call.name)
+    context.recorder.message(messages.permission_denied(call.name, call.id, text, decision))
+    return denied(context, call, text)
+
+
+async def _preview(context: PipelineContext, call: ParsedCall) -> Preview | None:
+    """Return what the call would do to a file. Refuse a call that would fail anyway."""
+    try:
+        preview = await call.tool.preview(call.input, context.config.context)
+    except Exception:  # noqa: BLE001 - the person is told that there is no preview
+        _log.exception("the preview of %s failed", call.name)
+        return None
+    if isinstance(preview, ToolResult):
+        raise CallRefused(CallOutcome(preview))
+    return preview
+
+
+async def _ask(
+    context: PipelineContext, call: ParsedCall, decision: Decision, preview: Preview | None
+) -> ToolPermission:
+    change = preview.public if preview is not None else None
+    question = messages.tool_approval(call.tool.traits, call.input, call.id, decision, change)
+    if context.recorder.agent_id:
+        question = replace(question, agent_id=context.recorder.agent_id, agent=context.config.label)
+    try:
+        return await context.deps.broker.request(
+            Request(CAN_USE_TOOL, question, about=call.name, agent_id=context.recorder.agent_id)
+        )
+    except Exception as error:  # noqa: BLE001 - a failed question refuses
+        _log.exception("asking for %s failed", call.name)
+        raise CallRefused(CallOutcome(error_result(f"Tool permission request failed: Error: {error}"))) from None

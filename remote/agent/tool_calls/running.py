@@ -1,0 +1,107 @@
+"""The step of the pipeline in which the tool runs."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ccb.tunnel.wire.kinds.rewind import FileChangeRecord
+from ccb.tunnel.wire.requests import Request
+
+from ...tools.contract import UpcomingChange
+from ...tools.web.access import WebAccess
+from .. import messages
+from .call import (
+    CallOutcome,
+    ParsedCall,
+    PipelineContext,
+    error_result,
+    lent,
+)
+
+if TYPE_CHECKING:
+    from ccb.tunnel.wire.kinds.web import FetchedText
+
+    from ...model.question import ModelQuestion, ModelReply
+_log = logging.getLogger(__name__)
+
+
+async def run(context: PipelineContext, call: ParsedCall) -> CallOutcome:
+    """Run the tool. Meanwhile, send its live output and regular signs of life as progress."""
+    recorder = context.recorder
+    tool_context = dataclasses.replace(
+        lent(context),
+        tool_use_id=call.id,
+        agent_id=recorder.agent_id,
+        cage=call.cage,
+        pinned=call.pinned,
+        approved=call.approved,
+        left_out=tuple(context.config.permissions.left_out(call.name)),
+        progress=lambda update: recorder.progress(call.id, messages.tool_progress(call.name, call.id, update)),
+        remind=context.deps.reminders.add,
+        stopped=lambda printed: context.started.stopped(call.id, printed),
+        before_change=lambda change: _keep_version(context, call.id, change),
+        web_access=WebAccess(
+            lambda question: _ask_beside(context, question), lambda url: _fetch_on_laptop(context, url)
+        ),
+    )
+    heartbeat = asyncio.ensure_future(_beat(context, call))
+    try:
+        result = await call.tool.run(call.input, tool_context)
+        await _touched(context, call)
+        return CallOutcome(result)
+    except Exception as error:  # noqa: BLE001 - a tool's bug is a result, the model goes on
+        _log.exception("tool %s failed", call.name)
+        return CallOutcome(error_result(f"{call.name} failed: {type(error).__name__}: {error}"))
+    finally:
+        heartbeat.cancel()
+
+
+async def _touched(context: PipelineContext, call: ParsedCall) -> None:
+    """Let the instruction files above a file that a call is about reach the model."""
+    nested, path = context.deps.nested, call.tool.traits.file_in(call.input)
+    if nested is not None and path and nested.is_new(path):
+        await asyncio.get_running_loop().run_in_executor(None, nested.touched, path)
+
+
+async def _ask_beside(context: PipelineContext, question: ModelQuestion) -> ModelReply:
+    """Put a question of a tool to a model, and count what it used. Raise ModelError."""
+    from ...model.question import ask, model_for
+
+    deps, agent = context.deps, context.agent
+    question = replace(question, model=model_for(question.model, agent.model))
+    reply = await ask(deps.call_settings, deps.limits.max_retries, question)
+    agent.ledger.add(reply.model, reply.usage)
+    return reply
+
+
+async def _fetch_on_laptop(context: PipelineContext, url: str) -> FetchedText:
+    """Let the laptop of the driver fetch a page. Raise RequestFailed."""
+    from ccb.tunnel.wire.kinds.web import WEB_FETCH, LaptopFetch
+
+    request = Request(WEB_FETCH, LaptopFetch(url), about=url[:100], agent_id=context.recorder.agent_id)
+    return await context.deps.broker.request(request)
+
+
+async def _keep_version(context: PipelineContext, tool_use_id: str, change: UpcomingChange) -> None:
+    """Put the present version of a file into the file history, durably. A version that cannot be kept does not stop
+    the tool. Raise NotKept."""
+    lost = ""
+    if change.data is not None:
+        history = context.config.context.history
+        lost = await asyncio.get_running_loop().run_in_executor(None, history.keep, change.data)
+    record = FileChangeRecord(tool_use_id, change.path, change.before, change.after, change.mode, lost)
+    context.recorder.record(record)
+    await context.recorder.commit()
+
+
+async def _beat(context: PipelineContext, call: ParsedCall) -> None:
+    """Send regular signs of life of the running tool, so that a silent tool does not look hung."""
+    elapsed = 0.0
+    while True:
+        await asyncio.sleep(context.deps.heartbeat_s)
+        elapsed += context.deps.heartbeat_s
+        context.recorder.progress(call.id + ":heartbeat", messages.heartbeat(call.name, call.id, elapsed))
