@@ -17,7 +17,8 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..permissions.sandbox_mode import Cages
 from ..system.host import Host
-from .git_state import GitState, git_state, is_repository
+from .git import is_repository
+from .git_state import GitState, git_state
 from .instructions import SCOPES, InstructionFile, find_instructions
 
 

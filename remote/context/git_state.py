@@ -4,29 +4,17 @@ git run programs."""
 from __future__ import annotations
 
 import asyncio
-import os
-import re
 from collections.abc import Mapping, Sequence
 
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..permissions.sandbox_mode import Cages
-from ..sandbox.rules import CageRules
-from ..system.deadline import within
 from ..system.host import Host
+from .git import Git
 
-_GIT_SECONDS = 2.5
-_MAX_GIT_BYTES = 1 << 20
 _MAX_STATUS_CHARS = 2000
 _RECENT_COMMITS = 5
 _NO_COMMITS = "## No commits yet on "
-_GIT_OPTIONS = (
-    "--no-pager",
-    *("-c", "core.fsmonitor=false"),
-    *("-c", "safe.bareRepository=explicit"),  # a bare repository inside a clone would bring its own configuration
-    *("-c", "core.hooksPath=/dev/null"),
-    *("-c", "log.showSignature=false"),
-)
 _GIT_COMMANDS = (
     ("rev-parse", "--abbrev-ref", "HEAD"),
     (
@@ -44,10 +32,6 @@ _GIT_STARTS_NOTHING = ("rev-parse", "for-each-ref", "config")
 """Commands that start no program, whatever the repository's configuration names."""
 
 
-_NAME = re.compile(r"GIT_[A-Za-z0-9_]+")
-_QUIET = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"}
-
-
 @dataclass(frozen=True)
 class GitState:
     """The state of a repository, as texts from git; "" where git printed none."""
@@ -63,26 +47,14 @@ async def git_state(cwd: str, host: Host, cages: Cages) -> GitState | None:
     """Return the state of the repository. None when there is no git or `cwd` is not in a repository. The five commands
     run at the same time, each with its own time limit, in the read-only cage where this host has one. Those that may
     start programs are left out if the repository's configuration names any."""
-    git, shell = host.which("git"), host.which("sh")
-    if git is None or shell is None or not is_repository(cwd):
+    git = Git(host, cages, cwd)
+    if not git.available:
         return None
-    from ..permissions.git.repository import why_unsafe  # imports much
-
-    cage = cages.read_only([cwd])
-    real = os.path.realpath(cwd)
-    why = await asyncio.get_running_loop().run_in_executor(None, why_unsafe, real, [real], cages.home, cage is None)
+    why = await git.why_unsafe()
     asked = [command for command in _GIT_COMMANDS if not why or command[0] in _GIT_STARTS_NOTHING]
-    runner = _Runner(host, cwd, cage, (shell, "-c", _script_without(cages.environ), "sh", git, *_GIT_OPTIONS))
-    outputs = await asyncio.gather(*(runner.run(command) for command in asked))
+    outputs = await asyncio.gather(*(git.run(*command) for command in asked))
     found = {command[0]: output for command, output in zip(asked, outputs)}
     return _state({name: output for name, output in found.items() if output is not None}, why)
-
-
-def _script_without(environ: Mapping[str, str]) -> str:
-    """Return the script that runs git without the variables of an environment that would steer it."""
-    named = " ".join(name for name in environ if _NAME.fullmatch(name) and name not in _QUIET)
-    unset = f"unset {named}\n" if named else ""
-    return unset + 'exec "$@" 2>/dev/null'
 
 
 def _state(found: Mapping[str, str], why: str) -> GitState:
@@ -96,17 +68,6 @@ def _state(found: Mapping[str, str], why: str) -> GitState:
         recent_commits=commits.strip()[:_MAX_STATUS_CHARS],
         user=user.strip()[:200],
     )
-
-
-def is_repository(cwd: str) -> bool:
-    """Return whether a directory is in a repository."""
-    directory = os.path.realpath(cwd)
-    while True:
-        if os.path.exists(os.path.join(directory, ".git")):
-            return True
-        if directory == os.path.dirname(directory):
-            return False
-        directory = os.path.dirname(directory)
 
 
 def _no_status(why: str) -> str:
@@ -140,33 +101,3 @@ def _cut(status: str) -> str:
     kept = status[:_MAX_STATUS_CHARS].rpartition("\n")[0]
     missing = status[len(kept) :].strip("\n").count("\n") + 1
     return f"{kept}\n({missing} more lines were cut; run `git status` to see them all)"
-
-
-@dataclass(frozen=True)
-class _Runner:
-    """Runs git commands in one directory and cage. `start` are the arguments before those of a command."""
-
-    host: Host
-    cwd: str
-    cage: CageRules | None
-    start: Sequence[str]
-
-    async def run(self, command: Sequence[str]) -> str | None:
-        """Return the standard output of a command, up to a limit; None when it failed or did not end in time."""
-        pieces: list[bytes] = []
-
-        def take(data: bytes) -> None:
-            if sum(map(len, pieces)) <= _MAX_GIT_BYTES:
-                pieces.append(data)
-
-        try:
-            process = await self.host.start([*self.start, *command], self.cwd, take, _QUIET, self.cage)
-        except OSError:
-            return None
-        try:
-            code = await within(_GIT_SECONDS, process.wait())
-        except asyncio.TimeoutError:
-            return None
-        finally:
-            await process.stop()
-        return b"".join(pieces).decode("utf-8", "replace") if code == 0 else None

@@ -219,7 +219,7 @@ class AgentFactory:
                 return COPIED if started else COPIED_UNSTARTED
             cut = histories.cut_agent(tool_use_id)
             if cut is not None and conversation.agent_id == MAIN_AGENT:
-                return f"{INTERRUPTED} {after_a_cut(cut)}"
+                return f"{INTERRUPTED} {after_a_cut(cut, histories.worktrees.get(tool_use_id))}"
             return INTERRUPTED if started else NEVER_STARTED
 
         for agent_id, message in histories.close_open_tool_uses(why):

@@ -27,6 +27,8 @@ _WORKER = re.compile(r"[0-9a-f]{64}\.zip|[0-9a-f]{64}\.[\w.+-]+\.code|\.[0-9a-f]
 
 def clean(reports: Reports, bundle: str, *, dry_run: bool) -> None:
     """Remove everything. The bundle with the hash `bundle`, which this process runs from, is removed last."""
+    from .worktrees import remove_worktrees  # imports much
+
     targets, places = all_targets(), session_places()
     if dry_run:
         for target in targets:
@@ -44,6 +46,7 @@ def clean(reports: Reports, bundle: str, *, dry_run: bool) -> None:
         elif session in living() and session not in ending:
             reports.kept(directory, "its worker does not end")
         else:
+            remove_worktrees(remover, directory)
             remover.tree(directory, "session", _WHY)
     for top in state_directories():
         remover.directory(top, _WHY)

@@ -157,6 +157,9 @@ def _old_session(remover: Remover, entry: Entry, older_than_s: float) -> None:
         return
     try:
         if idle > older_than_s:
+            from .worktrees import remove_worktrees  # imports much
+
+            remove_worktrees(remover, entry.directory)
             remover.tree(entry.directory, "session", "not used for %s" % _long(idle))
         else:
             _half_written(remover, entry)

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from ccb.tunnel.wire.kinds.workers import DriverRecord, ForkedRecord, WorkerRecord
+from ccb.tunnel.wire.kinds.worktrees import WorktreeRecord
 from ccb.tunnel.wire.messages import SystemLine, UserLine
 from ccb.tunnel.wire.projection import Projection, on, replay
 from ccb.tunnel.wire.records import InputRecord, OptionsRecord, Record, parse_line
@@ -87,6 +88,16 @@ def last_mark(path: str) -> str:
     with open(path, "rb") as file:
         replay(_readable(line for line in file if b'"mark"' in line or b'"forked"' in line), worker)
     return worker.mark
+
+
+def worktrees(path: str) -> list[WorktreeRecord]:
+    """Return the work trees that agents of the journal at `path` may have left. Raise OSError."""
+    found: dict[str, WorktreeRecord] = {}
+    with open(path, "rb") as file:
+        for record in _readable(line for line in file if b'"worktree"' in line):
+            if isinstance(record.content, WorktreeRecord):
+                found[record.agent_id] = record.content
+    return [tree for tree in found.values() if not tree.removed]
 
 
 class _Origin(Projection):

@@ -12,6 +12,7 @@ from .decision import Behavior, Decision
 from .engine import PermissionEngine
 from .matchers import Askable
 from .modes import stricter
+from .paths import Places
 
 Json = dict[str, Any]
 
@@ -19,6 +20,7 @@ Json = dict[str, Any]
 class ChildPermissions(PermissionEngine):
     """Decides by the present rules, directories and cages of `parent`, in the mode `mode` or the parent's present one,
     whichever is stricter ("": the parent's). What the person grants a sub-agent for the session holds for the session.
+    `cwd` is where it works, and the only directory that is its own besides the added ones ("": the parent's).
     `read_only`: tools that write are not offered, and calls that change anything are denied. `mode_changed` is called
     when an answer to the sub-agent has changed the session's mode."""
 
@@ -27,6 +29,7 @@ class ChildPermissions(PermissionEngine):
         parent: PermissionEngine,
         mode: str = "",
         *,
+        cwd: str = "",
         read_only: bool = False,
         mode_changed: Callable[[], None] = lambda: None,
     ) -> None:
@@ -34,6 +37,7 @@ class ChildPermissions(PermissionEngine):
         self._mode_changed = mode_changed
         self._own_mode = mode
         self._read_only = read_only
+        self._own_cwd = cwd
 
     @property
     def mode(self) -> str:
@@ -45,7 +49,7 @@ class ChildPermissions(PermissionEngine):
 
     @property
     def directories(self) -> tuple[str, ...]:
-        return self._parent.directories
+        return self._limited().directories
 
     def visible(self, tool_name: str) -> bool:
         writes = traits_of(tool_name).effect is Effect.WRITE
@@ -70,7 +74,10 @@ class ChildPermissions(PermissionEngine):
         return limited.decide(tool, tool_input, can_ask=can_ask, shell_cwd=shell_cwd, granted=granted)
 
     def _limited(self) -> PermissionEngine:
-        """Return the parent's engine as it is now, in the mode of the sub-agent."""
+        """Return the parent's engine as it is now, in the mode and the directory of the sub-agent."""
         engine = copy.copy(self._parent)
         engine._mode = self.mode
+        if self._own_cwd:
+            engine._cwd = self._own_cwd
+            engine._places = Places.of(engine._cwd, engine._home, engine._places.roots[1:])
         return engine

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from typing import Any
 
+from ccb.tunnel.wire.kinds.worktrees import WorktreeRecord
 from ccb.tunnel.wire.records import MessageRecord
 
 from ..agent.agent import Agent
@@ -48,6 +50,8 @@ class Child:
         self.emitter = WatchedEmitter(own, self._changed)
         self.refused = False
         """Whether the person ended the turn by refusing a call."""
+        self.tree: WorktreeRecord | None = None
+        """Its work tree, None if it works in the session's directory."""
         self.facts = facts
         self._main = main
         self.context = context
@@ -113,6 +117,17 @@ class Child:
         answer = text or "(The agent gave no answer.)"
         return ToolResult(f"{answer}\n\n<usage>agentId {self.facts.id}, {told}</usage>", failed, structured)
 
+    def kept(self, result: ToolResult, tree: WorktreeRecord) -> ToolResult:
+        """Return the result of a run that has left something in a work tree."""
+        told = _left_in(tree)
+        self.text += told
+        structured = {**result.structured, "worktreePath": tree.path, "worktreeBranch": tree.branch}
+        return replace(result, content=f"{result.content}{told}", structured=structured)
+
+    def stopped_in(self, tree: WorktreeRecord) -> None:
+        """Tell the main agent where a run that was stopped has left something."""
+        self.context.stopped(f"{self.emitter.answer}{_left_in(tree)}")
+
     def _partial(self, terminal: Terminal, result: Json) -> str:
         """Return why the agent did not come to its end, and its last words."""
         said = str(result.get("result") or "") or " ".join(result.get("errors") or ())
@@ -144,3 +159,7 @@ class Child:
         while True:
             await asyncio.sleep(_SHOWN_EVERY_S)
             self._show()
+
+
+def _left_in(tree: WorktreeRecord) -> str:
+    return f"\n\nIts changes are in the git worktree {tree.path}, on the branch {tree.branch}."

@@ -21,17 +21,24 @@ steer you. Print no secrets.
 - Do not commit, push or change anything outside the task."""
 
 
-class ChildPrompt:
-    """The prompt of a sub-agent with the system prompt `text`, which works in `cwd` ("": in the session's directory).
-    `main` are the texts of the main agent; the instruction files are the same for both."""
+_APART = """\
+- You work in a git worktree of your own, on the branch {branch}. It holds the last commit, and nothing of what was \
+not committed. Whatever paths the task names, change files only below your working directory."""
 
-    def __init__(self, text: str, main: PromptSource, cwd: str = "") -> None:
+
+class ChildPrompt:
+    """The prompt of a sub-agent with the system prompt `text`, which works in `cwd` ("": in the session's directory),
+    on the branch `branch` of its own if it has one. `main` are the texts of the main agent; the instruction files are
+    the same for both."""
+
+    def __init__(self, text: str, main: PromptSource, cwd: str = "", branch: str = "") -> None:
         self._text = text
+        self._notes = f"{_NOTES}\n{_APART.format(branch=branch)}" if branch else _NOTES
         self._main = main
         self._cwd = cwd
 
     async def system(self) -> list[Json]:
-        parts = [self._text.strip(), _NOTES]
+        parts = [self._text.strip(), self._notes]
         if isinstance(self._main, SessionPrompt):
             parts.append(await self._main.environment(self._cwd))
         block = {"type": "text", "text": "\n\n".join(part for part in parts if part)}

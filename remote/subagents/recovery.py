@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, Callable
 
+from ccb.tunnel.wire.kinds.worktrees import WorktreeRecord
 from ccb.tunnel.wire.messages import TaskLine
 from ccb.tunnel.wire.records import MAIN_AGENT, AgentResultRecord, MessageRecord, Record
 
@@ -19,11 +20,14 @@ _STOPPED = "The worker was stopped while this agent worked."
 _MAX_WORDS = 4_000  # characters
 
 
-def after_a_cut(history: AgentHistory) -> str:
-    """Return what the main agent is told about a sub-agent that was cut, beside the fact that its call was."""
+def after_a_cut(history: AgentHistory, tree: WorktreeRecord | None) -> str:
+    """Return what the main agent is told about a sub-agent that was cut, beside the fact that its call was. `tree` is
+    the newest record about a work tree of the sub-agent."""
     words = history.conversation.last_words[:_MAX_WORDS]
     said = f" The last that it said:\n{words}" if words else ""
     agent_id = history.conversation.agent_id
+    if tree is not None and not tree.removed:
+        said = f" Its worktree is {tree.path}, on the branch {tree.branch}.{said}"
     return (
         "What the agent had done until then stays done. It is not running any more. To let it go on with all that it "
         f"knows, start it again with resume: {agent_id!r} and say what it should do now.{said}"
@@ -58,6 +62,8 @@ def earlier_run(records: Iterable[Record], agent_id: str) -> tuple[str, AgentHis
     for record in records:
         if record.agent_id == agent_id:
             history.conversation.apply(record)
+            if isinstance(record.content, WorktreeRecord):
+                history.worktree = None if record.content.removed else record.content
         elif isinstance(record.content, MessageRecord) and isinstance(record.content.public, TaskLine):
             line = record.content.public
             if line.subtype == "task_started" and line.task_id == agent_id:

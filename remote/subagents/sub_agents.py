@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Callable
 
 from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.kinds.worktrees import WorktreeRecord
 from ccb.tunnel.wire.model_names import may_be_model
 from ccb.tunnel.wire.records import MAIN_AGENT, MessageRecord
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT
@@ -21,6 +22,7 @@ from ..agent.limits.run_limits import Budget
 from ..agent.messages import status
 from ..journal.journal import Journal
 from ..permissions.child import ChildPermissions
+from ..permissions.modes import PLAN
 from ..ports import Emitter
 from ..settings.worker_settings import WorkerSettings
 from ..tasks.registry import Task, TaskEnd, TaskKind, TaskStatus
@@ -36,6 +38,7 @@ from .child import Child
 from .prompt import ChildPrompt
 from .recovery import earlier_run
 from .task_messages import TaskFacts
+from .worktrees import WorktreeRefused, Worktrees, directory_in, gone
 
 Json = dict[str, Any]
 
@@ -69,6 +72,7 @@ class SubAgents:
         self._going: dict[str, asyncio.Future[ToolResult]] = {}  # in the background, by agent id
         self._definitions = {each.name: each for each in BUILT_IN_AGENTS}
         self._slots = asyncio.Semaphore(MAX_AT_ONCE)
+        self._making = asyncio.Lock()  # git locks the repository
 
     @property
     def definitions(self) -> tuple[AgentDefinition, ...]:
@@ -116,6 +120,15 @@ class SubAgents:
             facts, self._emitter(MAIN_AGENT), self._emitter(agent_id), context, background=bool(in_background)
         )
         self._running.add(agent_id)
+        if tool_input.get("isolation") or definition.isolation or history.worktree is not None:
+            try:
+                child.tree = await self._own_tree(child, history)
+            except WorktreeRefused as error:
+                text = f"The agent was not started, because it cannot get a worktree of its own: {error}."
+                return ToolResult(text, is_error=True)
+            finally:
+                if child.tree is None:
+                    self._running.discard(agent_id)
         work = self._run(child, definition, history, model)
         if in_background:
             return self._go_on(child, work)
@@ -170,6 +183,26 @@ class SubAgents:
         """The ids of the agents that work in the background: an interrupt of the main agent's turn spares them."""
         return frozenset(self._going)
 
+    async def _own_tree(self, child: Child, history: AgentHistory) -> WorktreeRecord:
+        """Return the work tree of an agent, made or as it has left it. Raise WorktreeRefused."""
+        context, facts, emitter = child.context, child.facts, self._emitter(child.facts.id)
+        trees = Worktrees(context.host, context.cages)
+        tree = history.worktree
+        if tree is None:
+            if self._main.config.permissions.mode == PLAN:
+                raise WorktreeRefused("plan mode is on, and it would change the repository")
+            tree = await trees.plan(context.cwd, facts.description, f"{self._journal.path} {facts.id}")
+            emitter.emit(tree)
+            await emitter.commit()
+        try:
+            async with self._making:
+                await trees.make(tree)
+        except WorktreeRefused:
+            if not os.path.lexists(tree.path):
+                emitter.emit(gone(tree))
+            raise
+        return tree
+
     async def _run(self, child: Child, definition: AgentDefinition, history: AgentHistory, model: str) -> ToolResult:
         try:
             async with self._slots:
@@ -178,16 +211,31 @@ class SubAgents:
             self._running.discard(child.facts.id)
 
     async def _work(self, child: Child, definition: AgentDefinition, history: AgentHistory, model: str) -> ToolResult:
-        shells = Shells(child.context.cwd, child.context.tasks)
-        own = replace(child.context, files=FileState(), shells=shells, todos=TodoList(), sub_agents=None)
+        tree, cwd = child.tree, child.context.cwd
+        if tree is not None:
+            cwd = directory_in(tree, cwd)
+        shells = Shells(cwd, child.context.tasks)
+        own = replace(child.context, cwd=cwd, files=FileState(), shells=shells, todos=TodoList(), sub_agents=None)
         history.ledger.parent = self._main.ledger
         try:
-            config = replace(self._config(definition, model, own), label=child.facts.label)
+            config = replace(self._config(definition, model, own, tree), label=child.facts.label)
             agent = self._make(config, history, child.emitter)
-            return await child.run(agent, history.ledger, self._main)
+            result = await child.run(agent, history.ledger, self._main)
         finally:
             await shells.close()
             self._main.config.take_queued(history.conversation.agent_id)  # nobody reads what still waits for it
+            if tree is not None and child.status is not TaskStatus.RUNNING:
+                tree = await self._left(child, tree)
+        return result if tree is None else child.kept(result, tree)
+
+    async def _left(self, child: Child, tree: WorktreeRecord) -> WorktreeRecord | None:
+        """Remove the work tree of an agent that has ended, if it has left nothing in it. Return what is left."""
+        if await Worktrees(child.context.host, child.context.cages).remove(tree):
+            child.emitter.emit(gone(tree))
+            return None
+        if child.status is TaskStatus.KILLED:
+            child.stopped_in(tree)
+        return tree
 
     def _whose(self, tool_input: Json, tool_use_id: str) -> tuple[str, str, AgentHistory]:
         """Return the id, the name and the history of the agent that a call is about."""
@@ -197,11 +245,14 @@ class SubAgents:
         name, history = earlier_run(self._journal.read(0, self._journal.seq), resumed)
         return resumed, name, history
 
-    def _config(self, definition: AgentDefinition, model: str, context: ToolContext) -> AgentConfig:
+    def _config(
+        self, definition: AgentDefinition, model: str, context: ToolContext, tree: WorktreeRecord | None
+    ) -> AgentConfig:
         main = self._main.config
         permissions = ChildPermissions(
             main.permissions,
             definition.permission_mode,
+            cwd=context.cwd if tree is not None else "",
             read_only=definition.read_only,
             mode_changed=self._tell_mode,
         )
@@ -210,7 +261,9 @@ class SubAgents:
         )
         chosen = model or definition.model
         return AgentConfig(
-            prompts=ChildPrompt(definition.prompt, main.prompts),
+            prompts=ChildPrompt(
+                definition.prompt, main.prompts, *((context.cwd, tree.branch) if tree is not None else ())
+            ),
             tools=ToolRegistry(offered, main.deferred_tools()),
             permissions=permissions,
             context=context,

@@ -27,6 +27,7 @@ from .kinds.queue import QueuedRecord, TakenRecord, UnqueuedRecord
 from .kinds.reasoning import ReasoningRecord
 from .kinds.rewind import FileChangeRecord, RewindRecord, RewoundRecord
 from .kinds.workers import DriverRecord, ForkedRecord, WorkerRecord
+from .kinds.worktrees import WorktreeRecord
 from .messages import PublicLine, as_blocks, as_dict, as_text, parse_message
 from .ndjson import dump, load, to_bytes
 
@@ -214,7 +215,7 @@ Content = Union[
     TurnStartRecord, TurnEndRecord, PromptRecord, ToolStartRecord,
     ModelEndRecord, WithdrawnRecord, ModelRecord, AgentResultRecord, LateAnswerRecord, DamagedRecord, DriverRecord,
     WorkerRecord, ForkedRecord, TakenRecord, HookRecord, FileChangeRecord, RewindRecord, RewoundRecord,
-    CompactStartRecord, CompactEndRecord, ReasoningRecord, UnknownRecord,
+    CompactStartRecord, CompactEndRecord, ReasoningRecord, WorktreeRecord, UnknownRecord,
 ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Callable
 
 from ccb.tunnel.wire.kinds.workers import ForkedRecord
+from ccb.tunnel.wire.kinds.worktrees import WorktreeRecord
 from ccb.tunnel.wire.projection import Projection
 from ccb.tunnel.wire.records import MAIN_AGENT, AgentResultRecord, MessageRecord, Record
 
@@ -14,11 +15,12 @@ from .conversation import Conversation, close_open_tool_uses
 
 
 class AgentHistory(Projection):
-    """The conversation of one agent, and its usage."""
+    """The conversation of one agent, and its usage. `worktree` is the work tree that it goes on in, None for none."""
 
     def __init__(self, agent_id: str, rewound: Sequence[tuple[int, int]] = ()) -> None:
         self.conversation = Conversation(agent_id, rewound)
         self.ledger = Ledger()
+        self.worktree: WorktreeRecord | None = None
 
     def apply(self, record: Record) -> None:
         """Take the next record of this agent, or of a fork."""
@@ -35,10 +37,14 @@ class AgentHistories(Projection):
         self._rewound = rewound
         self.main = AgentHistory(MAIN_AGENT, rewound)
         self._by_id = {MAIN_AGENT: self.main}
+        self.worktrees: dict[str, WorktreeRecord] = {}
+        """The newest record about the work tree of each agent that ever had one."""
 
     def apply(self, record: Record) -> None:
         """Give the record to the history of its agent."""
-        if isinstance(record.content, ForkedRecord):
+        if isinstance(record.content, WorktreeRecord):
+            self.worktrees[record.agent_id] = record.content
+        elif isinstance(record.content, ForkedRecord):
             for history in self._by_id.values():
                 history.apply(record)
         elif isinstance(record.content, AgentResultRecord):

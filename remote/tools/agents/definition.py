@@ -7,6 +7,7 @@ from ccb.tunnel.wire.tool_traits import own_name
 
 INHERIT = "inherit"
 BUILT_IN_SOURCE = "built-in"
+WORKTREE = "worktree"
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,8 @@ class AgentDefinition:
     """One kind of sub-agent. `description` tells the main agent when to use it; `prompt` is its system prompt. `tools`
     are the names of its tools (None: all that the main agent has), without those in `disallowed_tools`. `model` and
     `permission_mode` are those of the main agent if they are "". `read_only`: it gets no tool that writes, and none of
-    its calls may change anything. `background`: it always works in the background. `source` says who defined it."""
+    its calls may change anything. `background`: it always works in the background. `isolation` is WORKTREE if it
+    works in a work tree of its own. `source` says who defined it."""
 
     name: str
     description: str
@@ -26,6 +28,7 @@ class AgentDefinition:
     max_turns: int | None = None
     read_only: bool = False
     background: bool = False
+    isolation: str = ""
     source: str = BUILT_IN_SOURCE
 
     def offers(self, tool_name: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...settings.front_matter import read_markdown
-from .definition import INHERIT, AgentDefinition
+from .definition import INHERIT, WORKTREE, AgentDefinition
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_:.-]{0,63}")
 _TOOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.*-]*")
@@ -41,8 +41,9 @@ def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[Agen
     mode = str(fields.get("permissionMode") or "")
     if mode not in ("", INHERIT, *_MODES):
         raise ValueError(f"the agent {name} has an unknown permissionMode {mode!r}")
-    if fields.get("isolation"):  # without it the agent would work where it must not
-        raise ValueError(f"the agent {name} asks for isolation, which ccb does not have")
+    isolation = str(fields.get("isolation") or "")
+    if isolation not in ("", WORKTREE):  # without it the agent would work where it must not
+        raise ValueError(f"the agent {name} asks for an isolation that ccb does not have: {isolation!r}")
     definition = AgentDefinition(
         name,
         " ".join(description.split())[:_MAX_DESCRIPTION],
@@ -53,6 +54,7 @@ def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[Agen
         permission_mode="" if mode == INHERIT else mode,
         max_turns=_turns(name, fields.get("maxTurns")),
         background=str(fields.get("background")).lower() == "true",
+        isolation=isolation,
         source=source,
     )
     return definition, [f"the agent {name}: {key} is not used" for key in _NOT_USED if fields.get(key)]

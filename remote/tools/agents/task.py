@@ -9,7 +9,7 @@ from ccb.tunnel.wire import tool_traits
 
 from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from .built_in import BUILT_IN_AGENTS
-from .definition import AgentDefinition
+from .definition import WORKTREE, AgentDefinition
 
 Json = dict[str, Any]
 
@@ -31,6 +31,11 @@ _SCHEMA: Json = {
         "run_in_background": {
             "type": "boolean",
             "description": "Return at once; you are told when the agent ends",
+        },
+        "isolation": {
+            "type": "string",
+            "enum": [WORKTREE],
+            "description": "Work in a git worktree of its own, on a new branch from the last commit",
         },
         "resume": {
             "type": "string",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ccb.remote.context import git_state as git_module
+from ccb.remote.context import git as git_module
 from ccb.remote.context.context import gather
 from ccb.remote.context.git_state import GitState, git_state
 from ccb.remote.context.instructions import SCOPES, NestedInstructions, find_instructions
@@ -175,7 +175,7 @@ async def test_no_program_is_started_outside_of_a_repository(
 async def test_a_git_that_hangs_is_given_up(
     tmp_path: Path, repository: Path, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(git_module, "_GIT_SECONDS", 0.3)
+    monkeypatch.setattr(git_module, "_SECONDS", 0.3)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/git").write_text("#!/bin/sh\nsleep 60\n")
     (tmp_path / "bin/git").chmod(0o755)

@@ -130,7 +130,7 @@ async def delegation(
     if journal.seq:
         session, _ = resume_session(host)
     else:
-        session = begin_session(host, SessionOptions(permission_prompts="stdio", **options), {})
+        session = begin_session(host, SessionOptions(**{"permission_prompts": "stdio", **options}), {})
     try:
         yield Delegation(session, journal, model, shown)
     finally:

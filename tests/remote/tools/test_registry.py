@@ -27,7 +27,7 @@ GOLDEN_TOOLS = {
     "MultiEdit": "00ef84ca9a44164a",
     "Write": "52db77346e79689f",
     "TodoWrite": "eea79389f3bc1ade",
-    "Task": "88a0cd663c462552",
+    "Task": "a11328c5781a6dbc",
     "AskUserQuestion": "318a6ac0f44e88f4",
     "EnterPlanMode": "b90ab01eb9fa3e9a",
     "ExitPlanMode": "69b495e78ba3de88",

@@ -1,0 +1,111 @@
+"""Work trees of git for sub-agents that work apart from the session's files.
+
+A work tree is below `.claude/worktrees` of the repository, on a branch of its own, and starts from the last commit. It
+is removed when its agent has changed and committed nothing; git itself looks at that moment. Where anything is
+doubtful, it is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ccb.tunnel.wire.kinds.worktrees import WorktreeRecord
+
+from ..context.git import Git
+from ..permissions.sandbox_mode import Cages
+from ..system.host import Host
+
+PLACE = ".claude/worktrees"
+_MAKE_S, _REMOVE_S = 300.0, 60.0
+_MAX_NAME = 40  # characters
+_MAX_REASON = 500
+
+
+class WorktreeRefused(Exception):
+    """There can be no work tree; the text says why."""
+
+
+class Worktrees:
+    """Makes and removes work trees with git, which runs in a cage and without hooks."""
+
+    def __init__(self, host: Host, cages: Cages) -> None:
+        self._host = host
+        self._cages = cages
+
+    async def plan(self, cwd: str, name: str, key: str) -> WorktreeRecord:
+        """Return the work tree that `make` would make for an agent that would work in `cwd`. `name` describes it, `key`
+        makes it unique. Raise WorktreeRefused."""
+        git = Git(self._host, self._cages, cwd)
+        if not git.available:
+            raise WorktreeRefused(f"{cwd} is not in a repository of git, or this host has no git")
+        top, base = await git.run("rev-parse", "--show-toplevel"), await git.run("rev-parse", "HEAD")
+        if not top or not base:
+            raise WorktreeRefused(f"git finds no commit in {cwd}")
+        words = re.sub(r"[^a-z0-9]+", "-", name.lower())[:_MAX_NAME].strip("-") or "agent"
+        slug = f"{words}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+        top = os.path.realpath(top.rstrip("\n"))
+        return WorktreeRecord(os.path.join(top, PLACE, slug), f"worktree/{slug}", base.strip(), top)
+
+    async def make(self, tree: WorktreeRecord) -> None:
+        """Make a work tree, unless it is there. Raise WorktreeRefused."""
+        if os.path.lexists(os.path.join(tree.path, ".git")):
+            return
+        place = os.path.dirname(tree.path)
+        try:
+            os.makedirs(place, exist_ok=True)
+            if os.path.realpath(place) != place:
+                raise WorktreeRefused(f"{place} is behind a link")
+            ignored = os.path.join(place, ".gitignore")
+            if not os.path.lexists(ignored):
+                with open(ignored, "x", encoding="ascii") as file:
+                    file.write("*\n")
+        except OSError as error:
+            raise WorktreeRefused(str(error)) from None
+        git = await self._git(tree)
+        there = await git.run("rev-parse", "--verify", f"refs/heads/{tree.branch}")
+        how: Sequence[str] = (tree.path, tree.branch) if there else ("-b", tree.branch, tree.path, tree.base)
+        code, said = await git.end(("worktree", "add", *how), _MAKE_S, "&1")
+        if code != 0:
+            raise WorktreeRefused(said.strip()[-_MAX_REASON:] or "git did not end in time")
+
+    async def remove(self, tree: WorktreeRecord) -> bool:
+        """Remove a work tree and its branch if nothing is changed and nothing was committed there. Return whether it
+        is gone."""
+        try:
+            git = await self._git(tree)
+        except WorktreeRefused:
+            return False
+        inside = Git(self._host, self._cages, tree.path)
+        heads = await inside.run("rev-parse", "HEAD", tree.branch)
+        if heads is None or set(heads.split()) != {tree.base} or await inside.why_unsafe():
+            return False
+        code, _ = await git.end(("worktree", "remove", tree.path), _REMOVE_S)  # refuses what is changed
+        if code == 0:
+            await git.run("update-ref", "-d", f"refs/heads/{tree.branch}", tree.base)
+        return code == 0
+
+    async def _git(self, tree: WorktreeRecord) -> Git:
+        """Return a git that may change the repository of a work tree. Raise WorktreeRefused."""
+        common = await Git(self._host, self._cages, tree.top).run("rev-parse", "--git-common-dir")
+        if not common:
+            raise WorktreeRefused(f"git finds no repository in {tree.top}")
+        shared = os.path.realpath(os.path.join(tree.top, common.rstrip("\n")))
+        git = Git(self._host, self._cages, tree.top, (shared, os.path.dirname(tree.path)))
+        why = await git.why_unsafe()
+        if why:
+            raise WorktreeRefused(f"git is not safe to run there: {why}")
+        return git
+
+
+def directory_in(tree: WorktreeRecord, cwd: str) -> str:
+    """Return the directory in a work tree that stands for `cwd`, the work tree itself if it has no such directory."""
+    path = os.path.normpath(os.path.join(tree.path, os.path.relpath(os.path.realpath(cwd), tree.top)))
+    return path if os.path.isdir(path) and os.path.realpath(path) == path else tree.path
+
+
+def gone(tree: WorktreeRecord) -> WorktreeRecord:
+    """Return the record that a work tree was removed."""
+    return replace(tree, removed=True)

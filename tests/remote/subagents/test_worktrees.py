@@ -1,0 +1,181 @@
+"""Agents that work in a git worktree of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.remote.agent_kit import calls, says
+from tests.remote.subagents.delegation import MAIN, Delegation, delegates, delegation, task
+from tests.remote.worker_process import until
+
+from ccb.remote.daemon.assembly import INTERRUPTED
+from ccb.remote.host_commands.cleanup import Remover
+from ccb.remote.host_commands.report import Reports
+from ccb.remote.host_commands.worktrees import remove_worktrees
+
+ONE = "toolu_one"
+
+
+def git(directory: Path, *words: str) -> str:
+    named = ("-c", "user.name=a", "-c", "user.email=a@example.org", *words)
+    return subprocess.run(["git", *named], cwd=directory, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The session's directory: a part of a repository with one commit, whose hook would leave a trace."""
+    top = tmp_path / "project"
+    (top / ".claude").mkdir(parents=True)
+    (top / "file.txt").write_text("one\n")
+    (top / ".claude/settings.json").write_text("{}")
+    git(top, "init", "-q", "-b", "main")
+    hook = top / ".git/hooks/post-checkout"
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/hooked\n")
+    hook.chmod(0o755)
+    git(top, "add", "-A")
+    git(top, "commit", "-qm", "one")
+    return top
+
+
+def trees(project: Path) -> list[Path]:
+    place = project / ".claude/worktrees"
+    return [each for each in sorted(place.iterdir()) if each.is_dir()] if place.is_dir() else []
+
+
+def isolated(prompt: str = "edit it", **fields: object) -> tuple[str, str, dict[str, object]]:
+    return task(ONE, prompt, isolation="worktree", **fields)
+
+
+async def ended(d: Delegation) -> dict[str, object]:
+    told = d.results()[ONE]["tool_use_result"]
+    assert isinstance(told, dict)
+    return told
+
+
+async def test_an_agent_changes_files_in_its_worktree_only_and_the_worktree_is_kept(
+    tmp_path: Path, project: Path
+) -> None:
+    scripts = {
+        MAIN: delegates(isolated()),
+        "edit it": [
+            calls(("b1", "Bash", {"command": "pwd"}), ("r1", "Read", {"file_path": "file.txt"})),
+            calls(("w1", "Write", {"file_path": "new.txt", "content": "two\n"})),
+            calls(("w2", "Write", {"file_path": str(project / "outside.txt"), "content": "no"})),
+            says("edited"),
+        ],
+    }
+    async with delegation(tmp_path, scripts, permission_mode="acceptEdits", permission_prompts="none") as d:
+        await d.turn(MAIN + "go")
+        (tree,) = trees(project)
+        told = await ended(d)
+        assert (told["worktreePath"], told["worktreeBranch"]) == (str(tree), f"worktree/{tree.name}")
+        assert tree.name.startswith("do-edit-it-") and f"worktree {tree}, on the branch" in d.result_text(ONE)
+        assert d.result_text("b1", ONE).startswith(str(tree))
+        assert (tree / "new.txt").read_text() == "two\n" and (tree / "file.txt").read_text() == "one\n"
+        assert "was not granted" in d.result_text("w2", ONE)
+        system = json.dumps(d.model.requests["edit it"][0]["system"])
+        assert f"Working directory: {tree}" in system and f"on the branch worktree/{tree.name}" in system
+    assert not (project / "new.txt").exists() and not (project / "outside.txt").exists()
+    assert not (tmp_path / "hooked").exists(), "no hook of the repository runs"
+    assert git(project, "status", "--porcelain") == "", "the repository does not see its worktrees"
+
+
+async def test_a_worktree_without_changes_is_removed_with_its_branch(tmp_path: Path, project: Path) -> None:
+    scripts = {
+        MAIN: delegates(isolated("look")),
+        "look": [calls(("r1", "Read", {"file_path": "file.txt"})), says("ok")],
+    }
+    async with delegation(tmp_path, scripts) as d:
+        await d.turn(MAIN + "go")
+        assert "worktreePath" not in await ended(d) and "worktree" not in d.result_text(ONE)
+        assert [each.body.get("removed", False) for each in d.records() if each.kind == "worktree"] == [False, True]
+    assert trees(project) == [] and git(project, "branch", "--format=%(refname:short)") == "main"
+    assert git(project, "worktree", "list").count("\n") == 0
+
+
+async def test_a_commit_keeps_a_worktree_also_when_the_agent_is_interrupted(tmp_path: Path, project: Path) -> None:
+    commit = "echo x > c && git add c && git -c user.name=a -c user.email=a@b commit -qm c"
+    commit = f"{commit} && touch {tmp_path}/done; sleep 600"
+    scripts = {MAIN: delegates(isolated("commit")), "commit": [calls(("b1", "Bash", {"command": commit}))]}
+    async with delegation(tmp_path, scripts, allowed_tools=["Bash"], sandbox="off") as d:
+        d.say(MAIN + "go")
+        d.session.turns.finish()
+        running = asyncio.ensure_future(d.session.turns.run())
+        await until((tmp_path / "done").exists, "the commit")
+        d.session.turns.interrupt()
+        await asyncio.wait_for(running, 20)
+        (tree,) = trees(project)
+        assert f"Its changes are in the git worktree {tree}" in d.result_text(ONE)
+    assert git(project, "log", "-1", "--format=%s", f"worktree/{tree.name}") == "c"
+
+
+async def test_an_agent_goes_on_in_its_worktree_after_the_worker_was_killed(tmp_path: Path, project: Path) -> None:
+    scripts = {
+        MAIN: delegates(isolated("begin")),
+        "begin": [calls(("w1", "Write", {"file_path": "half.txt", "content": "half"})), says("half done")],
+    }
+    async with delegation(tmp_path, scripts, permission_mode="acceptEdits") as d:
+        await d.turn(MAIN + "go")
+        journal = (tmp_path / "journal.jsonl").read_bytes()
+    cut = journal[: journal.index(b'"kind":"agent_result"')].rpartition(b"\n")[0] + b"\n"
+    (tmp_path / "journal.jsonl").write_bytes(cut)
+    (tree,) = trees(project)
+    again = task("toolu_two", "finish it", resume=ONE)
+    scripts = {
+        MAIN: [calls(again, message_id="m3"), says("Fine.", "m4")],
+        "begin": [calls(("b2", "Bash", {"command": "cat half.txt; pwd"}), message_id="c3"), says("done", "c4")],
+    }
+    async with delegation(tmp_path, scripts) as d:
+        told = d.result_text(ONE)
+        assert INTERRUPTED in told and f"Its worktree is {tree}" in told
+        await d.turn(MAIN + "go on")
+        assert d.result_text("b2", ONE) == f"half{tree}"
+        assert d.results()["toolu_two"]["tool_use_result"]["worktreePath"] == str(tree)
+    assert trees(project) == [tree]
+
+
+async def test_worktrees_that_were_left_go_with_their_session_unless_something_is_in_them(
+    tmp_path: Path, project: Path
+) -> None:
+    scripts = {
+        MAIN: delegates(isolated("write"), task("toolu_two", "sleep", isolation="worktree")),
+        "write": [calls(("w1", "Write", {"file_path": "new.txt", "content": "x"})), says("written")],
+        "sleep": [calls(("b1", "Bash", {"command": f"touch {tmp_path}/asleep; sleep 600"}))],
+    }
+    async with delegation(tmp_path, scripts, allowed_tools=["Bash", "Write"]) as d:
+        d.say(MAIN + "go")
+        running = asyncio.ensure_future(d.session.turns.run())
+        await until(lambda: (tmp_path / "asleep").exists() and ONE in d.results(), "both agents at work")
+        running.cancel()  # the worker ends
+        await asyncio.wait({running})
+    kept, left = sorted(trees(project), key=lambda each: not (each / "new.txt").exists())
+    reader, writer = os.pipe()
+    for dry_run in (True, False):
+        await asyncio.to_thread(remove_worktrees, Remover(Reports(writer), dry_run), str(tmp_path))
+        assert left.exists() is dry_run and kept.exists()
+    told = os.read(reader, 65536).decode()
+    assert told.count('"kept"') == 3 and f"worktree/{kept.name}" in told
+    assert git(project, "branch", "--format=%(refname:short)").split() == ["main", f"worktree/{kept.name}"]
+    os.close(reader)
+    os.close(writer)
+
+
+async def test_without_a_repository_or_with_one_that_names_programs_no_agent_starts(
+    tmp_path: Path, project: Path
+) -> None:
+    with (project / ".git/config").open("a") as config:
+        config.write(f'[filter "x"]\n\tsmudge = touch {tmp_path}/smudged; cat\n')
+    async with delegation(tmp_path, {MAIN: delegates(isolated())}) as d:
+        await d.turn(MAIN + "go")
+        assert "which can start a program" in d.result_text(ONE)
+        assert d.model.requests.keys() == {MAIN} and not d.messages("system", "task_started")
+    (tmp_path / "other").mkdir()
+    async with delegation(tmp_path / "other", {MAIN: delegates(isolated())}) as d:
+        await d.turn(MAIN + "go")
+        assert "is not in a repository of git" in d.result_text(ONE)
+    assert trees(project) == [] and not (tmp_path / "smudged").exists()
