@@ -103,6 +103,11 @@ class Delegation:
             and agent_id in (None, record.agent_id)
         ]
 
+    def printed(self, tool_use_id: str, text: str) -> bool:
+        """Whether a running call has printed a text. The progress of its agent quotes the command, too."""
+        mine = (each for each in self.shown.progressed if each.get("tool_use_id") == tool_use_id)
+        return any(text in str(each.get("output")) for each in mine)
+
     def results(self, agent_id: str = "") -> dict[str, Json]:
         """The user messages with the tool results of an agent, by the id of the call. Each call has one."""
         found: dict[str, Json] = {}

@@ -117,7 +117,7 @@ async def test_an_agent_in_the_background_ends_with_a_killed_worker_and_the_next
     async with delegation(tmp_path, scripts, allowed_tools=["Bash"]) as d:
         d.say(MAIN + "go")
         running = asyncio.ensure_future(d.session.turns.run())
-        await until(lambda: any("started" in str(each.get("output")) for each in d.shown.progressed), "it works")
+        await until(lambda: d.printed("b1", "started"), "it works")
         await until(lambda: len(d.messages("result")) == 1, "the turn ends")
         (cut / "journal.jsonl").write_bytes((tmp_path / "journal.jsonl").read_bytes())
         running.cancel()

@@ -143,7 +143,7 @@ async def test_an_interrupt_ends_the_agents_of_the_turn_with_their_calls_closed(
     }
     async with delegation(tmp_path, scripts, allowed_tools=["Bash"]) as d:
         running = asyncio.ensure_future(d.turn(MAIN + "go"))
-        while not any("started" in str(each.get("output")) for each in d.shown.progressed):
+        while not d.printed("b1", "started"):
             await asyncio.sleep(0.01)
         d.session.turns.interrupt()
         assert (await running)["terminal_reason"] == "aborted_tools"
@@ -189,7 +189,7 @@ async def test_an_agent_that_was_cut_by_a_kill_ends_clearly_and_can_go_on_with_w
     }
     async with delegation(tmp_path, scripts, allowed_tools=["Bash"]) as d:
         running = asyncio.ensure_future(d.turn(MAIN + "go"))
-        while not any("started" in str(each.get("output")) for each in d.shown.progressed):
+        while not d.printed("b1", "started"):
             await asyncio.sleep(0.01)
         (cut / "journal.jsonl").write_bytes((tmp_path / "journal.jsonl").read_bytes())
         running.cancel()
