@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from benchmarks.session_run import run_ccb
-from tests.support.fake_model import FakeModel
+from tests.support.model.fake_model import FakeModel
 
 from ccb.remote.tools.registry import close_context, default_tools, make_context
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from benchmarks.kernel_network import KernelNetwork, kernel_network, why_not
 from benchmarks.ratio import bound, compare, in_turn
 from benchmarks.session_run import Run, run_ccb
-from tests.support.fake_model import FakeModel
-from tests.support.sshd import HostUser, Sshd, host_user, sshd
+from tests.support.hosts.sshd import HostUser, Sshd, host_user, sshd
+from tests.support.model.fake_model import FakeModel
 
 RTT_S = 0.1
 EXIT_S = 0.05

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.ratio import compare, in_turn
-from tests.support.silent_port import silent_port
-from tests.support.terminal import terminal
+from tests.support.network.silent_port import silent_port
+from tests.support.person.terminal import terminal
 
 EMPTY = "from textual.app import App\nApp().run()\n"
 COMPOSER = "k for a change, or /help"  # without the letter under the cursor

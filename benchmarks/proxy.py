@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.support.proxy_bench import MB, bench, drain, event_latency, first_bytes
+from tests.support.proxy.proxy_bench import MB, bench, drain, event_latency, first_bytes
 
 ROUNDS = 500
 

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.connect import Far
-from tests.support.fake_model import API_KEY, FakeModel
-from tests.support.relay import Relay, relay
-from tests.support.sshd import HostUser, Sshd, host_user, sshd
+from tests.support.hosts.sshd import HostUser, Sshd, host_user, sshd
+from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.network.relay import Relay, relay
 
 from ccb.local.command_line.arguments import parse_arguments
 from ccb.local.connect.connect import connect_session

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tests.support.fake_model import API_KEY, FakeModel
+from tests.support.model.fake_model import API_KEY, FakeModel
 
 CCB = str(Path(sys.executable).with_name("ccb"))
 """The program as it is installed beside this interpreter."""

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks.ratio import bound, compare, in_turn
 from benchmarks.session_run import run_ccb
-from tests.support.fake_model import API_KEY, FakeModel
+from tests.support.model.fake_model import API_KEY, FakeModel
 
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import load

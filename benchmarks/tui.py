@@ -22,8 +22,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from tests.support.attached_repl import repl_on
-from tests.support.scripted_session import MODEL, ScriptedSession
+from tests.support.repl.attached_repl import repl_on
+from tests.support.repl.scripted_session import MODEL, ScriptedSession
 from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Markdown

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.session_run import run_ccb
-from tests.support.fake_model import FakeModel
-from tests.support.relay import relay
-from tests.support.sshd import host_user, sshd
+from tests.support.hosts.sshd import host_user, sshd
+from tests.support.model.fake_model import FakeModel
+from tests.support.network.relay import relay
 
 RUNS = 3
 DELAY_S = 0.05

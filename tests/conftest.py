@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.support.fake_model import FakeModel
-    from tests.support.sshd import HostUser, Sshd
+    from tests.support.hosts.sshd import HostUser, Sshd
+    from tests.support.model.fake_model import FakeModel
 
 _OWN_DIRECTORY = pytest.StashKey[str]()
 """The directory for temporary files that this run has made for itself."""
@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, lambda number, frame: None)
 
 
-_WHOLE_PROGRAMS = ("tests.support.sshd", "tests.support.laptop", "tests.remote.worker_process")
+_WHOLE_PROGRAMS = ("tests.support.hosts.sshd", "tests.support.person.laptop", "tests.remote.worker_process")
 _WHOLE_SESSIONS = ("tests/e2e/", "tests/faults/", "tests/deploy/", "tests/project/test_packaging")
 
 
@@ -61,7 +61,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 @pytest.fixture
 async def fake_model() -> AsyncIterator[FakeModel]:
     """A running FakeModel with an empty script; fill it with `add`."""
-    from tests.support.fake_model import FakeModel
+    from tests.support.model.fake_model import FakeModel
 
     async with FakeModel() as model:
         yield model
@@ -70,7 +70,7 @@ async def fake_model() -> AsyncIterator[FakeModel]:
 @pytest.fixture
 async def sshd(tmp_path: Path) -> AsyncIterator[Sshd]:
     """A real OpenSSH server that the test's key logs in to."""
-    from tests.support.sshd import sshd as serve
+    from tests.support.hosts.sshd import sshd as serve
 
     async with serve(tmp_path / "sshd") as server:
         yield server
@@ -80,8 +80,8 @@ async def sshd(tmp_path: Path) -> AsyncIterator[Sshd]:
 def host_user(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[HostUser]:
     """A throwaway Unix user with bash, on the machine of the `sshd` fixture. For tests with the marker `visited`, ccb
     has been there before."""
-    from tests.support.sshd import host_user as make
-    from tests.support.visited_host import visit
+    from tests.support.hosts.sshd import host_user as make
+    from tests.support.hosts.visited_host import visit
 
     with make(tmp_path) as user:
         if request.node.get_closest_marker("visited"):

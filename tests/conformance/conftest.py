@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.official_sdks import require_sdks
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Laptop, make_laptop
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Laptop, make_laptop
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.laptop import Laptop
-from tests.support.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.person.laptop import Laptop
 
 Json = dict[str, Any]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.official_sdks import PLACE, ROOT, calls, program_ccb
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Laptop
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
 

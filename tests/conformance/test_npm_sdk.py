@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from tests.conformance.official_sdks import calls, npm_sdk, over_ssh, program_ccb, text_of_deltas
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Laptop
-from tests.support.relay import relay
-from tests.support.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.model.fake_model import FakeModel
+from tests.support.network.relay import relay
+from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.conformance.official_sdks import Json, Program, calls, over_ssh, program_ccb, python_sdk, text_of_deltas
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Laptop
-from tests.support.processes import name_of
-from tests.support.relay import relay
-from tests.support.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.machine.processes import name_of
+from tests.support.model.fake_model import FakeModel
+from tests.support.network.relay import relay
+from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
 

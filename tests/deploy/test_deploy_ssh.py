@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.deploy.test_deploy_local import tiny_bundle
-from tests.support.sshd import HostUser, Sshd, host_user
-from tests.support.sshd import sshd as serve
+from tests.support.hosts.sshd import HostUser, Sshd, host_user
+from tests.support.hosts.sshd import sshd as serve
 
 from ccb.deploy import bootstrap
 from ccb.deploy.bootstrap import Launched, launch

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.fake_model import API_KEY, FakeModel
-from tests.support.laptop import Done, Laptop, make_laptop
-from tests.support.sshd import HostUser, Sshd
-from tests.support.sshd import sshd as serve
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import sshd as serve
+from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.person.laptop import Done, Laptop, make_laptop
 
 BUSYBOX = Path(shutil.which("busybox") or "/bin/busybox")
 

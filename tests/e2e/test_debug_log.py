@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from tests.e2e.test_reconnect import STDIO, until, user_message
 from tests.e2e.test_secrets import NONCE, memory_of, processes_of
-from tests.support.fake_model import API_KEY, FakeModel
-from tests.support.laptop import Laptop, make_laptop
-from tests.support.sshd import HostUser, Sshd
-from tests.support.terminal import terminal
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.terminal import terminal
 
 pytestmark = pytest.mark.visited
 

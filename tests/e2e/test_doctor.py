@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from tests.e2e.test_bad_input import bare_host, gone
 from tests.e2e.test_land_hosts import scene
-from tests.support.fake_model import API_KEY, FakeModel
-from tests.support.laptop import Done, Laptop, make_laptop
-from tests.support.relay import relay
-from tests.support.silent_port import silent_port
-from tests.support.sshd import HostUser, Sshd, make_key
-from tests.support.sshd import sshd as serve
+from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import sshd as serve
+from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.network.relay import relay
+from tests.support.network.silent_port import silent_port
+from tests.support.person.laptop import Done, Laptop, make_laptop
 
 Json = dict[str, Any]
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Json, Laptop, make_laptop
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Json, Laptop, make_laptop
 
 STREAM = ["--output-format", "stream-json", "--verbose"]
 STREAMS = [*STREAM, "--input-format", "stream-json"]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.fake_model import API_KEY, FakeModel
-from tests.support.laptop import Laptop, make_laptop
-from tests.support.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.person.laptop import Laptop, make_laptop
 
 pytestmark = pytest.mark.visited
 
@@ -103,7 +103,7 @@ async def test_an_unknown_host_key_is_refused_with_code_79(laptop: Laptop, sshd:
 async def test_a_link_that_breaks_in_a_turn_is_code_75_with_one_result(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
 ) -> None:
-    from tests.support.relay import relay
+    from tests.support.network.relay import relay
 
     async with relay(sshd.port) as between:
         fake_model.add({"text": "A long answer that stops in the middle.", "stall_after": 3})

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.test_headless_local import STREAMS, alive, tool, user
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Laptop, make_laptop
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Laptop, make_laptop
 
 
 @pytest.fixture

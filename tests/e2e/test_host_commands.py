@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.e2e.test_reconnect import STDIO, daemon_of, processes_of, until, user_message
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Done, Laptop, Running, make_laptop
-from tests.support.sshd import HostUser, Sshd
-from tests.support.terminal import Terminal, terminal
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Done, Laptop, Running, make_laptop
+from tests.support.person.terminal import Terminal, terminal
 
 EVIL = "\x1b]2;owned\x07\x1b[31mdelete\r\neverything\x9b1m"
 

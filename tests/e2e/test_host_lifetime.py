@@ -18,11 +18,11 @@ from typing import Any
 import psutil
 import pytest
 from tests.e2e.test_reconnect import STDIO, daemon_of, processes_of, until, user_message, where
-from tests.support import sshd as servers
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Laptop, make_laptop
-from tests.support.relay import relay
-from tests.support.sshd import HostUser, Sshd
+from tests.support.hosts import sshd as servers
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.model.fake_model import FakeModel
+from tests.support.network.relay import relay
+from tests.support.person.laptop import Laptop, make_laptop
 
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import load

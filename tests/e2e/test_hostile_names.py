@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.test_transports import laptop, somewhere
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Laptop
-from tests.support.sshd import Sshd, make_key
-from tests.support.whole_session import Somewhere
+from tests.support.hosts.sshd import Sshd, make_key
+from tests.support.hosts.whole_session import Somewhere
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Laptop
 
 assert laptop and somewhere  # fixtures
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 from tests.deploy.test_deploy_local import tiny_bundle
-from tests.support.clock import jumping_clocks
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Laptop, make_laptop
-from tests.support.sshd import HostUser, Sshd, host_user
+from tests.support.hosts.sshd import HostUser, Sshd, host_user
+from tests.support.machine.clock import jumping_clocks
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Laptop, make_laptop
 
 from ccb.deploy.bootstrap import launch
 from ccb.tunnel.login.command_failures import command_failure

@@ -7,11 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Laptop, make_laptop
-from tests.support.sshd import HostUser, Sshd, host_user
-from tests.support.sshd import sshd as serve
-from tests.support.whole_session import Somewhere, whole_session
+from tests.support.hosts.sshd import HostUser, Sshd, host_user
+from tests.support.hosts.sshd import sshd as serve
+from tests.support.hosts.whole_session import Somewhere, whole_session
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Laptop, make_laptop
 
 SHELLS = {
     "bash": ("/bin/bash", ".bashrc"),

@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import make_laptop
-from tests.support.relay import relay
-from tests.support.sshd import HostUser, Sshd
-from tests.support.terminal import terminal
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.model.fake_model import FakeModel
+from tests.support.network.relay import relay
+from tests.support.person.laptop import make_laptop
+from tests.support.person.terminal import terminal
 
 pytestmark = pytest.mark.visited
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.test_reconnect import STDIO, STREAM, daemon_of, processes_of, until, user_message, where
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Laptop, make_laptop
-from tests.support.relay import relay
-from tests.support.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.model.fake_model import FakeModel
+from tests.support.network.relay import relay
+from tests.support.person.laptop import Laptop, make_laptop
 
 pytestmark = pytest.mark.visited
 

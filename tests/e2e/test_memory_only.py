@@ -18,14 +18,14 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Laptop, make_laptop
-from tests.support.processes import name_of
-from tests.support.relay import relay
-from tests.support.sealed import ENVIRONMENT, seal, writable_mounts
-from tests.support.sshd import HostUser, Sshd, host_user
-from tests.support.sshd import sshd as serve
-from tests.support.whole_session import STDIO, STREAM, allow, until, user_message
+from tests.support.hosts.sealed import ENVIRONMENT, seal, writable_mounts
+from tests.support.hosts.sshd import HostUser, Sshd, host_user
+from tests.support.hosts.sshd import sshd as serve
+from tests.support.hosts.whole_session import STDIO, STREAM, allow, until, user_message
+from tests.support.machine.processes import name_of
+from tests.support.model.fake_model import FakeModel
+from tests.support.network.relay import relay
+from tests.support.person.laptop import Laptop, make_laptop
 
 PYTHONS = [Path(sys.base_prefix), *sorted(Path("~/.pyenv/versions").expanduser().glob("3.9.*"))[-1:]]
 """The prefixes of the Pythons the worker runs on."""

@@ -23,11 +23,11 @@ import pytest
 from tests.remote.agent_kit import Reply, calls, content, says
 from tests.remote.worker_process import Laptop as Driver
 from tests.remote.worker_process import WorkerHost, alive, until, worker_host
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Laptop, make_laptop
-from tests.support.model_script import Recorded
-from tests.support.processes import name_of
-from tests.support.terminal import Terminal, terminal
+from tests.support.machine.processes import name_of
+from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import Recorded
+from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.terminal import Terminal, terminal
 
 from ccb.tunnel.wire import SessionOptions
 

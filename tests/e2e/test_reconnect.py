@@ -11,11 +11,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Done, Laptop, make_laptop
-from tests.support.processes import name_of
-from tests.support.relay import Relay, relay
-from tests.support.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.machine.processes import name_of
+from tests.support.model.fake_model import FakeModel
+from tests.support.network.relay import Relay, relay
+from tests.support.person.laptop import Done, Laptop, make_laptop
 
 pytestmark = pytest.mark.visited
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Laptop, make_laptop
-from tests.support.terminal import Terminal, terminal
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.terminal import Terminal, terminal
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import make_laptop
-from tests.support.terminal import Terminal, terminal
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import make_laptop
+from tests.support.person.terminal import Terminal, terminal
 
 from ccb.local.tui.widgets.cards.answer_keys import BURST_S
 

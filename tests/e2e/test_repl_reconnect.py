@@ -10,10 +10,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Laptop, make_laptop
-from tests.support.sshd import HostUser, Sshd, make_key
-from tests.support.terminal import Terminal, terminal
+from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.terminal import Terminal, terminal
 
 pytestmark = pytest.mark.visited
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.cages import NO_CAGE, NO_NAMESPACES
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Json, Laptop, make_laptop
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Json, Laptop, make_laptop
+from tests.support.worker.cages import NO_CAGE, NO_NAMESPACES
 
 from ccb.remote.sandbox.server import CageServer
 

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.fake_model import API_KEY, FakeModel
-from tests.support.laptop import Laptop, make_laptop
-from tests.support.sshd import HostUser, Sshd
-from tests.support.sshd import host_user as make_user
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import host_user as make_user
+from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.person.laptop import Laptop, make_laptop
 
 pytestmark = pytest.mark.visited
 

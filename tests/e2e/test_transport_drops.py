@@ -13,12 +13,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.container import container
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Done, Laptop, make_laptop
-from tests.support.relay import relay
-from tests.support.sshd import HostUser, Sshd, make_key
-from tests.support.terminal import terminal
+from tests.support.hosts.container import container
+from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.model.fake_model import FakeModel
+from tests.support.network.relay import relay
+from tests.support.person.laptop import Done, Laptop, make_laptop
+from tests.support.person.terminal import terminal
 
 pytestmark = pytest.mark.visited
 

@@ -8,12 +8,12 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from tests.support.container import container
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Laptop, make_laptop
-from tests.support.sshd import host_user
-from tests.support.sshd import sshd as serve
-from tests.support.whole_session import Somewhere, whole_session
+from tests.support.hosts.container import container
+from tests.support.hosts.sshd import host_user
+from tests.support.hosts.sshd import sshd as serve
+from tests.support.hosts.whole_session import Somewhere, whole_session
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Laptop, make_laptop
 
 WRAPPER = """#!/bin/sh
 [ "$1 $2" = "fleet ssh" ] || exit 2

@@ -7,7 +7,7 @@ import errno
 import os
 
 import pytest
-from tests.support.held_wire import in_process_host
+from tests.support.network.held_wire import in_process_host
 
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.link.link import Link, new_nonce

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.compare import transcript
 from tests.faults.plan import Plan
 from tests.faults.runner import Outcome, play
-from tests.support.sshd import host_user, sshd
+from tests.support.hosts.sshd import host_user, sshd
 
 
 @pytest.fixture(scope="session")

@@ -20,12 +20,12 @@ from typing import Any
 import psutil
 from tests.faults import scenario
 from tests.faults.plan import Plan, Step
-from tests.support.clock import Clocks, jumping_clocks
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Laptop, make_laptop
-from tests.support.relay import Fault, Relay, relay
-from tests.support.sshd import HostUser, Sshd
-from tests.support.visited_host import visit
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.visited_host import visit
+from tests.support.machine.clock import Clocks, jumping_clocks
+from tests.support.model.fake_model import FakeModel
+from tests.support.network.relay import Fault, Relay, relay
+from tests.support.person.laptop import Laptop, make_laptop
 
 from ccb.remote.compiled.copy import pack
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.support.model_script import Recorded
+from tests.support.model.model_script import Recorded
 
 Json = dict[str, Any]
 

@@ -19,12 +19,12 @@ from typing import Any
 
 from benchmarks.session_run import rss_mb
 from tests.faults.runner import left_by, processes_of
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Running, make_laptop
-from tests.support.model_script import Recorded
-from tests.support.processes import name_of
-from tests.support.relay import Relay, relay
-from tests.support.sshd import HostUser, host_user, sshd
+from tests.support.hosts.sshd import HostUser, host_user, sshd
+from tests.support.machine.processes import name_of
+from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import Recorded
+from tests.support.network.relay import Relay, relay
+from tests.support.person.laptop import Running, make_laptop
 
 OUTPUT = 50_000_000
 LARGE = 2_000_000

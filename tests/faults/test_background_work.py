@@ -12,10 +12,10 @@ from typing import Any
 import psutil
 from tests.faults.runner import left_by, processes_of
 from tests.faults.test_sub_agents import argv, laptop_of, said
-from tests.support.fake_model import FakeModel
-from tests.support.model_script import Recorded
-from tests.support.relay import relay
-from tests.support.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import Recorded
+from tests.support.network.relay import relay
 
 Json = dict[str, Any]
 

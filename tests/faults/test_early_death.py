@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from tests.faults.runner import kept_by, left_by, processes_of
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import make_laptop
-from tests.support.processes import name_of
-from tests.support.relay import Fault, relay
-from tests.support.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.machine.processes import name_of
+from tests.support.model.fake_model import FakeModel
+from tests.support.network.relay import Fault, relay
+from tests.support.person.laptop import make_laptop
 
 from ccb.deploy.bundle import load
 

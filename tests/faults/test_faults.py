@@ -12,7 +12,7 @@ from tests.faults.check import check
 from tests.faults.plan import Plan, plan
 from tests.faults.runner import Outcome, play
 from tests.faults.scenario import COUNTS
-from tests.support.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import HostUser, Sshd
 
 FIRST, COUNT = (int(part) for part in os.environ.get("CCB_FAULT_SEEDS", "1:40").split(":"))
 LOG = os.environ.get("CCB_FAULT_LOG", "")

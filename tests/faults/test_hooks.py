@@ -9,9 +9,9 @@ from pathlib import Path
 
 from tests.faults.runner import left_by
 from tests.faults.test_sub_agents import argv, laptop_of, said
-from tests.support.fake_model import FakeModel
-from tests.support.relay import Fault, relay
-from tests.support.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.model.fake_model import FakeModel
+from tests.support.network.relay import Fault, relay
 
 
 async def test_hooks_that_run_while_the_link_is_cut_run_once(tmp_path: Path, sshd: Sshd, host_user: HostUser) -> None:

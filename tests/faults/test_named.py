@@ -15,10 +15,10 @@ from tests.faults.check import check
 from tests.faults.plan import DEAD_S, Plan, Step
 from tests.faults.runner import Outcome, left_by, play
 from tests.faults.scenario import COUNTS
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import make_laptop
-from tests.support.relay import relay
-from tests.support.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.model.fake_model import FakeModel
+from tests.support.network.relay import relay
+from tests.support.person.laptop import make_laptop
 
 NAMED = {
     "kill -9 of ccb while a tool runs": Plan(0, ending="kill ccb", ending_turn=2),

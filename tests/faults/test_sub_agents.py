@@ -10,11 +10,11 @@ from typing import Any
 
 import psutil
 from tests.faults.runner import left_by, processes_of
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Laptop, make_laptop
-from tests.support.model_script import Recorded
-from tests.support.relay import Fault, relay
-from tests.support.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import Recorded
+from tests.support.network.relay import Fault, relay
+from tests.support.person.laptop import Laptop, make_laptop
 
 Json = dict[str, Any]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from tests.faults.runner import left_by
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import make_laptop
-from tests.support.model_script import Recorded
-from tests.support.relay import Relay, relay
-from tests.support.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.model.fake_model import FakeModel
+from tests.support.model.model_script import Recorded
+from tests.support.network.relay import Relay, relay
+from tests.support.person.laptop import make_laptop
 
 pytestmark = pytest.mark.visited
 

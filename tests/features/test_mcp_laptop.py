@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.conformance.official_sdks import PLACE, require_sdks
 from tests.e2e.test_headless_local import STREAMS, alive, tool, user
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Laptop, make_laptop
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Laptop, make_laptop
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[2]

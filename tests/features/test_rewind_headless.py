@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import make_laptop
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import make_laptop
 
 STREAMS = ["--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]
 MESSAGE, LATER = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"

@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Json, Laptop, make_laptop
-from tests.support.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Json, Laptop, make_laptop
 
 from ccb.local.command_line.arguments import parse_arguments
 from ccb.local.config.projects import Projects

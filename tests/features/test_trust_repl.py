@@ -6,9 +6,9 @@ import json
 import sys
 from pathlib import Path
 
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import make_laptop
-from tests.support.terminal import terminal
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import make_laptop
+from tests.support.person.terminal import terminal
 
 from ccb.local.config.projects import HostIdentity, Projects
 

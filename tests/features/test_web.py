@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from tests.remote.agent_kit import calls, closing, content, opening, says, sse
 from tests.remote.worker_process import Laptop, WorkerHost
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import make_laptop
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import make_laptop
 
 from ccb.remote.tools.web.markdown import to_markdown
 from ccb.tunnel.wire import SessionOptions

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import make_laptop
-from tests.support.scripted_host import ScriptedHost, session_on
+from tests.support.hosts.scripted_host import ScriptedHost, session_on
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import make_laptop
 
 from ccb.local.command_line.arguments import parse_arguments
 from ccb.local.headless.input import stdin as headless_input
@@ -101,7 +101,7 @@ async def test_a_line_on_stdin_without_an_end(monkeypatch: pytest.MonkeyPatch) -
 async def test_a_key_that_is_refused_or_cannot_be_checked(tmp_path: Path, fake_model: FakeModel) -> None:
     laptop = make_laptop(tmp_path, fake_model.url)
     keys = {
-        "PYTHON_KEYRING_BACKEND": "tests.support.file_keyring.FileKeyring",
+        "PYTHON_KEYRING_BACKEND": "tests.support.person.file_keyring.FileKeyring",
         "TEST_KEYRING_FILE": str(tmp_path / "keys"),
     }
     login = ["auth", "login", "--api-key-stdin"]

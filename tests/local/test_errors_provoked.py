@@ -13,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import Done, Laptop, make_laptop
-from tests.support.link_peer import link_pair
-from tests.support.scripted_host import NoCalls, ScriptedHost, session_on
-from tests.support.sshd import HostUser, Sshd
-from tests.support.sshd import sshd as serve
-from tests.support.terminal import terminal
+from tests.support.hosts.scripted_host import NoCalls, ScriptedHost, session_on
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import sshd as serve
+from tests.support.model.fake_model import FakeModel
+from tests.support.network.link_peer import link_pair
+from tests.support.person.laptop import Done, Laptop, make_laptop
+from tests.support.person.terminal import terminal
 
 from ccb.deploy import bootstrap
 from ccb.deploy.bundle import Bundle
@@ -129,7 +129,7 @@ async def test_a_dumb_terminal_is_told_what_works(laptop: Laptop) -> None:
     ],
 )
 async def test_a_command_that_cannot_ask(laptop: Laptop, argv: list[str], code: int, says: str) -> None:
-    backend = "tests.support.file_keyring.FileKeyring"
+    backend = "tests.support.person.file_keyring.FileKeyring"
     done = await laptop.run(argv, PYTHON_KEYRING_BACKEND=backend, TEST_KEYRING_FILE=str(laptop.home / "keys"))
     assert done.code == code and says in done.stderr and "Traceback" not in done.stderr
 

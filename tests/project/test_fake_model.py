@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.support.fake_model import API_KEY, FakeModel
+from tests.support.model.fake_model import API_KEY, FakeModel
 
 Json = dict[str, Any]
 
@@ -166,7 +166,7 @@ def test_it_runs_as_a_program_and_prints_its_url(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
     script.write_text(json.dumps([{"text": "hello"}]), encoding="utf-8")
     root = Path(__file__).resolve().parents[2]
-    command = [sys.executable, "-m", "tests.support.fake_model", "--script", str(script)]
+    command = [sys.executable, "-m", "tests.support.model.fake_model", "--script", str(script)]
     with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Callable, TypeVar, Union, cast
 
-from tests.support.cages import sandbox
+from tests.support.worker.cages import sandbox
 
 from ccb.remote.agent.agent import Agent
 from ccb.remote.agent.deps import AgentConfig, AgentDeps, Prompt

@@ -17,10 +17,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.fake_model import FakeModel
-from tests.support.laptop import make_laptop
-from tests.support.sshd import sshd
-from tests.support.whole_session import Somewhere, whole_session
+from tests.support.hosts.sshd import sshd
+from tests.support.hosts.whole_session import Somewhere, whole_session
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import make_laptop
 
 MIRROR = "http://deb.debian.org/debian"
 

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.demo_project import CART, PROMPT, TEST_COMMAND, make_project, script
-from tests.support.embedded_sshd import embedded_sshd
-from tests.support.fake_model import API_KEY, FakeModel
-from tests.support.model_script import ScriptEntry
+from tests.support.hosts.embedded_sshd import embedded_sshd
+from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.model.model_script import ScriptEntry
 
 _KEPT = ("PATH", "TERM", "COLORTERM", "LANG", "LC_ALL", "TZ", "HTTPS_PROXY", "SSL_CERT_FILE", "PYENV_VERSION")
 

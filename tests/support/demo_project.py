@@ -56,7 +56,7 @@ def _tool(name: str, **tool_input: Any) -> dict[str, Any]:
 
 
 def script(directory: Path) -> list[dict[str, Any]]:
-    """The replies of the scripted model, in order (see `tests.support.fake_model`)."""
+    """The replies of the scripted model, in order (see `tests.support.model.fake_model`)."""
     cart, test = str(directory / "cart.py"), str(directory / "test_cart.py")
     return [
         {

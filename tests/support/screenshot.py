@@ -19,9 +19,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from tests.support.attached_repl import repl_on
 from tests.support.demo import demo_host
-from tests.support.pilot import screen_text
+from tests.support.repl.attached_repl import repl_on
+from tests.support.repl.pilot import screen_text
 
 from ccb import __version__
 from ccb.local.command_line.arguments import parse_arguments
@@ -72,7 +72,7 @@ def make_project(directory: Path) -> None:
 
 
 def replies(directory: Path) -> list[dict[str, Any]]:
-    """Return what the scripted model answers (see `tests.support.fake_model`)."""
+    """Return what the scripted model answers (see `tests.support.model.fake_model`)."""
 
     def tool(name: str, **tool_input: str) -> dict[str, Any]:
         return {"type": "tool_use", "name": name, "input": tool_input}

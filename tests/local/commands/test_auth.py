@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from tests.support.fake_model import API_KEY, FakeModel
-from tests.support.http_server import serving
+from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.network.http_server import serving
 
 from ccb.local.command_line.exit_codes import ExitCode
 
@@ -41,7 +41,7 @@ class Machine:
             "HOME": str(tmp_path),
             "XDG_CONFIG_HOME": str(tmp_path / "config"),
             "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
-            "PYTHON_KEYRING_BACKEND": "tests.support.file_keyring.FileKeyring",
+            "PYTHON_KEYRING_BACKEND": "tests.support.person.file_keyring.FileKeyring",
             "TEST_KEYRING_FILE": str(self.keyring),
             "ANTHROPIC_BASE_URL": upstream,
         }

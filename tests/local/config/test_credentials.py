@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.file_keyring import FileKeyring
+from tests.support.person.file_keyring import FileKeyring
 
 from ccb.local.config.credentials import (
     HelperCredential,

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.support.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import HostUser, Sshd
 
 from ccb.deploy.bundle import Bundle
 from ccb.local.command_line.arguments import parse_arguments

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import keyring
 import pytest
-from tests.support.fake_model import FakeModel
-from tests.support.file_keyring import FileKeyring
-from tests.support.sshd import make_key
+from tests.support.hosts.sshd import make_key
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.file_keyring import FileKeyring
 
 from ccb.local.doctor import laptop as doctor_laptop
 from ccb.local.doctor.findings import skew_text

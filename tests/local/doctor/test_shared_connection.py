@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.support.control_master import control_master, socket_directory
-from tests.support.login import target
-from tests.support.sshd import HostUser, Sshd
+from tests.support.hosts.control_master import control_master, socket_directory
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.person.login import target
 
 from ccb.local.doctor.findings import Finding, State
 from ccb.local.doctor.shared_connection import master_finding

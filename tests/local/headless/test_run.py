@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import pytest
-from tests.support.laptop import Json
-from tests.support.link_peer import HELLO, Peer
-from tests.support.scripted_host import ScriptedHost, no_waits
+from tests.support.hosts.scripted_host import ScriptedHost, no_waits
+from tests.support.network.link_peer import HELLO, Peer
+from tests.support.person.laptop import Json
 
 from ccb.local.command_line.arguments import parse_arguments
 from ccb.local.command_line.model import Arguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.support.ssh_asks import SshAsks
+from tests.support.person.ssh_asks import SshAsks
 
 from ccb.local.login.unattended_login import log_in_unattended
 from ccb.tunnel.errors import AuthFailed

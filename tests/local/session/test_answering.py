@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.link_peer import Peer
-from tests.support.scripted_host import ScriptedHost, no_waits
+from tests.support.hosts.scripted_host import ScriptedHost, no_waits
+from tests.support.network.link_peer import Peer
 
 from ccb.local.session.answers.answering import MAX_ANSWERING, MAX_ID, MAX_OPEN, MAX_WAITING, MAX_WAITING_BYTES, REFUSES
 from ccb.local.session.client import Item, LaptopNotice, LinkChange, LinkState, Received, Skipped

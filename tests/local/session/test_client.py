@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.support.link_peer import HELLO, Peer
-from tests.support.scripted_host import ScriptedHost, session_on
+from tests.support.hosts.scripted_host import ScriptedHost, session_on
+from tests.support.network.link_peer import HELLO, Peer
 
 from ccb.local.session import event_feed
 from ccb.local.session.client import Item, LinkChange, LinkState, Received, SessionClient

@@ -6,7 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
-from tests.support.pilot import desk
+from tests.support.repl.pilot import desk
 
 from ccb.local.session.answers.notification_hooks import NotificationHooks
 

@@ -7,7 +7,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from tests.support.scripted_host import ScriptedHost, no_waits, session_on
+from tests.support.hosts.scripted_host import ScriptedHost, no_waits, session_on
 
 from ccb.local.session import retry_schedule as attempts
 from ccb.local.session.client import Item, LinkChange, LinkState, Received, Skipped

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.held_wire import InProcessHost, Wire
-from tests.support.scripted_host import LinkConnection, no_waits
+from tests.support.hosts.scripted_host import LinkConnection, no_waits
+from tests.support.network.held_wire import InProcessHost, Wire
 
 from ccb.local.session.connection import AttachOptions, KnownSession
 from ccb.local.session.remote_session import RemoteSession

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.terminal import terminal
+from tests.support.person.terminal import terminal
 
 from ccb.local.terminal.clipboard import copy
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from tests.support.pilot import Desk, desk
-from tests.support.scripted_session import ScriptedSession, hello, session_rule
+from tests.support.repl.pilot import Desk, desk
+from tests.support.repl.scripted_session import ScriptedSession, hello, session_rule
 
 from ccb.local.session.client import LinkState
 from ccb.tunnel.errors import ConnectionLost

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 import pytest
-from tests.support.pilot import Desk, desk
-from tests.support.scripted_session import ScriptedSession, session_rule
+from tests.support.repl.pilot import Desk, desk
+from tests.support.repl.scripted_session import ScriptedSession, session_rule
 
 from ccb.local.tui.model.blocks import ToolBlock
 from ccb.local.tui.render.approval_text import MAX_CHARS, MAX_LINES

@@ -7,7 +7,7 @@ import sys
 from contextlib import AbstractAsyncContextManager
 
 import pytest
-from tests.support.terminal import Terminal, terminal
+from tests.support.person.terminal import Terminal, terminal
 
 pytestmark = pytest.mark.programs
 
@@ -17,8 +17,8 @@ from ccb.local.session.client import LinkState
 from ccb.local.login.prompts import TerminalPrompts
 from ccb.local.tui.widgets.info import ReplInfo
 from ccb.tunnel.login.host_keys import HostKeyInfo
-from tests.support.attached_repl import run_on
-from tests.support.scripted_session import ScriptedSession
+from tests.support.repl.attached_repl import run_on
+from tests.support.repl.scripted_session import ScriptedSession
 
 prompts = TerminalPrompts()
 

@@ -11,9 +11,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
-from tests.support.pilot import COLOURFUL, QuickPilot, screen_text, wait_until
-from tests.support.scripted_session import MODEL, ScriptedSession
-from tests.support.terminal import Terminal, terminal
+from tests.support.person.terminal import Terminal, terminal
+from tests.support.repl.pilot import COLOURFUL, QuickPilot, screen_text, wait_until
+from tests.support.repl.scripted_session import MODEL, ScriptedSession
 
 from ccb.local.session.client import LinkState
 from ccb.local.tui.app import Repl
@@ -171,7 +171,7 @@ from ccb.local.tui.app import Repl
 from ccb.local.tui.run import run_repl
 from ccb.local.tui.widgets.info import ReplInfo
 from ccb.tunnel.errors import CcbError, Unreachable
-from tests.support.scripted_session import ScriptedSession
+from tests.support.repl.scripted_session import ScriptedSession
 
 async def attend(app):
     prompts = TerminalPrompts()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.pilot import Desk, desk
+from tests.support.repl.pilot import Desk, desk
 
 POINTS = {
     "points": [

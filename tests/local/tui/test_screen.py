@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.pilot import Desk, desk
-from tests.support.scripted_session import ScriptedSession, hello
-from tests.support.scripted_work import work
+from tests.support.repl.pilot import Desk, desk
+from tests.support.repl.scripted_session import ScriptedSession, hello
+from tests.support.repl.scripted_work import work
 from textual import events
 
 from ccb.local.tui.model.blocks import Level, NoticeBlock

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.pilot import Desk, desk
-from tests.support.scripted_session import ScriptedSession, question
+from tests.support.repl.pilot import Desk, desk
+from tests.support.repl.scripted_session import ScriptedSession, question
 
 Json = dict[str, Any]
 

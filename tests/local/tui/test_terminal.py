@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 import pytest
-from tests.support.terminal import Terminal, terminal
+from tests.support.person.terminal import Terminal, terminal
 
 from ccb.local.tui.render.block_renderer import SPINNER
 
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.programs
 HOSTILE = """
 import asyncio, sys
 from ccb.local.tui.widgets.info import ReplInfo
-from tests.support.attached_repl import run_on
-from tests.support.scripted_session import ScriptedSession
+from tests.support.repl.attached_repl import run_on
+from tests.support.repl.scripted_session import ScriptedSession
 
 EVIL = "\\x1b]52;c;ZXZpbA==\\x07\\x1b]2;owned\\x07\\x9d52;c;eA==\\x9c" \\
     "\\x1b]8;;http://evil/\\x1b\\\\ \\ud83d [x](http://evil/) END"
@@ -42,8 +42,8 @@ sys.exit(asyncio.run(main()))
 BUSY = """
 import asyncio, signal, sys
 from ccb.local.tui.widgets.info import ReplInfo
-from tests.support.attached_repl import run_on
-from tests.support.scripted_session import ScriptedSession
+from tests.support.repl.attached_repl import run_on
+from tests.support.repl.scripted_session import ScriptedSession
 
 if sys.argv[1] == "deaf":
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -83,7 +83,7 @@ def python(*arguments: str) -> AbstractAsyncContextManager[Terminal]:
 
 
 async def test_it_names_the_window_gives_the_screen_back_and_says_goodbye() -> None:
-    async with python("-m", "tests.support.scripted_session") as at:
+    async with python("-m", "tests.support.repl.scripted_session") as at:
         await at.shows("F1 or /help")
         assert b"\x1b]2;ccb devbox:/srv/shop\x07" in at.written
         at.type("\x04")
@@ -95,7 +95,7 @@ async def test_it_names_the_window_gives_the_screen_back_and_says_goodbye() -> N
 
 
 async def test_the_farewell_says_what_was_used() -> None:
-    async with python("-m", "tests.support.scripted_session", "hello") as at:
+    async with python("-m", "tests.support.repl.scripted_session", "hello") as at:
         await at.shows("this session")
         at.type("\x03")
         await at.shows("$0.01")  # of the interrupted turn
@@ -148,7 +148,7 @@ async def _stop_and_go_on(at: Terminal) -> None:
 
 
 async def test_a_program_that_was_stopped_draws_its_screen_anew_and_leaves_the_terminal_as_it_was() -> None:
-    async with python("-m", "tests.support.scripted_session") as at:
+    async with python("-m", "tests.support.repl.scripted_session") as at:
         await at.shows("F1 or /help shows the keys.")
         await _stop_and_go_on(at)
         await _stop_and_go_on(at)
@@ -177,7 +177,7 @@ async def test_ctrl_z_and_sigtstp_give_the_shell_its_terminal_and_fg_draws_the_s
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLORTERM": "truecolor", "PS1": "$ "}
     async with terminal(["bash", "--norc", "--noprofile", "--noediting", "-i"], env, os.getcwd()) as at:
         await at.until(lambda: at.text.endswith("$ "))
-        at.type(f"{sys.executable} -m tests.support.scripted_session\r")
+        at.type(f"{sys.executable} -m tests.support.repl.scripted_session\r")
         await at.until(lambda: "F1 or /help shows the keys." in at.text and not at.echoes)
         await _stop_and_continue(at, lambda: at.type("\x1a"))
         await _stop_and_continue(at, lambda: os.kill(os.tcgetpgrp(at.descriptor), signal.SIGTSTP))
@@ -191,7 +191,7 @@ STILL_S = 1.2
 
 
 async def test_nothing_is_drawn_while_nothing_happens() -> None:
-    async with python("-m", "tests.support.scripted_session") as at:
+    async with python("-m", "tests.support.repl.scripted_session") as at:
         await at.shows("F1 or /help shows the keys.")
         seen, since = 0, time.monotonic()
         async with asyncio.timeout(20):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from tests.support.pilot import WHO, Desk, desk, key_event
-from tests.support.scripted_session import ScriptedSession
+from tests.support.repl.pilot import WHO, Desk, desk, key_event
+from tests.support.repl.scripted_session import ScriptedSession
 
 from ccb.local.session.client import LinkState
 from ccb.local.tui.widgets.cards.answer_keys import BURST_S, HOLD_S

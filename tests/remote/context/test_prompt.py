@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cages import NO_CAGES, sandbox
+from tests.support.worker.cages import NO_CAGES, sandbox
 
 from ccb.remote.context.context import Context
 from ccb.remote.context.git_state import GitState

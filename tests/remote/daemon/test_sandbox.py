@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import DEADLINE_S, Laptop, WorkerHost, alive, until
-from tests.support.cages import NO_CAGE, NO_NAMESPACES
+from tests.support.worker.cages import NO_CAGE, NO_NAMESPACES
 
 from ccb.remote.sandbox.server import Availability, CageServer, Mechanism
 from ccb.tunnel.wire import Attach, Attached, Hello, Input, Refused, SessionOptions

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.permission_desk import Desk, bash
+from tests.support.worker.permission_desk import Desk, bash
 
 from ccb.remote.permissions.decision import Behavior
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.cages import sandbox
+from tests.support.worker.cages import sandbox
 
 from ccb.remote.permissions.child import ChildPermissions
 from ccb.remote.permissions.decision import Behavior

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cages import sandbox
-from tests.support.permission_desk import Desk, Named, bash, on_file
+from tests.support.worker.cages import sandbox
+from tests.support.worker.permission_desk import Desk, Named, bash, on_file
 
 from ccb.remote.permissions.decision import Behavior, Decision
 from ccb.remote.permissions.engine import PermissionEngine

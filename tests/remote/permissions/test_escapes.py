@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.permission_desk import Desk, bash
+from tests.support.worker.permission_desk import Desk, bash
 
 from ccb.remote.permissions.decision import Behavior
 

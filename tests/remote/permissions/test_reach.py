@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.permission_desk import Desk, bash
+from tests.support.worker.permission_desk import Desk, bash
 
 from ccb.remote.permissions.decision import Behavior
 from ccb.remote.permissions.shell.readonly import is_read_only_command

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.cages import NO_CAGES, ONLY_READING, sandbox
-from tests.support.permission_desk import Desk, Named, bash, on_file
+from tests.support.worker.cages import NO_CAGES, ONLY_READING, sandbox
+from tests.support.worker.permission_desk import Desk, Named, bash, on_file
 
 from ccb.remote.permissions.decision import Behavior, Decision
 from ccb.remote.permissions.engine import PermissionEngine

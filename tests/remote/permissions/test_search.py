@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
-from tests.support.cages import sandbox
-from tests.support.permission_desk import Desk, Named, bash
+from tests.support.worker.cages import sandbox
+from tests.support.worker.permission_desk import Desk, Named, bash
 
 from ccb.remote.agent.deps import AgentConfig
 from ccb.remote.agent.tool_calls.call import ParsedCall

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.permission_desk import Desk
+from tests.support.worker.permission_desk import Desk
 
 from ccb.remote.permissions.decision import Behavior
 from ccb.remote.permissions.modes import Trust

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
-from tests.support.cages import sandbox
-from tests.support.permission_desk import Desk, on_file
+from tests.support.worker.cages import sandbox
+from tests.support.worker.permission_desk import Desk, on_file
 
 from ccb.remote.permissions.decision import Behavior
 from ccb.remote.system.host import ABSENT, LocalHost, digest_of

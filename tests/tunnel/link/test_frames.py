@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from tests.support.link_peer import Peer, SocketPipe, link_pair
+from tests.support.network.link_peer import Peer, SocketPipe, link_pair
 
 from ccb.tunnel.errors import CcbError, ConnectionLost, ProtocolError, UsageError
 from ccb.tunnel.link import liveness

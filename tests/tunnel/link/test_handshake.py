@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.link_peer import HELLO, link_pair
+from tests.support.network.link_peer import HELLO, link_pair
 
 from ccb.tunnel.errors import CcbError, DeployError, NoStorage, NoSuchPath, ProtocolError, UsageError
 from ccb.tunnel.link.greeting import MAX_NOTES

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-from tests.support.held_wire import InProcessHost, Wire, frames_in, in_process_host
+from tests.support.network.held_wire import InProcessHost, Wire, frames_in, in_process_host
 
 from ccb.local.session.client import LinkState, Received, Skipped
 from ccb.local.session.connection import AttachOptions, KnownSession

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tests.support.held_wire import Wire, in_process_host
-from tests.support.link_peer import link_pair
+from tests.support.network.held_wire import Wire, in_process_host
+from tests.support.network.link_peer import link_pair
 from tests.tunnel.link.test_interleavings import NoCalls, Player
 
 from ccb.local.session.state import LinkState

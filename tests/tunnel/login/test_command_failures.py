@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.ssh_asks import SshAsks, ssh_environment
-from tests.support.sshd import HostUser, Sshd
-from tests.support.sshd import sshd as serve
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import sshd as serve
+from tests.support.person.ssh_asks import SshAsks, ssh_environment
 
 from ccb.tunnel.errors import AuthFailed, CcbError, Dropped, HostKeyError, Unreachable
 from ccb.tunnel.login.command_failures import last_words, ssh_failure

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.support.control_master import socket_directory
-from tests.support.fake_model import API_KEY
-from tests.support.login import Person, target
-from tests.support.processes import commands_with
-from tests.support.ssh_asks import SshAsks
-from tests.support.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.control_master import socket_directory
+from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.machine.processes import commands_with
+from tests.support.model.fake_model import API_KEY
+from tests.support.person.login import Person, target
+from tests.support.person.ssh_asks import SshAsks
 
 from ccb.tunnel.login.prompter import NobodyToAsk, Prompts
 from ccb.tunnel.openssh import kept_records

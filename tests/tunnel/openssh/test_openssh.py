@@ -14,11 +14,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.processes import commands_with
-from tests.support.relay import relay
-from tests.support.ssh_asks import SshAsks, ssh_environment
-from tests.support.sshd import HostUser, Sshd, make_key
-from tests.support.sshd import sshd as serve
+from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import sshd as serve
+from tests.support.machine.processes import commands_with
+from tests.support.network.relay import relay
+from tests.support.person.ssh_asks import SshAsks, ssh_environment
 
 from ccb.tunnel.errors import AuthFailed, ConfigError, Dropped, HostKeyError, Unreachable, UsageError
 from ccb.tunnel.login.askpass import private_directory

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import asyncssh
 import pytest
-from tests.support.ssh_asks import SshAsks, ssh_environment
-from tests.support.sshd import HostUser, Sshd, make_key
-from tests.support.sshd import sshd as serve
+from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import sshd as serve
+from tests.support.person.ssh_asks import SshAsks, ssh_environment
 
 from ccb.tunnel.errors import AuthFailed
 from ccb.tunnel.login.asking import AskingTransport

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.control_master import control_master, socket_directory
-from tests.support.login import Person, only_config, target
-from tests.support.relay import relay
-from tests.support.sshd import HostUser, Sshd
-from tests.support.sshd import sshd as serve
+from tests.support.hosts.control_master import control_master, socket_directory
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import sshd as serve
+from tests.support.network.relay import relay
+from tests.support.person.login import Person, only_config, target
 
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.login.prompter import NobodyToAsk, Prompts

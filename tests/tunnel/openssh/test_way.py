@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from tests.support.laptop import make_laptop
-from tests.support.processes import commands_with
-from tests.support.ssh_asks import SshAsks, ssh_environment
-from tests.support.sshd import HostUser, Sshd, make_key
-from tests.support.sshd import sshd as serve
+from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import sshd as serve
+from tests.support.machine.processes import commands_with
+from tests.support.person.laptop import make_laptop
+from tests.support.person.ssh_asks import SshAsks, ssh_environment
 
 from ccb.tunnel.errors import AuthFailed, CcbError, Dropped, HostKeyError, Unreachable
 from ccb.tunnel.login.command_failures import session_failure, ssh_failure

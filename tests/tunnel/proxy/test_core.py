@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.support.fake_model import API_KEY, FakeModel
-from tests.support.http_server import serving
-from tests.support.proxy_client import NONCE, message_body, pieces, proxy_to, read_all, request_head
+from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.network.http_server import serving
+from tests.support.proxy.proxy_client import NONCE, message_body, pieces, proxy_to, read_all, request_head
 
 from ccb.tunnel.errors import CredentialError
 from ccb.tunnel.proxy.policy import Policy

@@ -13,11 +13,11 @@ from typing import TypedDict
 
 import pytest
 from aiohttp import web
-from tests.support.cut_line import CutLine
-from tests.support.fake_model import FakeModel
-from tests.support.http_server import serving
-from tests.support.proxy_client import message_body, proxy_to
-from tests.support.relay import relay
+from tests.support.model.fake_model import FakeModel
+from tests.support.network.cut_line import CutLine
+from tests.support.network.http_server import serving
+from tests.support.network.relay import relay
+from tests.support.proxy.proxy_client import message_body, proxy_to
 
 from ccb.remote.daemon.model_streams import Calls
 from ccb.tunnel.proxy.core import AuthProxy

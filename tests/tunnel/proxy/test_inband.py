@@ -9,9 +9,9 @@ import json
 
 import pytest
 from aiohttp import web
-from tests.support.fake_model import API_KEY, FakeModel
-from tests.support.http_server import serving
-from tests.support.proxy_client import NONCE, Worker, message_body, proxy_to
+from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.network.http_server import serving
+from tests.support.proxy.proxy_client import NONCE, Worker, message_body, proxy_to
 
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.proxy.call import BUFFER

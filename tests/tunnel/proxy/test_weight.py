@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.support.proxy_bench import MB, Bench, bench, drain, event_latency, first_bytes
+from tests.support.proxy.proxy_bench import MB, Bench, bench, drain, event_latency, first_bytes
 
 MOST_GROWTH = 20  # MB
 

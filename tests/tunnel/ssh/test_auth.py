@@ -12,9 +12,9 @@ from pathlib import Path
 
 import asyncssh
 import pytest
-from tests.support.login import Person, every_host, logged_in, only_config, output, target
-from tests.support.sshd import HostUser, Sshd, make_key
-from tests.support.sshd import sshd as serve
+from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import sshd as serve
+from tests.support.person.login import Person, every_host, logged_in, only_config, output, target
 
 from ccb.tunnel.errors import AuthFailed
 from ccb.tunnel.login.prompter import NobodyToAsk

@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.login import Person, every_host, logged_in, only_config, pipe_to, target
-from tests.support.sshd import HostUser, Sshd, make_key
-from tests.support.sshd import sshd as serve
+from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import sshd as serve
+from tests.support.person.login import Person, every_host, logged_in, only_config, pipe_to, target
 
 from ccb.tunnel.errors import HostKeyError
 from ccb.tunnel.login.prompter import NobodyToAsk

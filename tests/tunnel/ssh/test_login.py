@@ -11,11 +11,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.login import Person, every_host, logged_in, only_config, output, target
-from tests.support.relay import relay
-from tests.support.silent_port import silent_port
-from tests.support.sshd import HostUser, Sshd, make_key
-from tests.support.sshd import sshd as serve
+from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import sshd as serve
+from tests.support.network.relay import relay
+from tests.support.network.silent_port import silent_port
+from tests.support.person.login import Person, every_host, logged_in, only_config, output, target
 
 from ccb.tunnel.errors import (
     AuthFailed,

@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.login import Person, logged_in, no_openssh, only_config, output, pipe_to, target
-from tests.support.relay import relay
-from tests.support.sshd import HostUser, Sshd, make_key
-from tests.support.sshd import sshd as serve
+from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import sshd as serve
+from tests.support.network.relay import relay
+from tests.support.person.login import Person, logged_in, no_openssh, only_config, output, pipe_to, target
 
 from ccb.tunnel.errors import AuthFailed, ConfigError, ConnectionLost, Dropped, HostKeyError, Unreachable
 from ccb.tunnel.login.prompter import NobodyToAsk

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.login import Person, every_host, logged_in, output, pipe_to, target
-from tests.support.sshd import HostUser, Sshd, make_key
-from tests.support.sshd import sshd as serve
+from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import sshd as serve
+from tests.support.person.login import Person, every_host, logged_in, output, pipe_to, target
 
 from ccb.tunnel.errors import Dropped, Unreachable
 from ccb.tunnel.login.prompter import NobodyToAsk

@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 
 import pytest
-from tests.support.login import only_config
+from tests.support.person.login import only_config
 
 from ccb.tunnel.ssh_config.files import read_config
 from ccb.tunnel.ssh_config.host_config import HostConfig, host_config

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.login import no_openssh, only_config
+from tests.support.person.login import no_openssh, only_config
 
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.ssh.jumps import route

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.pilot import desk
+from tests.support.repl.pilot import desk
 
 from ccb.local.tui.completion.candidates import Candidate, fitting
 from ccb.local.tui.completion.worker_commands import from_worker

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from tests.remote.tools_kit import open_toolbox
-from tests.support.card_reader import applied, read_diff, read_edits, read_path, read_table, read_values
-from tests.support.pilot import Desk, desk
+from tests.support.repl.card_reader import applied, read_diff, read_edits, read_path, read_table, read_values
+from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.session.messages import ControlRequestBody
 from ccb.local.tui.render.approval_text import subject_lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from tests.support.pilot import Desk, desk
+from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.tui.model.blocks import MAX_BLOCK_CHARS, ToolBlock, ToolState
 from ccb.local.tui.render.diffs import diff_text

@@ -8,9 +8,9 @@ import sys
 from contextlib import AbstractAsyncContextManager
 
 import pytest
-from tests.support.pilot import COLOURFUL, Desk, desk
-from tests.support.scripted_work import ANSWER
-from tests.support.terminal import Terminal, terminal
+from tests.support.person.terminal import Terminal, terminal
+from tests.support.repl.pilot import COLOURFUL, Desk, desk
+from tests.support.repl.scripted_work import ANSWER
 from textual.color import Color
 from textual.theme import Theme
 
@@ -123,7 +123,7 @@ def demo(term: str, environ: dict[str, str]) -> AbstractAsyncContextManager[Term
     """The REPL on a terminal of its own, with an edit to approve on the screen soon."""
     kept = {name: value for name, value in os.environ.items() if name not in ("COLORTERM", "COLORFGBG", "NO_COLOR")}
     env = {**kept, "PYTHONPATH": os.pathsep.join(sys.path), **environ}
-    command = [sys.executable, "-m", "tests.support.scripted_session", "fix the cart"]
+    command = [sys.executable, "-m", "tests.support.repl.scripted_session", "fix the cart"]
     return terminal(command, env, os.getcwd(), term=term)
 
 

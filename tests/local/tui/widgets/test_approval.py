@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.support.pilot import Desk, desk, key_event, wait_until
-from tests.support.scripted_session import ScriptedSession, session_rule
-from tests.support.scripted_work import EDIT, NEW, OLD, PATH
+from tests.support.repl.pilot import Desk, desk, key_event, wait_until
+from tests.support.repl.scripted_session import ScriptedSession, session_rule
+from tests.support.repl.scripted_work import EDIT, NEW, OLD, PATH
 from textual import events
 
 from ccb.local.tui.widgets.cards.answer_keys import BURST_S

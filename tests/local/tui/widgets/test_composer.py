@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.support.pilot import desk
-from tests.support.scripted_session import MODEL, ScriptedSession
+from tests.support.repl.pilot import desk
+from tests.support.repl.scripted_session import MODEL, ScriptedSession
 from textual import events
 
 from ccb.local.tui.attached.commands import COMMANDS, parse_command

@@ -10,8 +10,8 @@ from functools import partial
 from itertools import repeat
 
 import pytest
-from tests.support.pilot import RESUME, Desk, desk
-from tests.support.scripted_session import ScriptedSession, hello
+from tests.support.repl.pilot import RESUME, Desk, desk
+from tests.support.repl.scripted_session import ScriptedSession, hello
 
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.session.client import LinkChange, LinkState

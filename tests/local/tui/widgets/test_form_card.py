@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.pilot import Desk, desk
+from tests.support.repl.pilot import Desk, desk
 
 Json = dict[str, Any]
 

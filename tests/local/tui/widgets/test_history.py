@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.support.pilot import Desk, desk
-from tests.support.scripted_session import ScriptedSession, question
+from tests.support.repl.pilot import Desk, desk
+from tests.support.repl.scripted_session import ScriptedSession, question
 from textual import events
 
 from ccb.local.session.client import LinkState, Received

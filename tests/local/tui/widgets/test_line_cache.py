@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.pilot import desk
+from tests.support.repl.pilot import desk
 from textual.strip import Strip
 
 from ccb.local.tui.model.blocks import Block

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.pilot import desk
+from tests.support.repl.pilot import desk
 
 from ccb.local.session.client import LinkState
 from ccb.local.tui.model.status.totals import Totals

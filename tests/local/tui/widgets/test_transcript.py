@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.pilot import Desk, desk
-from tests.support.scripted_session import ScriptedSession
-from tests.support.scripted_work import PATCH, PATH, TODOS
+from tests.support.repl.pilot import Desk, desk
+from tests.support.repl.scripted_session import ScriptedSession
+from tests.support.repl.scripted_work import PATCH, PATH, TODOS
 from textual import events
 
 from ccb.local.session.messages import ApiRetry, retry_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.support.pilot import Desk, desk
+from tests.support.repl.pilot import Desk, desk
 
 from ccb.tunnel.wire.requests import ProjectTrust
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.permission_desk import Desk
+from tests.support.worker.permission_desk import Desk
 
 from ccb.remote.permissions.decision import Behavior
 

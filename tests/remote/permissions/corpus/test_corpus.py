@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.remote.permissions.corpus.rows import FILES, make_project, rows
-from tests.support.permission_desk import Desk, bash
+from tests.support.worker.permission_desk import Desk, bash
 
 
 @pytest.fixture(scope="module")

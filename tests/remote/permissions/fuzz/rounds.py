@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tests.remote.permissions.fuzz.ground import SHELLS, Ground, Trouble
 from tests.remote.permissions.fuzz.lines import Lines
-from tests.support.permission_desk import bash
+from tests.support.worker.permission_desk import bash
 
 from ccb.remote.permissions.decision import Behavior
 from ccb.remote.sandbox.server import CageServer

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.support.cages import NO_CAGES
-from tests.support.permission_desk import Desk, bash
+from tests.support.worker.cages import NO_CAGES
+from tests.support.worker.permission_desk import Desk, bash
 
 from ccb.remote.context.git_state import GitState, git_state
 from ccb.remote.permissions.decision import Behavior

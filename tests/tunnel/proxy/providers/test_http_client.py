@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.support.certificates import Authority
-from tests.support.connect_proxy import connect_proxy
-from tests.support.fake_model import FakeModel
-from tests.support.http_server import serving
-from tests.support.proxy_client import NONCE, message_body, pieces, proxy_to, read_all, request_head
+from tests.support.model.fake_model import FakeModel
+from tests.support.network.certificates import Authority
+from tests.support.network.connect_proxy import connect_proxy
+from tests.support.network.http_server import serving
+from tests.support.proxy.proxy_client import NONCE, message_body, pieces, proxy_to, read_all, request_head
 
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.proxy.providers.anthropic import anthropic_client, anthropic_endpoint

@@ -16,9 +16,9 @@ from typing import Self
 import aiohttp
 import pytest
 from aiohttp import web
-from tests.support.cut_line import CutLine
-from tests.support.http_server import serving
-from tests.support.proxy_client import NONCE, Worker, message_body, pieces, read_all, request_head
+from tests.support.network.cut_line import CutLine
+from tests.support.network.http_server import serving
+from tests.support.proxy.proxy_client import NONCE, Worker, message_body, pieces, read_all, request_head
 
 from ccb.remote.daemon.model_streams import Calls
 from ccb.tunnel.errors import CredentialError

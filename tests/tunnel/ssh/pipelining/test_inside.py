@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from asyncssh.auth import ClientAuth
 from asyncssh.channel import SSHClientChannel
-from tests.support.login import target
-from tests.support.pipelined import last_login, remembered, remembering, report
-from tests.support.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.person.login import target
+from tests.support.person.pipelined import last_login, remembered, remembering, report
 
 from ccb.tunnel.ssh.pipelining import inside
 

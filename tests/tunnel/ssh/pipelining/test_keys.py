@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from asyncssh.packet import Byte, String, UInt32
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from tests.support.login import target
-from tests.support.pipelined import PIPELINED, SIGNED, last_login, remembered, remembering, report
-from tests.support.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.person.login import target
+from tests.support.person.pipelined import PIPELINED, SIGNED, last_login, remembered, remembering, report
 
 from ccb.tunnel.ssh import login
 from ccb.tunnel.ssh.pipelining.past_logins import PastLogins

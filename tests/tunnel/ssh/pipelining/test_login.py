@@ -7,11 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.login import Person, every_host, only_config, pipe_to, target
-from tests.support.pipelined import PIPELINED, last_login, remembered, remembering, report
-from tests.support.relay import relay
-from tests.support.sshd import HostUser, Sshd, make_key
-from tests.support.sshd import sshd as serve
+from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import sshd as serve
+from tests.support.network.relay import relay
+from tests.support.person.login import Person, every_host, only_config, pipe_to, target
+from tests.support.person.pipelined import PIPELINED, last_login, remembered, remembering, report
 
 from ccb.tunnel.errors import AuthFailed, HostKeyError
 from ccb.tunnel.login.prompter import NobodyToAsk

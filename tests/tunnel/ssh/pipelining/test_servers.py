@@ -12,11 +12,11 @@ from pathlib import Path
 
 import asyncssh
 import pytest
-from tests.support.login import logged_in, target
-from tests.support.pipelined import PIPELINED, SIGNED, last_login, remembered, remembering, report
-from tests.support.relay import relay
-from tests.support.sshd import HostUser, Sshd, make_key
-from tests.support.sshd import sshd as serve
+from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.hosts.sshd import sshd as serve
+from tests.support.network.relay import relay
+from tests.support.person.login import logged_in, target
+from tests.support.person.pipelined import PIPELINED, SIGNED, last_login, remembered, remembering, report
 
 from ccb.tunnel.errors import ConnectError, Unreachable
 from ccb.tunnel.ssh.pipelining.past_logins import PastLogins, fingerprint

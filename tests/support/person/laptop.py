@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.support.fake_model import API_KEY
-from tests.support.visited_host import visit
+from tests.support.hosts.visited_host import visit
+from tests.support.model.fake_model import API_KEY
 
 Json = dict[str, Any]
 

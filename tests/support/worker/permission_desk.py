@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.cages import sandbox
+from tests.support.worker.cages import sandbox
 
 from ccb.remote.permissions.decision import Decision
 from ccb.remote.permissions.engine import PermissionEngine

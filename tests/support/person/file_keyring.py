@@ -1,4 +1,4 @@
-"""A keyring backend in a file, chosen with PYTHON_KEYRING_BACKEND=tests.support.file_keyring.FileKeyring."""
+"""A keyring backend in a file, chosen with PYTHON_KEYRING_BACKEND=tests.support.person.file_keyring.FileKeyring."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from tests.support.fake_model import API_KEY
+from tests.support.model.fake_model import API_KEY
 
 from ccb.tunnel.proxy.core import AuthProxy, ProxiedResponse
 from ccb.tunnel.proxy.inband import InbandCalls

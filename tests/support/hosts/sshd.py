@@ -1,4 +1,4 @@
-"""Real OpenSSH servers on 127.0.0.1, with chosen options, users and login shells. README.md here says more."""
+"""Real OpenSSH servers on 127.0.0.1, with chosen options, users and login shells. ../README.md says more."""
 
 from __future__ import annotations
 

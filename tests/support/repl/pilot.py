@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from tests.support.attached_repl import repl_on
-from tests.support.scripted_session import MODEL, ScriptedSession
+from tests.support.repl.attached_repl import repl_on
+from tests.support.repl.scripted_session import MODEL, ScriptedSession
 from textual import events
 from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_from_key
 from textual.pilot import Pilot

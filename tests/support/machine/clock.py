@@ -12,7 +12,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.sshd import HostUser
+from tests.support.hosts.sshd import HostUser
 
 _SHIFT = """
 import time

@@ -1,4 +1,4 @@
-"""A TCP relay that makes a link slow, frozen, narrow or dead. See README.md beside this file."""
+"""A TCP relay that makes a link slow, frozen, narrow or dead. See ../README.md."""
 
 from __future__ import annotations
 

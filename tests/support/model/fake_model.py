@@ -1,6 +1,7 @@
-"""A scripted Anthropic Messages API over real HTTP with real SSE. See README.md beside this file.
+"""A scripted Anthropic Messages API over real HTTP with real SSE. See ../README.md.
 
-`async with FakeModel([...]) as model:` in tests, or `python -m tests.support.fake_model --script FILE` as a program.
+`async with FakeModel([...]) as model:` in tests,
+or `python -m tests.support.model.fake_model --script FILE` as a program.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from aiohttp import web
-from tests.support.model_script import Json, Recorded, Reply, Script, ScriptEntry, events, message
+from tests.support.model.model_script import Json, Recorded, Reply, Script, ScriptEntry, events, message
 
 API_KEY = "sk-ant-test-key-0000"  # what FakeModel accepts unless told otherwise
 

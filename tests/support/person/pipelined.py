@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 import asyncssh
-from tests.support.login import logged_in
-from tests.support.sshd import Sshd
+from tests.support.hosts.sshd import Sshd
+from tests.support.person.login import logged_in
 
 from ccb.tunnel.login.prompter import Prompts
 from ccb.tunnel.ssh.jumps import route

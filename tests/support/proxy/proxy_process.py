@@ -1,7 +1,7 @@
 """The auth proxy in a process of its own, to measure it from outside.
 
-`python -m tests.support.proxy_process DIRECTORY UPSTREAM` serves the HTTP front in DIRECTORY. A line `N QUERY` on stdin
-makes one in-band call with a request of N bytes; `sent received` is printed when it is over. Ends with its stdin.
+`python -m tests.support.proxy.proxy_process DIRECTORY UPSTREAM` serves the HTTP front in DIRECTORY. A line `N QUERY` on
+stdin makes one in-band call with a request of N bytes; `sent received` is printed when it is over. Ends with its stdin.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import uuid
 from pathlib import Path
 
-from tests.support.proxy_client import NONCE, proxy_to
+from tests.support.proxy.proxy_client import NONCE, proxy_to
 
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.http_front import HttpFront

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tests.support.scripted_session import ScriptedSession
+    from tests.support.repl.scripted_session import ScriptedSession
 
 Json = dict[str, Any]
 
@@ -56,7 +56,7 @@ EDIT: Json = {"file_path": PATH, "old_string": OLD, "new_string": NEW}
 
 async def work(session: ScriptedSession, prompt: str, pause_s: float = 0.02) -> None:
     """One turn; `pause_s` between two deltas."""
-    from tests.support.scripted_session import session_rule
+    from tests.support.repl.scripted_session import session_rule
 
     session.begin()
     session.open_block("thinking")

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.fake_model import API_KEY, FakeModel
-from tests.support.laptop import Done, Laptop, Running
+from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.person.laptop import Done, Laptop, Running
 
 STREAM = ["--output-format", "stream-json", "--verbose"]
 STDIO = [*STREAM, "--input-format", "stream-json", "--permission-prompt-tool", "stdio"]

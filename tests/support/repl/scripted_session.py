@@ -1,6 +1,6 @@
 """A session in memory that says what a script makes it say: what the REPL's tests, its benchmark and its demo stand on.
 
-`python -m tests.support.scripted_session` opens the REPL on one that plays a small piece of work for every prompt.
+`python -m tests.support.repl.scripted_session` opens the REPL on one that plays a small piece of work for every prompt.
 """
 
 from __future__ import annotations
@@ -352,8 +352,8 @@ def _id() -> str:
 
 def main() -> int:
     """The REPL over a scripted session."""
-    from tests.support.attached_repl import run_on
-    from tests.support.scripted_work import work
+    from tests.support.repl.attached_repl import run_on
+    from tests.support.repl.scripted_work import work
 
     from ccb import __version__
     from ccb.local.tui.widgets.info import ReplInfo

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from tests.support.link_peer import HELLO, Peer, link_pair
+from tests.support.network.link_peer import HELLO, Peer, link_pair
 
 from ccb.local.session.connection import AttachOptions, KnownSession
 from ccb.local.session.remote_session import RemoteSession

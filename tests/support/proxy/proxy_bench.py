@@ -15,9 +15,9 @@ from typing import Self
 
 import aiohttp
 import psutil
-from tests.support.proxy_client import NONCE
+from tests.support.proxy.proxy_client import NONCE
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 MB = 1_000_000
 HEADERS = {"x-auth-nonce": NONCE}
 
@@ -82,8 +82,8 @@ class Memory:
 @asynccontextmanager
 async def bench(directory: Path) -> AsyncIterator[Bench]:
     """Upstream, proxy and clients, ready and warm."""
-    upstream, url = await _start("tests.support.bulk_upstream")
-    proxy, socket = await _start("tests.support.proxy_process", str(directory / "front"), url)
+    upstream, url = await _start("tests.support.model.bulk_upstream")
+    proxy, socket = await _start("tests.support.proxy.proxy_process", str(directory / "front"), url)
     try:
         async with (
             aiohttp.ClientSession(url, connector=aiohttp.TCPConnector(limit=0)) as direct,

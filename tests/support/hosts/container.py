@@ -1,5 +1,5 @@
 """A container without a container engine: namespaces of its own, entered by programs called docker, kubectl and srun.
-Root only. See README.md beside this file."""
+Root only. See ../README.md."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from tests.support.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import HostUser, Sshd
 
 
 @dataclass(frozen=True)

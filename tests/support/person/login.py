@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.sshd import HostUser, Sshd
+from tests.support.hosts.sshd import HostUser, Sshd
 
 from ccb.tunnel.login.host_keys import HostKeyInfo
 from ccb.tunnel.login.prompter import LoginMemory, NobodyToAsk, Prompts
