@@ -10,7 +10,7 @@ import tempfile
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..system.deadline import within
-from ..system.host import Host, Redirect
+from ..system.host import Host, StdioRedirect
 
 _MAX_STDOUT, _MAX_STDERR = 1 << 20, 1 << 16
 _CHUNK = 65536
@@ -61,7 +61,7 @@ async def run_command(host: Host, command: str, cwd: str, payload: bytes, timeou
         with tempfile.TemporaryFile() as given:
             given.write(payload)
             given.seek(0)
-            redirect = Redirect(given.fileno(), writer)
+            redirect = StdioRedirect(given.fileno(), writer)
             process = await host.start(
                 [shell, "-c", command], cwd, stdout.add, {"CLAUDE_PROJECT_DIR": cwd}, redirect=redirect
             )

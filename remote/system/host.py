@@ -56,7 +56,7 @@ class DirEntry:
 
 
 @dataclass(frozen=True)
-class Redirect:
+class StdioRedirect:
     """The descriptors that a process without a cage gets as stdin and stderr. The caller closes them."""
 
     stdin: int
@@ -121,7 +121,7 @@ class Host(Protocol):
         on_output: Callable[[bytes], None],
         env: Mapping[str, str] | None = None,
         cage: CageRules | None = None,
-        redirect: Redirect | None = None,
+        redirect: StdioRedirect | None = None,
     ) -> Process:
         """Start a process (see `process.start`), with `env` added to the environment of children. With a `cage`, run
         it in that cage with a TMPDIR of its own, or raise CageUnavailable. `redirect` is for a process without a cage.
@@ -205,7 +205,7 @@ class LocalHost:
         on_output: Callable[[bytes], None],
         env: Mapping[str, str] | None = None,
         cage: CageRules | None = None,
-        redirect: Redirect | None = None,
+        redirect: StdioRedirect | None = None,
     ) -> Process:
         whole = {**child_environment(self._environ), **(env or {})}
         mark = new_mark(self.session)
@@ -239,7 +239,7 @@ class LocalHost:
         cwd: str,
         env: Mapping[str, str],
         on_output: Callable[[bytes], None],
-        redirect: Redirect,
+        redirect: StdioRedirect,
     ) -> Process:
         watches = self._cages.watches
         if watches:

@@ -13,7 +13,7 @@ from typing import Callable
 
 from ..sandbox.rules import CageRules
 from ..sandbox.server import Availability
-from .host import ABSENT, DirEntry, FileInfo, Host, Redirect
+from .host import ABSENT, DirEntry, FileInfo, Host, StdioRedirect
 from .process import Process
 
 
@@ -70,7 +70,7 @@ class PinnedHost:
         on_output: Callable[[bytes], None],
         env: Mapping[str, str] | None = None,
         cage: CageRules | None = None,
-        redirect: Redirect | None = None,
+        redirect: StdioRedirect | None = None,
     ) -> Process:
         return await self._host.start(argv, cwd, on_output, env, cage, redirect)
 

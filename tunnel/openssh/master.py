@@ -20,7 +20,7 @@ from ..login.askpass import listens
 from ..login.command_failures import last_words, ssh_failure
 from ..login.prompter import Prompts, is_told
 from ..plain_text import neutralise
-from ..transports.command import Child, start
+from ..transports.command import TransportProcess, start
 from ..transports.stderr_tail import LAST_WORDS_S, StderrTail
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class MasterCommand:
 class Master:
     """A master connection that is logged in. Made by `log_in`; the caller must `end` it."""
 
-    def __init__(self, child: Child, socket: Path, listening: asyncio.Task[None]) -> None:
+    def __init__(self, child: TransportProcess, socket: Path, listening: asyncio.Task[None]) -> None:
         self.socket = socket
         self._child = child
         self._listening = listening
@@ -133,7 +133,7 @@ async def _exists(socket: Path) -> None:
         await asyncio.sleep(_POLL_S)
 
 
-async def _ended(child: Child, listening: asyncio.Task[None]) -> None:
+async def _ended(child: TransportProcess, listening: asyncio.Task[None]) -> None:
     """End ssh and kill what is left of its process group: ssh itself sends a ProxyCommand only SIGHUP."""
     await child.end()
     if not await _group_ended(child.process.pid):

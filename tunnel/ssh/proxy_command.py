@@ -21,7 +21,7 @@ from ..login.server_messages import Overheard
 from ..plain_text import neutralise
 from ..ssh_config.host_config import HostConfig
 from ..ssh_config.target import SshTarget
-from ..transports.command import Child, start
+from ..transports.command import TransportProcess, start
 from ..transports.environment import without_secrets
 from ..transports.stderr_tail import StderrTail
 from .tcp import open_socket
@@ -45,7 +45,7 @@ class FirstStream:
     def __init__(self, config: HostConfig, prompts: Prompts) -> None:
         self._config = config
         self._prompts = prompts
-        self._child: Child | None = None
+        self._child: TransportProcess | None = None
         self._tail = StderrTail()
         self._listening: asyncio.Task[None] | None = None
         self._askpass = AsyncExitStack()

@@ -48,7 +48,7 @@ class _Protocol(SubprocessStreamProtocol):
         self.exited.set()
 
 
-class Child:
+class TransportProcess:
     """A process with a process group of its own.
 
     Its pipes may stay open in other processes after its end (an ssh master, something it started). asyncio would wait
@@ -83,7 +83,7 @@ class Child:
 class CommandPipe:
     """stdin and stdout of one started command. `notice` shows the person what it says while it connects."""
 
-    def __init__(self, command: PipeCommand, child: Child, notice: Notice | None = None) -> None:
+    def __init__(self, command: PipeCommand, child: TransportProcess, notice: Notice | None = None) -> None:
         process = child.process
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         self._command = command
@@ -236,7 +236,9 @@ class CommandTransport:
         self._pipes.clear()
 
 
-async def start(argv: Sequence[str], shown: str, *, stdin: int, stdout: int, env: Mapping[str, str]) -> Child:
+async def start(
+    argv: Sequence[str], shown: str, *, stdin: int, stdout: int, env: Mapping[str, str]
+) -> TransportProcess:
     """Start a child without the terminal, with a pipe for stderr. Raise UsageError if it cannot be started."""
     loop = asyncio.get_running_loop()
     try:
@@ -261,7 +263,7 @@ async def start(argv: Sequence[str], shown: str, *, stdin: int, stdout: int, env
             evidence=neutralise(str(error)),
             do=f"Make this work in a terminal first: {shown}",
         ) from error
-    return Child(Process(transport, protocol, loop), transport, protocol)
+    return TransportProcess(Process(transport, protocol, loop), transport, protocol)
 
 
 async def said_by(argv: Sequence[str], *, env: Mapping[str, str], deadline_s: float) -> tuple[int, str, str]:

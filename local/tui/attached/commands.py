@@ -10,7 +10,7 @@ from ..completion.candidates import Candidate
 
 
 @dataclass(frozen=True)
-class SlashCommand:
+class ReplCommand:
     """A slash command. `usage` is what a person types, `does` explains it in a few words."""
 
     name: str
@@ -19,19 +19,19 @@ class SlashCommand:
 
 
 COMMANDS = (
-    SlashCommand("help", "/help", "show this help"),
-    SlashCommand("model", "/model [NAME]", "show or change the model (opus, sonnet, haiku, or an id)"),
-    SlashCommand("mode", "/mode [MODE]", "show or change the mode: default, acceptEdits, plan, bypassPermissions"),
-    SlashCommand("effort", "/effort LEVEL", "set the effort: low, medium, high, xhigh, max, or default"),
-    SlashCommand("thinking", "/thinking [on, off, N]", "let the model think, with at most N tokens"),
-    SlashCommand("tasks", "/tasks [ID, stop ID]", "list what runs in the background, show its output, end it"),
-    SlashCommand("rewind", "/rewind", "go back to before a prompt: files, conversation, or both"),
-    SlashCommand("status", "/status", "show host, session, worker and connection"),
-    SlashCommand("cost", "/cost", "show the tokens and the cost of this session"),
-    SlashCommand("theme", "/theme [NAME]", "show or change the colours: dark, light"),
-    SlashCommand("copy", "/copy", "copy the last answer to tmux or to the clipboard of this terminal"),
-    SlashCommand("stop", "/stop", "end the session on the host; what runs there is killed"),
-    SlashCommand("quit", "/quit", "leave; the session keeps running on the host (also /exit)"),
+    ReplCommand("help", "/help", "show this help"),
+    ReplCommand("model", "/model [NAME]", "show or change the model (opus, sonnet, haiku, or an id)"),
+    ReplCommand("mode", "/mode [MODE]", "show or change the mode: default, acceptEdits, plan, bypassPermissions"),
+    ReplCommand("effort", "/effort LEVEL", "set the effort: low, medium, high, xhigh, max, or default"),
+    ReplCommand("thinking", "/thinking [on, off, N]", "let the model think, with at most N tokens"),
+    ReplCommand("tasks", "/tasks [ID, stop ID]", "list what runs in the background, show its output, end it"),
+    ReplCommand("rewind", "/rewind", "go back to before a prompt: files, conversation, or both"),
+    ReplCommand("status", "/status", "show host, session, worker and connection"),
+    ReplCommand("cost", "/cost", "show the tokens and the cost of this session"),
+    ReplCommand("theme", "/theme [NAME]", "show or change the colours: dark, light"),
+    ReplCommand("copy", "/copy", "copy the last answer to tmux or to the clipboard of this terminal"),
+    ReplCommand("stop", "/stop", "end the session on the host; what runs there is killed"),
+    ReplCommand("quit", "/quit", "leave; the session keeps running on the host (also /exit)"),
 )
 
 KEYS = (
@@ -76,7 +76,7 @@ class TypedCommand:
 
     name: str
     argument: str
-    command: SlashCommand | None
+    command: ReplCommand | None
 
 
 def parse_command(text: str) -> TypedCommand | None:

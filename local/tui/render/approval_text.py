@@ -11,7 +11,7 @@ from typing import Any
 from ccb.tunnel.wire.tool_traits import BUILT_IN, View, traits_of
 
 from ...session.messages import ControlRequestBody
-from ..model.forms.file_change import FileChange, read_file_change
+from ..model.forms.edit_preview import EditPreview, read_edit_preview
 from .card_rows import GOES_ON, CardLine, Voice, own_words
 from .diffs import content_lines, diff_card_lines, is_patch, patch_lines, replacement_lines
 from .escapes import escaped, escaped_name
@@ -148,7 +148,7 @@ def _others(name: str, values: Json) -> Json:
 
 
 def _change(name: str, values: Json, compared: object) -> list[CardLine]:
-    change = read_file_change(compared)
+    change = read_edit_preview(compared)
     if change is None or not is_patch(change.patch):
         why = "The host did not compare it with the file"
         if compared is not None:
@@ -185,7 +185,7 @@ def _said(name: str, values: Json) -> list[CardLine]:
     return lines
 
 
-def _summary(change: FileChange, added: int, removed: int) -> str:
+def _summary(change: EditPreview, added: int, removed: int) -> str:
     if change.created:
         return f"A new file: {_lines(added)}."
     if removed > 1 and removed == change.lines:

@@ -54,7 +54,7 @@ class Compactions(Projection):
         self.unfinished = None  # the original goes on with it
 
 
-class Prompts:
+class KeptPrompts:
     """The words of the person, within a limit: the first prompts and the latest ones. A summary may lose a word that
     counts; these are kept literally."""
 

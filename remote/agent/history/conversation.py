@@ -32,7 +32,7 @@ from ccb.tunnel.wire.records import (
 )
 
 from ..compaction.size import ContextSize
-from ..compaction.state import Compactions, Prompts
+from ..compaction.state import Compactions, KeptPrompts
 from .history_message import HistoryMessage
 
 Json = dict[str, Any]
@@ -65,7 +65,7 @@ class Conversation(Projection):
         self.copied: set[str] = set()
         self.size = ContextSize()
         self.compactions = Compactions()
-        self.prompts = Prompts()
+        self.prompts = KeptPrompts()
         self._open: dict[str, HistoryMessage] = {}  # tool_use id -> the assistant message that holds it
         self._used_ids: set[str] = set()
         self._inputs: dict[str, list[Json]] = {}

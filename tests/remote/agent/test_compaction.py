@@ -25,7 +25,7 @@ from tests.remote.agent_kit import (
 )
 
 from ccb.remote.agent.compaction.micro import newest, old_results
-from ccb.remote.agent.compaction.state import Prompts
+from ccb.remote.agent.compaction.state import KeptPrompts
 from ccb.remote.agent.history.conversation import Conversation, tool_result_message
 from ccb.remote.agent.history.history_message import CLEARED
 from ccb.remote.agent.usage import Ledger
@@ -284,7 +284,7 @@ def test_only_old_results_are_cleared_and_pairs_stay(rounds: list[list[int]], ke
 
 @pytest.mark.parametrize("count", [3, 400])
 def test_the_first_and_the_latest_prompts_are_kept_word_for_word(count: int) -> None:
-    prompts = Prompts()
+    prompts = KeptPrompts()
     for number in range(count):
         prompts.add(f"prompt {number} " + "x" * 100)
     kept = prompts.texts()

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 
-class FileChange(BaseModel):
+class EditPreview(BaseModel):
     """The field `file_change` of a `can_use_tool` request. `path` is the real path if that is another than the one of
     the call; `lines` counts those of the present file. Without `complete`, `patch` holds only the first places;
     without `decoded`, the file has bytes that are not UTF-8. `patch` is checked where it is drawn."""
@@ -24,9 +24,9 @@ class FileChange(BaseModel):
     decoded: bool
 
 
-def read_file_change(value: Any) -> FileChange | None:
+def read_edit_preview(value: Any) -> EditPreview | None:
     """Return the change that a request describes, or None if it describes none that can be read."""
     try:
-        return FileChange.model_validate(value)
+        return EditPreview.model_validate(value)
     except ValidationError:
         return None
