@@ -8,13 +8,14 @@ import contextlib
 import os
 import shutil
 import signal
-import sys
 import tempfile
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Callable, TypeVar
+
+from tests.support.forking.process import start_process
 
 from ccb.tunnel.wire import (
     CHUNK,
@@ -211,8 +212,9 @@ class WorkerHost:
         import json
 
         start_params = json.dumps({"session": session, "cwd": cwd, "create": True, **params})
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", self.prelude + _START, start_params, bundle, bundle_path,
+        anew = self.prelude or bundle_path
+        process = await start_process(
+            "" if anew else "worker", ["-c", self.prelude + _START, start_params, bundle, bundle_path],
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
             env=self.env, limit=1024 * 1024,
         )  # fmt: skip
