@@ -30,6 +30,7 @@ from ..login.unattended_login import log_in_unattended
 from ..session.answers.notification_hooks import NotificationHooks
 from ..session.connection import AttachOptions
 from ..session.remote_session import RemoteSession
+from .laptop_mcp import laptop_permissions, laptop_servers
 from .project_trust import ProjectDesk
 from .session_request import options_for_existing, reconnect_seconds, session_options, session_parameters
 from .startup import SessionStartup, StartupLoader, load_session_startup, load_startup
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
     from ccb.tunnel.login.prompter import Prompts
 
-    from ..config.settings import Settings
-    from ..mcp.config import ServerConfig
     from .dial import Dialer
     from .session_list import SessionRow
 
@@ -101,7 +100,7 @@ async def connect_session(
         dialer.parameters = await session_parameters(
             arguments, session_id, startup.settings, lambda: _choose(arguments, dialer, startup.bundle, choose)
         )
-        servers, mcp_warnings = _laptop_servers(arguments, startup.settings, environ)
+        servers, mcp_warnings = laptop_servers(arguments, startup.settings, environ)
         options = await _options(arguments, startup, list(servers))
         desk = ProjectDesk(arguments, startup.settings, Projects(environ))
         attach = _attach_options(arguments, startup, options, dialer.parameters, desk)
@@ -110,7 +109,9 @@ async def connect_session(
         if servers:
             from ..mcp.service import serving
 
-            await stack.enter_async_context(serving(session, servers))
+            new = bool(dialer.parameters.get("create"))
+            permissions = laptop_permissions(arguments, startup.settings, options, desk, session, new=new)
+            await stack.enter_async_context(serving(session, servers, permissions))
         if options.web == "laptop":  # else the kind is unknown here, and refused
             from ccb.tunnel.wire.kinds.web import WEB_FETCH
 
@@ -180,23 +181,6 @@ def settings_choice(arguments: Arguments) -> SettingsChoice:
     """Return which settings of this machine count for a run."""
     sources = arguments.sdk.setting_sources
     return SettingsChoice(sources is None or "user" in sources.split(","), arguments.sdk.settings)
-
-
-def _laptop_servers(
-    arguments: Arguments, settings: Settings, environ: Mapping[str, str]
-) -> tuple[dict[str, ServerConfig], tuple[str, ...]]:
-    """Return the MCP servers that run on this laptop, and warnings. Raises ConfigError."""
-    described = {} if arguments.sdk.strict_mcp_config else dict(settings.mcpServers)
-    if arguments.sdk.mcp_config:
-        from ..command_line.option_table.mcp_config import mcp_servers
-
-        described |= mcp_servers(arguments.sdk.mcp_config)
-    if all(server.get("type") == "sdk" for server in described.values()):
-        return {}, ()
-    from ..mcp.config import server_configs
-    from ..mcp.service import MISSING, package_missing
-
-    return ({}, (MISSING,)) if package_missing() else (server_configs(described, environ), ())
 
 
 async def _options(arguments: Arguments, startup: SessionStartup, laptop_mcp: Sequence[str]) -> SessionOptions:

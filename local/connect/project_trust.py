@@ -43,12 +43,18 @@ class ProjectDesk:
         self._projects = projects
         self._identity: HostIdentity | None = None
         self._directory = ""
+        self._kept: ProjectRecord | None = None
+
+    @property
+    def kept_rules(self) -> Mapping[str, Sequence[str]]:
+        """The rules that "always" had added for the project when this client attached."""
+        return self._kept.permissions if self._kept is not None else {}
 
     async def option(self, hello: Hello) -> SettingsOption:
         """Return what the worker is told about settings when this client begins to drive. Raises CcbError."""
         sources = self._arguments.sdk.setting_sources
         self._directory = hello.cwd
-        kept = await self._record(hello.cwd)
+        kept = self._kept = await self._record(hello.cwd)
         layers: list[Json] = [
             {"source": layer.source, "path": layer.path, "values": values}
             for layer in self._settings.layers

@@ -57,7 +57,7 @@ def session_options(
     this laptop."""
     agent, streams, sdk = arguments.agent, arguments.streams, arguments.sdk
     rules = settings.permissions
-    mode = _flagged_mode(arguments)
+    mode = flagged_mode(arguments)
     if mode is None or settings.is_managed("permissionMode"):
         mode = settings.permissionMode or rules.defaultMode or "default"
     if rules.disableBypassPermissionsMode and (agent.allow_bypass or mode == "bypassPermissions"):
@@ -110,7 +110,7 @@ def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[
     """Return the options for an existing session. Only flags change its model and its modes, settings do not."""
     given: dict[str, object] = options.to_json()
     agent = arguments.agent
-    flags = (("model", agent.model), ("permission_mode", _flagged_mode(arguments)), ("sandbox", agent.sandbox))
+    flags = (("model", agent.model), ("permission_mode", flagged_mode(arguments)), ("sandbox", agent.sandbox))
     given["laptop_mcp"] = list(options.laptop_mcp)  # the servers of this laptop replace those of the last one
     for name, flag in flags:
         given.pop(name, None)
@@ -153,7 +153,7 @@ def reconnect_seconds(arguments: Arguments, settings: Settings) -> float:
     return HEADLESS_RECONNECT_S if arguments.headless else settings.graceHours * 3600
 
 
-def _flagged_mode(arguments: Arguments) -> str | None:
+def flagged_mode(arguments: Arguments) -> str | None:
     """Return the permission mode that the command line sets, or None."""
     return "bypassPermissions" if arguments.agent.dangerously_skip_permissions else arguments.agent.permission_mode
 

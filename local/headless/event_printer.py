@@ -180,8 +180,9 @@ class EventPrinter:
                 report_damage(damage)
 
     async def _progress(self, message: MessageRecord) -> None:
-        """Print a message that is not in the journal. A result is among them only if the journal cannot be written."""
-        if isinstance(message.public, ResultLine):
+        """Print a message that is not in the journal. A question is among them if this laptop asks it, a result only if
+        the journal cannot be written."""
+        if isinstance(message.public, ResultLine | ControlRequestLine | ControlCancelLine):
             await self._message(message)
         elif isinstance(message.public, StreamEventLine):
             new = self._partial.new_part(message.body)

@@ -15,8 +15,8 @@ Json = dict[str, Any]
 
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
 
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What a server may be called: its tools are called `mcp__NAME__TOOL`."""
+NAME = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
+"""What a server may be called. Its tools are called `mcp__NAME__TOOL`, which must not mean a tool of another server."""
 
 
 class StdioServer(BaseModel):
@@ -68,7 +68,7 @@ def server_configs(
 def server_config(name: str, described: Mapping[str, object], environ: Mapping[str, str]) -> ServerConfig:
     """Return one server. Raise ConfigError."""
     if not NAME.fullmatch(name):
-        raise _wrong(name, "a name has letters, digits, - and _ only, at most 64 of them")
+        raise _wrong(name, "a name has letters, digits, - and single _ between them, at most 64 characters")
     try:
         return _ADAPTER.validate_python(_expanded({"type": "stdio", **described}, environ))
     except KeyError as error:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.wire.kinds.mcp import CLIENT_MCP_MESSAGE, LAPTOP_MCP_MESSAGE, McpMessage
+from ccb.tunnel.wire.kinds.mcp import CLIENT_MCP_MESSAGE, LAPTOP_MCP_MESSAGE, TOOL_USE_ID, McpMessage, tool_name
 from ccb.tunnel.wire.requests import Request, RequestFailed, RequestRefused
 
 from .config import ServerConfig
+from .permissions import LaptopPermissions
 
 if TYPE_CHECKING:
     from ..session.client import SessionClient
@@ -39,8 +40,11 @@ def _nowhere() -> TextIO:
 
 
 @asynccontextmanager
-async def serving(session: SessionClient, configs: Mapping[str, ServerConfig]) -> AsyncIterator[None]:
-    """Answer messages of the worker to the servers of these names, until the session is left."""
+async def serving(
+    session: SessionClient, configs: Mapping[str, ServerConfig], permissions: LaptopPermissions
+) -> AsyncIterator[None]:
+    """Answer messages of the worker to the servers of these names, until the session is left. What `permissions`
+    refuses reaches no server."""
     if not configs:
         yield
         return
@@ -62,7 +66,8 @@ async def serving(session: SessionClient, configs: Mapping[str, ServerConfig]) -
             server = servers.get(message.server_name)
             if server is None:
                 server = servers[message.server_name] = LaptopServer(message.server_name, config, said, stderr)
-            return {"mcp_response": await server.reply(message.message)}
+            allowed = await permitted(permissions, message.server_name, message.message)
+            return {"mcp_response": await server.reply(allowed)}
 
         session.register(LAPTOP_MCP_MESSAGE, answer)
         try:
@@ -70,3 +75,22 @@ async def serving(session: SessionClient, configs: Mapping[str, ServerConfig]) -
         finally:
             for server in servers.values():
                 await server.close()
+
+
+async def permitted(permissions: LaptopPermissions, server: str, message: Json) -> Json:
+    """Return the message that may go to a server: a call has the arguments that were allowed. Raise RequestRefused."""
+    method, given = message.get("method"), message.get("params")
+    params = given if isinstance(given, dict) else {}
+    arguments = params.get("arguments")
+    arguments = arguments if isinstance(arguments, dict) else {}
+    if method == "tools/call":
+        meta = params.get("_meta")
+        tool_use_id = str(meta.get(TOOL_USE_ID) or "") if isinstance(meta, dict) else ""
+        tool = tool_name(server, str(params.get("name")))
+        allowed = await permissions.check(tool, arguments, tool_use_id)
+        return {**message, "params": {**params, "arguments": allowed}}
+    if method == "resources/read":
+        await permissions.check_reading(server, str(params.get("uri")))
+    elif method == "prompts/get":
+        await permissions.check_prompt(server, tool_name(server, str(params.get("name"))), arguments)
+    return message

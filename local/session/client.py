@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.messages import ControlRequestLine, PublicLine
 from ccb.tunnel.wire.records import Record, parse_event
 from ccb.tunnel.wire.requests import A, P, Request, RequestKind
 
@@ -24,6 +25,7 @@ __all__ = [
     "Received",
     "SessionClient",
     "Skipped",
+    "Witness",
     "shown_name",
 ]
 
@@ -85,6 +87,20 @@ Item = Received | Skipped | LinkChange | LaptopNotice
 def shown_name(client: str) -> str:
     """Return a client's name for a person to read, without the suffix that makes it unique."""
     return _MARK.sub("", neutralise(client[:_MAX_NAME]))
+
+
+class Witness(Protocol):
+    """Sees what the reader of a session was asked, and what this client says, in the order in which it happens. It
+    decides what this laptop lets the worker do, from nothing but that."""
+
+    def asked(self, line: ControlRequestLine) -> None:
+        """The reader gets a request of the worker."""
+
+    def withdrawn(self, request_id: str) -> None:
+        """The reader is told that a request is withdrawn."""
+
+    def said(self, line: PublicLine) -> None:
+        """This client is about to send a message to the worker."""
 
 
 class SessionClient(Protocol):

@@ -46,6 +46,13 @@ class EventFeed:
         while self._queue and (len(self._queue) >= MAX_QUEUED or self._bytes + memory > MAX_QUEUED_BYTES):
             self._room.clear()
             await self._room.wait()
+        self._append(item, memory)
+
+    def add(self, item: Item) -> None:
+        """Add an item of this laptop at once. The host cannot cause more of them than it has requests running."""
+        self._append(item, 0)
+
+    def _append(self, item: Item, memory: int) -> None:
         self._queue.append((item, memory))
         self._bytes += memory
         self._news.set()

@@ -15,7 +15,7 @@ from typing import Self
 
 from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.wire import Detach, Fetch, Hello
-from ccb.tunnel.wire.messages import parse_message
+from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, PublicLine, parse_message
 from ccb.tunnel.wire.requests import (
     CLIENT_DEADLINE_S,
     INTERRUPT,
@@ -23,13 +23,15 @@ from ccb.tunnel.wire.requests import (
     Failure,
     P,
     Request,
+    RequestFailed,
     RequestKind,
     Success,
     public_answer,
 )
 
 from .answers.answering import RequestResponder
-from .client import Item, Json, Received, Skipped, parse_snapshot
+from .answers.own_questions import OwnQuestions
+from .client import Item, Json, Received, Skipped, Witness, parse_snapshot
 from .connection import AttachOptions, Connection, Dial
 from .event_feed import EventFeed
 from .link_reader import ClientParts, LinkReader
@@ -58,6 +60,8 @@ class RemoteSession:
         self._outbox = Outbox()
         self._requests = Requests()
         self._responder = RequestResponder(self._outbox)
+        self._own = OwnQuestions(self._feed)
+        self._witness: Witness | None = None
         self._schedule = RetrySchedule(options.patience, options.waits)
         self._parts = ClientParts(options, self._feed, self._outbox, self._requests, self._responder, self._schedule)
         self._reader = LinkReader(self._parts)
@@ -128,21 +132,53 @@ class RemoteSession:
         self._reader.answer_requests()
         async for item in self._feed.items():
             if isinstance(item, Skipped):
-                yield self._without_other_requests(item)
+                yield self._with_open_questions(item)
             elif not (isinstance(item, Received) and self._is_answered_here(item)):
                 yield item
 
     def _is_answered_here(self, item: Received) -> bool:
-        """Whether an item is a request, or its withdrawal, that is not the reader's."""
+        """Whether an item is a request, or its withdrawal, that is not the reader's. The witness sees the others."""
         if item.kind not in ("message", "progress") or item.body.get("type") not in _REQUESTS:
             return False
-        return self._responder.hides(parse_message(item.body))
+        line = parse_message(item.body)
+        hidden = self._responder.hides(line)
+        if not hidden:
+            self._witnessed(line)
+        return hidden
 
-    def _without_other_requests(self, item: Skipped) -> Skipped:
-        """The item with only those open requests that are the reader's."""
+    def _with_open_questions(self, item: Skipped) -> Skipped:
+        """The item with only those open requests that are the reader's, and with the questions of this laptop."""
         questions = parse_snapshot(item.body).questions
-        kept = [each for each in questions if self._responder.is_open(parse_message(each))]
-        return item if len(kept) == len(questions) else Skipped(item.seq, {**item.body, "asks": kept})
+        kept = []
+        for each in questions:
+            line = parse_message(each)
+            if self._responder.is_open(line):
+                self._witnessed(line)
+                kept.append(each)
+        if len(kept) == len(questions) and not self._own.bodies:
+            return item
+        return Skipped(item.seq, {**item.body, "asks": [*kept, *self._own.bodies]})
+
+    def _witnessed(self, line: PublicLine) -> None:
+        if self._witness is not None and isinstance(line, ControlRequestLine):
+            self._witness.asked(line)
+        elif self._witness is not None and isinstance(line, ControlCancelLine):
+            self._witness.withdrawn(line.request_id)
+
+    def watched_by(self, witness: Witness) -> None:
+        """Let `witness` see what the reader is asked, and what this client says."""
+        self._witness = witness
+
+    async def ask_reader(self, request: Request[P, A]) -> A:
+        """Put a question of this laptop to the reader of the events, and return its answer. The host is told neither.
+        Raises RequestFailed if the reader does not answer such requests."""
+        if not self._responder.leaves_to_reader(request.kind):
+            raise RequestFailed(f"nobody answers {request.kind.name} here")
+        return await self._own.ask(request)
+
+    def show(self, body: Json) -> None:
+        """Let the reader get progress that this laptop tells itself."""
+        self._feed.add(Received("progress", body, 0))
 
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[Received]:
         """See SessionClient."""
@@ -193,6 +229,9 @@ class RemoteSession:
 
     async def send(self, body: Json, *, input_id: str = "") -> str:
         """See SessionClient. Waits while too much is unconfirmed."""
+        line = parse_message(body)
+        if self._own.take(line):
+            return ""
         if self._feed.failure is not None:
             raise self._feed.failure
         if self.state is LinkState.CLOSED:
@@ -200,8 +239,10 @@ class RemoteSession:
         if self.state is LinkState.FENCED:
             raise UsageError("another client drives this session", do="Take it back first.")
         input_id = input_id or input_id_of(body)
+        if self._witness is not None:
+            self._witness.said(line)
         await self._outbox.put(input_id, body)
-        self._responder.answered(parse_message(body))
+        self._responder.answered(line)
         return input_id
 
     async def request(self, request: Request[P, A]) -> A:

@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.mcp import TOOL_USE_ID
 
 from ..system.deadline import within
 
@@ -93,7 +94,7 @@ class McpClient:
         """Call a tool and return the result object. Raise McpError."""
         params: Json = {"name": name, "arguments": arguments}
         if tool_use_id:
-            params["_meta"] = {"claudecode/toolUseId": tool_use_id, "progressToken": tool_use_id}
+            params["_meta"] = {TOOL_USE_ID: tool_use_id, "progressToken": tool_use_id}
         return await self._ask("tools/call", params, self._call_s)
 
     async def _ask(self, method: str, params: Json, seconds: float) -> Json:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
+from ccb.tunnel.wire.kinds.mcp import tool_name
 from ccb.tunnel.wire.tool_traits import Effect, RunsOn, ToolTraits
 
 from ..tools.contract import MAX_OUTPUT_CHARS, Tool, ToolContext, ToolDeclaration, ToolResult
@@ -13,23 +13,11 @@ from .client import McpClient, McpError, ServerTool
 
 Json = dict[str, Any]
 
-MAX_NAME = 128
-"""The longest name of a tool that the model API takes."""
-
 _MAX_DESCRIPTION = 4000
 _MAX_IMAGES = 512 * 1024
 """Characters of all images of a result together. The official clients read no line longer than 1 MiB."""
 
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-
-
-def tool_name(server: str, tool: str) -> str:
-    """Return the name under which the model and the rules know a tool."""
-    return f"mcp__{_plain(server)}__{_plain(tool)}"[:MAX_NAME]
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
 class McpTool(Tool):

@@ -101,6 +101,44 @@ async def test_a_server_that_ends_starts_again_and_its_new_tools_count_from_the_
     assert last is not None and "mcp__notes__late" in [each["name"] for each in last["tools"]]
 
 
+async def test_a_call_that_only_the_host_allows_is_asked_on_the_laptop(
+    laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    """The worker does not ask here, because a rule of the trusted project allows the tool. A hostile one would not ask
+    either."""
+    settings(laptop, {"notes": notes(tmp_path, env={"PYTHONPATH": str(ROOT)})})
+    project = tmp_path / "project"
+    (project / ".claude").mkdir(parents=True)
+    (project / ".claude/settings.json").write_text(json.dumps({"permissions": {"allow": ["mcp__notes"]}}))
+    for number in (1, 2):
+        fake_model.add(tool("mcp__notes__add", a=number, b=1))
+    fake_model.add({"text": "done"})
+    argv = [*STREAMS, "--permission-prompt-tool", "stdio", "--trust", str(project)]
+    async with laptop.start(argv) as running:
+        await running.send(user("add"))
+        for answer in ({"behavior": "deny", "message": "not that one"}, {"behavior": "allow", "updatedInput": None}):
+            asked = await running.until("control_request")
+            assert asked["request"]["tool_name"] == "mcp__notes__add"
+            assert "did not ask you here" in asked["request"]["decision_reason"]
+            response = {"subtype": "success", "request_id": asked["request_id"], "response": answer}
+            await running.send({"type": "control_response", "response": response})
+        running.end_input()
+        done = await running.done()
+    assert done.code == 0, done.stderr
+    results = [line for line in done.messages if line["type"] == "user"]
+    said = [each["message"]["content"][0]["content"] for each in results]
+    assert said == ["mcp__notes__add failed: not that one", "3"]
+    assert (tmp_path / "calls").read_text() == "add 2 1\n"
+    (journal,) = laptop.home.glob(".local/state/ccb/sessions/*/journal.jsonl")
+    assert "did not ask you here" not in journal.read_text()
+    fake_model.add(tool("mcp__notes__add", a=3, b=1))
+    fake_model.add({"text": "done"})
+    await laptop.run([str(project), "-p", "add", "--trust"])
+    last = json.dumps(fake_model.requests[-1].body)
+    assert "The laptop has not allowed mcp__notes__add, and nobody can be asked there" in last
+    assert (tmp_path / "calls").read_text() == "add 2 1\n"
+
+
 async def test_a_server_of_another_maker_works(laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
     require_sdks()  # the same script installs the server from npm
     (tmp_path / "shelf").mkdir()

@@ -186,3 +186,14 @@ def split_rules(text: str) -> tuple[list[str], int]:
         else:
             current += char
     return [rule for rule in [*rules, current] if rule], depth
+
+
+def mcp_rule_covers(rule: str, name: str) -> bool:
+    """Return whether a rule, without parentheses, covers the tool `name`: it names the tool, or its server as
+    `mcp__SERVER` or `mcp__SERVER__*`, or the beginning of tools as `mcp__SERVER__BEGINNING__*`."""
+    if rule == name:
+        return True
+    if not rule.startswith("mcp__"):
+        return False
+    server = rule[: -len("__*")] if rule.endswith("__*") else rule
+    return name.startswith(server + "__") and (rule.endswith("__*") or server.count("__") == 1)

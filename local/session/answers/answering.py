@@ -81,6 +81,7 @@ class RequestResponder:
         self._open_bytes = 0
         self._refused = self._refused_before = False
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._journalled: set[str] = set()  # those of the running that are in the journal
         self._begun = False
         self._may_start = False  # the replay is over, and this client drives
 
@@ -95,6 +96,10 @@ class RequestResponder:
             return service(kind.read(fields))
 
         self._services[kind.name] = serve
+
+    def leaves_to_reader(self, kind: RequestKind[P, A]) -> bool:
+        """Return whether requests of this kind are left to the reader of the events."""
+        return kind.name in self._for_reader
 
     def begin(self) -> None:
         """Start answering requests: every kind is registered, and the reader has started."""
@@ -156,6 +161,8 @@ class RequestResponder:
         for request_id, waiting in list(self._waiting.items()):
             if waiting.journalled and request_id not in asked:
                 self.closed(request_id)
+        for request_id in self._journalled - asked:
+            self.closed(request_id)
         for line in asks:
             self.takes(line, journalled=True, memory=memory // len(asks))
 
@@ -180,10 +187,13 @@ class RequestResponder:
             self._take(request_id)
             task = asyncio.create_task(self._answer(waiting.line), name=f"answer {request_id}")
             self._running[request_id] = task
+            if waiting.journalled:
+                self._journalled.add(request_id)
             task.add_done_callback(partial(self._done, request_id))
 
     def _done(self, request_id: str, _: asyncio.Task[None]) -> None:
         self._running.pop(request_id, None)
+        self._journalled.discard(request_id)
         self._start()
 
     async def close(self) -> None:

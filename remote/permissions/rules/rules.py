@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.tool_traits import RuleKind, traits_of
+from ccb.tunnel.wire.tool_traits import RuleKind, mcp_rule_covers, traits_of
 
 _TOOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(?:__\*)?")
 
@@ -29,12 +29,7 @@ class Rule:
     def covers_tool(self, name: str) -> bool:
         """Return whether this rule applies to calls of the tool `name`. A rule about Edit covers all tools that write
         files, a rule about Read all tools that read files, and a rule about an MCP server all its tools."""
-        if self.tool in traits_of(name).rule_names:
-            return True
-        if self.tool.startswith("mcp__"):
-            server = self.tool[: -len("__*")] if self.tool.endswith("__*") else self.tool
-            return name.startswith(server + "__") and (self.tool.endswith("__*") or server.count("__") == 1)
-        return False
+        return self.tool in traits_of(name).rule_names or mcp_rule_covers(self.tool, name)
 
 
 def parse_rule(text: str) -> Rule:

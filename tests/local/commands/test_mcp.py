@@ -53,12 +53,13 @@ def test_servers_are_added_shown_without_secrets_and_removed(settings: Path, cap
 
 
 def test_a_wrong_server_is_not_written(settings: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run_mcp(["add", "a b", "--", "x"]) == 78
+    for name in ("a b", "a__b", "a_", "_a", "a" * 65):  # else a tool could be taken for one of another server
+        assert run_mcp(["add", name, "--", "x"]) == 78
     assert run_mcp(["add", "a", "https://example.com/mcp", "-e", "KEY=x"]) == 2
     assert run_mcp(["add", "a", "-e", "KEY", "--", "x"]) == 2
     assert run_mcp(["add", "a", "-H", "Key: x", "--", "x"]) == 2
     assert run_mcp(["fly"]) == 2
-    assert "letters, digits, - and _ only" in capfd.readouterr().err
+    assert "letters, digits, - and single _" in capfd.readouterr().err
     assert json.loads(settings.read_text()) == {"model": "claude-x"}
 
 

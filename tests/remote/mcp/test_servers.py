@@ -10,9 +10,10 @@ import pytest
 
 from ccb.remote.mcp.client import McpClient, McpError
 from ccb.remote.mcp.servers import IN_CLIENT, McpServers
-from ccb.remote.mcp.tool import tool_name, tool_result
+from ccb.remote.mcp.tool import tool_result
 from ccb.remote.tools.contract import ToolContext
 from ccb.remote.tools.registry import ToolRegistry
+from ccb.tunnel.wire.kinds.mcp import tool_name
 
 Json = dict[str, Any]
 

@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ..dataclass import dataclass
 from ..requests import CLIENT_DEADLINE_S, Answer, AnsweredBy, RequestFailed, RequestKind, RequestRefused, payload_of
 
 Json = dict[str, Any]
+
+
+MAX_NAME = 128
+"""The longest name of a tool that the model API takes."""
+
+TOOL_USE_ID = "claudecode/toolUseId"
+"""The key in the `_meta` of a call that holds the id of the tool call."""
+
+
+def tool_name(server: str, tool: str) -> str:
+    """Return the name under which the model and the rules know a tool."""
+    return f"mcp__{_plain(server)}__{_plain(tool)}"[:MAX_NAME]
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
 @dataclass(frozen=True)

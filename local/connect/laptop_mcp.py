@@ -1,0 +1,63 @@
+"""The MCP servers of this laptop for one session, and what it lets the worker do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.requests import CAN_USE_TOOL, Request, ToolApproval, ToolPermission
+
+from ..command_line.model import Arguments
+from ..session.remote_session import RemoteSession
+from .project_trust import ProjectDesk
+from .session_request import flagged_mode
+
+if TYPE_CHECKING:
+    from ..config.settings import Settings
+    from ..mcp.config import ServerConfig
+    from ..mcp.permissions import LaptopPermissions
+
+
+def laptop_servers(
+    arguments: Arguments, settings: Settings, environ: Mapping[str, str]
+) -> tuple[dict[str, ServerConfig], tuple[str, ...]]:
+    """Return the MCP servers that run on this laptop, and warnings. Raises ConfigError."""
+    described = {} if arguments.sdk.strict_mcp_config else dict(settings.mcpServers)
+    if arguments.sdk.mcp_config:
+        from ..command_line.option_table.mcp_config import mcp_servers
+
+        described |= mcp_servers(arguments.sdk.mcp_config)
+    if all(server.get("type") == "sdk" for server in described.values()):
+        return {}, ()
+    from ..mcp.config import server_configs
+    from ..mcp.service import MISSING, package_missing
+
+    return ({}, (MISSING,)) if package_missing() else (server_configs(described, environ), ())
+
+
+def laptop_permissions(
+    arguments: Arguments,
+    settings: Settings,
+    options: SessionOptions,
+    desk: ProjectDesk,
+    session: RemoteSession,
+    *,
+    new: bool,
+) -> LaptopPermissions:
+    """Return what decides on the calls of a session. It sees what the session asks and says. `new`: the session begins,
+    so the mode of `options` is the one that this laptop has set."""
+    from ..mcp.permissions import LaptopPermissions
+
+    async def ask(question: ToolApproval) -> ToolPermission:
+        return await session.ask_reader(Request(CAN_USE_TOOL, question))
+
+    def rules() -> Mapping[str, Sequence[str]]:
+        own = {"allow": options.allowed_tools, "deny": options.disallowed_tools, "ask": settings.permissions.ask}
+        return {kind: [*texts, *desk.kept_rules.get(kind, ())] for kind, texts in own.items()}
+
+    can_ask = options.permission_prompts == "stdio"
+    mode = options.permission_mode if new else flagged_mode(arguments) or "default"
+    permissions = LaptopPermissions(rules, ask if can_ask else None, mode=mode, may_bypass=options.allow_bypass)
+    session.watched_by(permissions)
+    return permissions

@@ -1,0 +1,321 @@
+"""The laptop itself decides which calls of its MCP servers run. The worker of these tests is hostile: it sends calls
+without asking, and asks for one thing and does another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.support.hosts.scripted_host import ScriptedHost, session_on
+from tests.support.network.link_peer import Peer
+
+from ccb.local.mcp.permissions import LaptopPermissions
+from ccb.local.mcp.service import permitted
+from ccb.local.session.client import Received, Skipped
+from ccb.local.session.remote_session import RemoteSession
+from ccb.tunnel.wire import Event, Input, Snapshot
+from ccb.tunnel.wire.kinds.mcp import LAPTOP_MCP_MESSAGE, McpMessage
+from ccb.tunnel.wire.requests import (
+    CAN_USE_TOOL,
+    HOOK_CALLBACK,
+    INTERRUPT,
+    SET_PERMISSION_MODE,
+    HookCallback,
+    Request,
+    Success,
+    ToolApproval,
+    ToolPermission,
+    public_answer,
+    public_withdrawal,
+)
+
+Json = dict[str, Any]
+ADD = "mcp__notes__add"
+
+
+class Worker:
+    """A hostile worker, the laptop's end of its session, and what has reached the server there."""
+
+    def __init__(self, session: RemoteSession, peer: Peer) -> None:
+        self.session = session
+        self.peer = peer
+        self.ran: list[Json] = []
+        self.shown: asyncio.Queue[Json] = asyncio.Queue()
+        self._seq = 0
+
+    async def event(self, body: Json) -> None:
+        self._seq += 1
+        await self.peer.send(Event(self._seq, 1, "message", body))
+
+    async def asks(self, arguments: Json, tool_use_id: str = "t1", *, tool: str = ADD, request_id: str = "q1") -> None:
+        """Show the reader an approval."""
+        await self.event(
+            Request(CAN_USE_TOOL, ToolApproval(tool, tool, arguments, tool_use_id), id=request_id).public()
+        )
+        assert (await self.question())["request_id"] == request_id
+
+    async def question(self) -> Json:
+        async with asyncio.timeout(10):
+            return await self.shown.get()
+
+    async def calls(
+        self, arguments: Json, tool_use_id: str = "t1", *, tool: str = "add", request_id: str = "m1"
+    ) -> None:
+        params = {"name": tool, "arguments": arguments, "_meta": {"claudecode/toolUseId": tool_use_id}}
+        await self.sends("tools/call", params, request_id)
+
+    async def sends(self, method: str, params: Json, request_id: str = "m1") -> None:
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        await self.event(Request(LAPTOP_MCP_MESSAGE, McpMessage("notes", message), id=request_id).public())
+
+    async def reply(self, request_id: str = "m1") -> str:
+        """The error with which a message was answered, "" if it has reached the server."""
+        while True:
+            given = await self.peer.next(Input)
+            response = given.body.get("response", {})
+            if response.get("request_id") == request_id:
+                return str(response.get("error", ""))
+
+    async def tries(self, arguments: Json, tool_use_id: str = "t1", **more: Any) -> str:
+        await self.calls(arguments, tool_use_id, **more)
+        return await self.reply(more.get("request_id", "m1"))
+
+
+@asynccontextmanager
+async def hostile(
+    rules: Mapping[str, Sequence[str]] | None = None, *, mode: str = "default", somebody: bool = False
+) -> AsyncIterator[Worker]:
+    """A session with a server `notes` on the laptop. `somebody`: a person can be asked there."""
+    async with session_on(ScriptedHost()) as (session, peer):
+        worker = Worker(session, peer)
+
+        async def ask(question: ToolApproval) -> ToolPermission:
+            return await session.ask_reader(Request(CAN_USE_TOOL, question))
+
+        permissions = LaptopPermissions(
+            lambda: rules or {}, ask if somebody else None, mode=mode, may_bypass=mode == "bypassPermissions"
+        )
+
+        async def serve(message: McpMessage) -> Json:
+            worker.ran.append(await permitted(permissions, message.server_name, message.message))
+            return {"mcp_response": {"jsonrpc": "2.0", "id": 1, "result": {}}}
+
+        async def read() -> None:
+            async for item in session.events():
+                if isinstance(item, Received):
+                    worker.shown.put_nowait(item.body)
+                elif isinstance(item, Skipped):
+                    for each in item.body.get("asks", ()):
+                        worker.shown.put_nowait(each)
+
+        session.watched_by(permissions)
+        session.register(CAN_USE_TOOL)
+        session.register(HOOK_CALLBACK)
+        session.register(LAPTOP_MCP_MESSAGE, serve)
+        reading = asyncio.create_task(read())
+        try:
+            yield worker
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+
+ALLOW: Json = {"behavior": "allow"}
+
+
+async def test_a_worker_that_does_not_ask_gets_nothing() -> None:
+    async with hostile() as worker:
+        assert "has not allowed mcp__notes__add, and nobody can be asked" in await worker.tries({"a": 1})
+        await worker.sends("resources/read", {"uri": "notes://today"}, "m2")
+        assert "has not allowed ReadMcpResourceTool" in await worker.reply("m2")
+        await worker.sends("prompts/get", {"name": "review"}, "m3")
+        assert "has not allowed mcp__notes__review" in await worker.reply("m3")
+        assert worker.ran == []
+
+
+async def test_an_approval_lets_exactly_the_call_that_was_shown_run_once() -> None:
+    async with hostile() as worker:
+        await worker.asks({"a": 1, "b": True})
+        await worker.session.answer("q1", {**ALLOW, "updatedInput": {"a": 1, "b": True}})
+        assert await worker.tries({"a": 1, "b": 1}, request_id="m0")  # true is not 1
+        await worker.asks({"a": 1, "b": True}, request_id="q2")
+        await worker.session.answer("q2", ALLOW)
+        assert await worker.tries({"b": True, "a": 1}, request_id="m1") == ""
+        assert await worker.tries({"a": 1, "b": True}, request_id="m2")
+        assert [each["params"]["arguments"] for each in worker.ran] == [{"a": 1, "b": True}]
+
+
+@pytest.mark.parametrize(
+    "tried",
+    [
+        {"arguments": {"a": 2}},
+        {"arguments": {"a": 1}, "tool": "remove"},
+        {"arguments": {"a": 1}, "tool_use_id": "t2"},
+        {"arguments": {"a": 1}, "tool_use_id": ""},
+    ],
+)
+async def test_an_approval_of_another_call_does_not_count(tried: Json) -> None:
+    async with hostile() as worker:
+        await worker.asks({"a": 1})
+        await worker.session.answer("q1", ALLOW)
+        assert await worker.tries(**tried)
+        assert worker.ran == []
+
+
+async def test_the_input_that_the_answer_has_changed_is_the_one_that_runs() -> None:
+    async with hostile() as worker:
+        await worker.asks({"a": 1})
+        await worker.session.answer("q1", {**ALLOW, "updatedInput": {"a": 5}})
+        assert await worker.tries({"a": 5}) == ""
+
+
+async def test_one_id_for_two_questions_grants_neither() -> None:
+    async with hostile() as worker:
+        await worker.asks({"a": 1})
+        await worker.event(public_withdrawal("q1"))
+        await worker.question()
+        await worker.asks({"a": 666})
+        await worker.session.answer("q1", ALLOW)
+        assert await worker.tries({"a": 666})
+
+
+async def test_a_question_that_was_withdrawn_or_denied_or_interrupted_grants_nothing() -> None:
+    async with hostile() as worker:
+        await worker.asks({"a": 1})
+        await worker.session.answer("q1", {"behavior": "deny", "message": "not today"})
+        assert await worker.tries({"a": 1}) == "not today"
+        await worker.asks({"a": 2}, "t2", request_id="q2")
+        await worker.session.answer("q2", ALLOW)
+        await worker.session.send(Request(INTERRUPT, None).public())
+        assert await worker.tries({"a": 2}, "t2", request_id="m2")
+        await worker.asks({"a": 3}, "t3", request_id="q3")
+        await worker.event(public_withdrawal("q3"))
+        await worker.question()
+        await worker.session.answer("q3", ALLOW)
+        assert await worker.tries({"a": 3}, "t3", request_id="m3")
+        assert worker.ran == []
+
+
+async def test_an_answer_that_another_client_gave_does_not_count_here() -> None:
+    async with hostile() as worker:
+        await worker.asks({"a": 1})
+        answer = public_answer(Success("q1", ALLOW))
+        await worker.peer.send(Event(2, 1, "input", {"id": "answer:q1", "body": answer}))
+        worker._seq = 2
+        assert await worker.tries({"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("rules", "mode", "runs"),
+    [
+        ({"allow": ["mcp__notes"]}, "default", True),
+        ({"allow": ["Bash(ls),mcp__notes__add"]}, "default", True),
+        ({"allow": ["mcp__notes__*"]}, "dontAsk", True),
+        ({"allow": ["mcp__notes__remove", "mcp__note", "Bash"]}, "default", False),
+        ({"allow": ["mcp__notes__add(a)"]}, "default", False),
+        ({"allow": ["mcp__notes"], "deny": ["mcp__notes__add"]}, "bypassPermissions", False),
+        ({"allow": ["mcp__notes"], "ask": ["mcp__notes__add"]}, "bypassPermissions", False),
+        ({}, "bypassPermissions", True),
+        ({}, "acceptEdits", False),
+    ],
+)
+async def test_the_rules_and_the_mode_of_the_laptop_count(rules: dict[str, list[str]], mode: str, runs: bool) -> None:
+    async with hostile(rules, mode=mode) as worker:
+        assert (await worker.tries({"a": 1}) == "") is runs
+        assert bool(worker.ran) is runs
+
+
+async def test_a_deny_rule_outranks_an_answer() -> None:
+    async with hostile({"deny": ["mcp__notes"]}) as worker:
+        await worker.asks({"a": 1})
+        await worker.session.answer("q1", ALLOW)
+        assert "denies" in await worker.tries({"a": 1})
+
+
+async def test_a_mode_that_this_laptop_may_not_choose_does_not_count() -> None:
+    async with hostile() as worker:
+        await worker.session.send(Request(SET_PERMISSION_MODE, "bypassPermissions").public())
+        assert await worker.tries({"a": 1})
+
+
+async def test_always_in_this_session_counts_from_then_on() -> None:
+    rule = {"type": "addRules", "rules": [{"toolName": ADD}], "behavior": "allow", "destination": "session"}
+    async with hostile() as worker:
+        await worker.asks({"command": "ls"}, tool="Bash")
+        await worker.session.answer("q1", {**ALLOW, "updatedPermissions": [rule]})
+        assert await worker.tries({"a": 1}, "t9") == ""
+        assert await worker.tries({"a": 2}, "t10", request_id="m2") == ""
+        assert await worker.tries({"a": 2}, "t11", request_id="m3", tool="remove")
+
+
+async def test_a_hook_of_the_client_may_allow_and_the_strictest_of_several_holds() -> None:
+    async def hooks(worker: Worker, tool_use_id: str, *decisions: str) -> None:
+        event = {"hook_event_name": "PreToolUse", "tool_name": ADD, "tool_input": {"a": 1}}
+        for number, decision in enumerate(decisions):
+            request_id = f"{tool_use_id}h{number}"
+            callback = HookCallback("cb", {**event, "tool_use_id": tool_use_id}, tool_use_id)
+            await worker.event(Request(HOOK_CALLBACK, callback, id=request_id).public())
+            await worker.question()
+            output = {"hookEventName": "PreToolUse", "permissionDecision": decision}
+            await worker.session.answer(request_id, {"hookSpecificOutput": output})
+
+    async with hostile() as worker:
+        await hooks(worker, "t1", "allow")
+        assert await worker.tries({"a": 2}, "t1", request_id="m0")
+        await hooks(worker, "t2", "allow")
+        assert await worker.tries({"a": 1}, "t2", request_id="m1") == ""
+        await hooks(worker, "t3", "allow", "ask")
+        assert await worker.tries({"a": 1}, "t3", request_id="m2")
+        await hooks(worker, "t4", "deny", "allow")
+        assert await worker.tries({"a": 1}, "t4", request_id="m3")
+
+
+async def test_the_laptop_asks_its_person_itself() -> None:
+    async with hostile(somebody=True) as worker:
+        await worker.calls({"a": 1})
+        asked = await worker.question()
+        assert asked["request"]["tool_name"] == ADD and asked["request"]["input"] == {"a": 1}
+        assert "did not ask you" in asked["request"]["decision_reason"]
+        await worker.session.answer(asked["request_id"], {**ALLOW, "updatedInput": {"a": 7}})
+        assert await worker.reply() == ""
+        assert worker.ran[0]["params"]["arguments"] == {"a": 7}
+        await worker.calls({"a": 1}, request_id="m2")
+        asked = await worker.question()
+        await worker.session.refuse(asked["request_id"], "AbortError: nobody is there")
+        assert "nobody is there" in await worker.reply("m2")
+        assert len(worker.ran) == 1
+
+
+async def test_a_question_of_the_laptop_survives_a_lost_connection_and_ends_with_its_call() -> None:
+    async with hostile(somebody=True) as worker:
+        await worker.calls({"a": 1})
+        asked = await worker.question()
+        params = {"name": "add", "arguments": {"a": 1}, "_meta": {"claudecode/toolUseId": "t1"}}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        call = Request(LAPTOP_MCP_MESSAGE, McpMessage("notes", message), id="m1").public()
+        await worker.peer.send(Snapshot(1, 5, {"asks": [call]}))
+        assert await worker.question() == asked  # it is open for a reader that begins with a snapshot
+        await worker.peer.send(Snapshot(1, 9, {"asks": []}))  # meanwhile the agent was interrupted
+        while (shown := await worker.question()) == asked:
+            pass
+        assert shown == public_withdrawal(asked["request_id"])
+        assert worker.ran == []
+
+
+async def test_what_the_person_mentions_may_be_read() -> None:
+    async with hostile() as worker:
+        await worker.session.prompt("look at @notes:notes://today please")
+        await worker.sends("resources/read", {"uri": "notes://today"})
+        assert await worker.reply() == ""
+        await worker.sends("resources/read", {"uri": "notes://diary"}, "m2")
+        assert await worker.reply("m2")
+        await worker.session.prompt("/mcp__notes__review this")
+        await worker.sends("prompts/get", {"name": "review", "arguments": {"what": "this"}}, "m3")
+        assert await worker.reply("m3") == ""
+        await worker.asks({"server": "notes", "uri": "notes://diary"}, tool="ReadMcpResourceTool")
+        await worker.session.answer("q1", ALLOW)
+        await worker.sends("resources/read", {"uri": "notes://diary"}, "m4")
+        assert await worker.reply("m4") == ""
