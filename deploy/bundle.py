@@ -11,7 +11,7 @@ import ccb
 
 
 def _pack(data: bytes, form: str) -> bytes:
-    from .bundle_build import pack
+    from .bundling.build import pack
 
     return pack(data, form)
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from importlib.util import cache_from_source
 from pathlib import Path
 
-_BUILDER = Path(__file__).with_name("bundle_build.py")
+_BUILDER = Path(__file__).with_name("bundling")
 
 
 def cache_file() -> Path | None:
@@ -36,7 +36,7 @@ def cached_bundle(package: Path, version: str, file: Path | None) -> bytes:
     kept = _kept(file, key)
     if kept is not None:
         return kept
-    from .bundle_build import build
+    from .bundling.build import build
 
     data = build(*sources, version)
     if _key(sources, version) == key:  # else a source changed while the bundle was built
@@ -47,11 +47,11 @@ def cached_bundle(package: Path, version: str, file: Path | None) -> bytes:
 def cached_form(data: bytes, form: str, file: Path | None) -> bytes:
     """Return the bundle `data`, packed in `form`. Pack it only if `file` was not kept with that bundle."""
     file = file.with_suffix(f".{form}") if file else None
-    key = hashlib.sha256(_BUILDER.read_bytes() + data).digest()
+    key = hashlib.sha256(_builder() + data).digest()
     kept = _kept(file, key)
     if kept is not None:
         return kept
-    from .bundle_build import pack
+    from .bundling.build import pack
 
     packed = pack(data, form)
     _keep(file, key, packed)
@@ -62,10 +62,10 @@ def cached_stub(source: bytes, file: Path | None) -> str:
     """Return the stub with this source as it travels. Pack it only if it has changed since it was kept beside
     `file`."""
     file = file.with_name("stub.txt") if file else None
-    key = hashlib.sha256(_BUILDER.read_bytes() + source).digest()
+    key = hashlib.sha256(_builder() + source).digest()
     packed = _kept(file, key)
     if packed is None:
-        from .bundle_build import pack_stub
+        from .bundling.build import pack_stub
 
         packed = pack_stub(source)
         _keep(file, key, packed)
@@ -75,12 +75,16 @@ def cached_stub(source: bytes, file: Path | None) -> str:
 def _key(sources: tuple[Path, Path], version: str) -> bytes:
     """Return a digest of everything that the bundle depends on. For a file that is its name, size and times."""
     digest = hashlib.sha256(f"{version}\0".encode())
-    found = {str(_BUILDER): _BUILDER.stat()}
-    for folder in sources:
+    found: dict[str, os.stat_result] = {}
+    for folder in (_BUILDER, *sources):
         found.update(_files(str(folder)))
     for name, info in sorted(found.items()):
         digest.update(f"{name}\0{info.st_size}\0{info.st_mtime_ns}\0{info.st_ctime_ns}\n".encode())
     return digest.digest()
+
+
+def _builder() -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(_BUILDER.glob("*.py")))
 
 
 def _files(folder: str) -> Iterator[tuple[str, os.stat_result]]:

@@ -1,10 +1,11 @@
 """A build hook of hatchling that puts the worker bundle into the wheel, so every installed ccb has the same bytes.
 
-It runs at build time only, outside the package, so it loads `bundle_build.py` by its path.
+It runs at build time only, outside the package, so it loads the room `bundling` by its path.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import shutil
@@ -30,7 +31,7 @@ class WorkerBundleHook(BuildHookInterface[Any]):
         found = re.search(r'__version__ = "([^"]+)"', init)
         if found is None:
             raise ValueError("src/ccb/__init__.py names no version")
-        builder = _load(root / "deploy" / "bundle_build.py")
+        builder = _load(root / "deploy" / "bundling")
         bundle = builder.build(root / "remote", root / "tunnel" / "wire", found.group(1))
         files = {"worker.zip": bundle, **{f"worker.{form}": builder.pack(bundle, form) for form in builder.FORMS}}
         files["stub.txt"] = builder.pack_stub((root / "deploy" / "stub.py").read_bytes())
@@ -48,10 +49,10 @@ class WorkerBundleHook(BuildHookInterface[Any]):
         return Path(self.directory) / ".worker"
 
 
-def _load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("worker_bundle", path)
+def _load(room: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(
+        "bundling", room / "__init__.py", submodule_search_locations=[str(room)]
+    )
     assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["worker_bundle"] = module
-    spec.loader.exec_module(module)
-    return module
+    sys.modules["bundling"] = importlib.util.module_from_spec(spec)
+    return importlib.import_module("bundling.build")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from ccb.deploy import bundle_build
 from ccb.deploy.bundle_cache import cached_bundle, cached_form, cached_stub
+from ccb.deploy.bundling import build as builder
 
 
 @pytest.fixture
@@ -32,13 +32,13 @@ def file(tmp_path: Path) -> Path:
 def built(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The bundles that were built."""
     builds: list[bytes] = []
-    build = bundle_build.build
+    build = builder.build
 
     def counted(remote: Path, wire: Path, version: str) -> bytes:
         builds.append(build(remote, wire, version))
         return builds[-1]
 
-    monkeypatch.setattr(bundle_build, "build", counted)
+    monkeypatch.setattr(builder, "build", counted)
     return builds
 
 
@@ -92,7 +92,7 @@ def test_a_source_tree_that_cannot_be_written_builds_each_time(package: Path, fi
 def test_a_source_that_changes_meanwhile_is_not_taken_for_the_built_one(
     package: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = bundle_build.build
+    build = builder.build
 
     def build_and_edit(remote: Path, wire: Path, version: str) -> bytes:
         data = build(remote, wire, version)
@@ -100,7 +100,7 @@ def test_a_source_that_changes_meanwhile_is_not_taken_for_the_built_one(
         return data
 
     with monkeypatch.context() as patch:
-        patch.setattr(bundle_build, "build", build_and_edit)
+        patch.setattr(builder, "build", build_and_edit)
         cached_bundle(package, "1", file)
     assert cached_bundle(package, "1", file) == build(package / "remote", package / "tunnel" / "wire", "1")
 
@@ -127,14 +127,14 @@ def test_two_that_write_at_once_leave_a_whole_file(package: Path, file: Path, bu
 
 def test_a_form_is_packed_once_for_a_bundle(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     packs: list[str] = []
-    pack = bundle_build.pack
+    pack = builder.pack
 
     def counted(data: bytes, form: str) -> bytes:
         packs.append(form)
         return pack(data, form)
 
-    monkeypatch.setattr(bundle_build, "pack", counted)
-    for form in bundle_build.FORMS:
+    monkeypatch.setattr(builder, "pack", counted)
+    for form in builder.FORMS:
         first = cached_form(b"bundle", form, file)
         assert cached_form(b"bundle", form, file) == first
         assert cached_form(b"newer", form, file) == pack(b"newer", form)
@@ -147,6 +147,6 @@ def test_the_stub_is_packed_once(file: Path, monkeypatch: pytest.MonkeyPatch) ->
     first = cached_stub(source, file)
     assert zlib.decompress(base64.b64decode(first)) == b"print(1)\nprint(2)"
     with monkeypatch.context() as patch:
-        patch.setattr(bundle_build, "pack_stub", None)
+        patch.setattr(builder, "pack_stub", None)
         assert cached_stub(source, file) == first
     assert cached_stub(b"print(3)", file) != first

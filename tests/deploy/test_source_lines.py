@@ -1,4 +1,4 @@
-"""The bundle's sources without prose: the same code on the same lines, under every Python of the laptop."""
+"""The bundle's sources as they travel: the same code on the same lines, under every Python of the laptop."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import ast
 import os
 import re
 import subprocess
+import symtable
 import sys
 import zipfile
 from collections.abc import Iterator
+from functools import cache
 from io import BytesIO, StringIO
 from pathlib import Path
 from tokenize import COMMENT, generate_tokens
-from types import CodeType
+from typing import Any
 
 import pytest
 
 from ccb.deploy.bundle import load
-from ccb.deploy.bundle_build import without_prose
+from ccb.deploy.bundling.prose import without_prose
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,54 +31,152 @@ def _sources() -> Iterator[tuple[str, str]]:
             yield f"{prefix}/{path.relative_to(folder)}", path.read_text(encoding="utf-8")
 
 
-def _statements(source: str) -> list[tuple[str, int]]:
-    """All nodes with their lines. Annotations of functions are left out, and constants that stand alone: docstrings and
-    what stands in for them."""
-    tree = ast.parse(source)
-    dropped: set[int] = set()
-    declared = {id(each) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for each in node.body}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.AnnAssign) and node.value and id(node) not in declared:
-            dropped.update(id(inner) for inner in ast.walk(node.annotation))
-        if isinstance(node, ast.arg):
-            node.annotation = None
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            node.returns = None
-    idle = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        for inner in (node, node.value)
-    }
-    return [
-        (ast.dump(node) if isinstance(node, ast.Constant) else type(node).__name__.removeprefix("Ann"), node.lineno)
-        for node in ast.walk(tree)
-        if hasattr(node, "lineno") and hasattr(node, "col_offset") and id(node) not in idle | dropped
-    ]
-
-
-def _functions(code: CodeType) -> list[tuple[str, int]]:
-    found = [(code.co_name, code.co_firstlineno)]
-    for inner in code.co_consts:
-        if isinstance(inner, CodeType):
-            found += _functions(inner)
-    return found
-
-
-def test_every_module_of_the_bundle_has_its_code_on_the_lines_of_the_source() -> None:
+@cache
+def _shipped() -> dict[str, tuple[str, ast.Module]]:
     archive = zipfile.ZipFile(BytesIO(load().data))
+    texts = {name: archive.read(name).decode() for name in archive.namelist()}
+    return {name: (text, ast.parse(text)) for name, text in texts.items()}
+
+
+class _Comparison:
+    """Compares what a source and what travels of it mean. It knows nothing of how the bundle is built: the two trees
+    may differ in prose, in types, in imports that nothing uses, and in names of variables that nobody else can see."""
+
+    def __init__(self, source: str, shipped: ast.Module, *, wire: bool) -> None:
+        self.wire = wire
+        self.tables = {
+            (table.get_name(), table.get_lineno()): table
+            for table in _tables(symtable.symtable(source, "source", "exec"))
+        }
+        self.shipped = shipped
+        self.imported = {
+            (node.lineno, each.name)
+            for node in ast.walk(shipped)
+            if isinstance(node, ast.ImportFrom)
+            for each in node.names
+        }
+        self.not_imported: set[str] = set()
+        self.names: dict[str, str] | None = None
+        self.same(ast.parse(source), shipped)
+        used = {node.id for node in ast.walk(shipped) if isinstance(node, ast.Name)}
+        assert not self.not_imported & used
+
+    def same(self, one: object, two: object) -> None:
+        if isinstance(one, list) and isinstance(two, list):
+            one, two = self._needed(one), self._needed(two)
+            assert len(one) == len(two), (one, two)
+            for each, other in zip(one, two, strict=True):
+                self.same(each, other)
+        elif not isinstance(one, ast.AST) or not isinstance(two, ast.AST):
+            assert type(one) is type(two) and one == two
+        elif isinstance(one, ast.AnnAssign):
+            self._same_variable(one, two)
+        elif isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and self.names is None:
+            self.names = {}
+            self._same_node(one, two)
+            self._check_names(one, self.names)
+            self.names = None
+        else:
+            self._same_node(one, two)
+
+    def _same_node(self, one: ast.AST, two: ast.AST) -> None:
+        assert type(one) is type(two)
+        assert getattr(one, "lineno", 0) == getattr(two, "lineno", 0) or isinstance(one, ast.alias)
+        if self.names is not None and isinstance(one, ast.Name) and isinstance(two, ast.Name):
+            assert self.names.setdefault(one.id, two.id) == two.id
+            return
+        for name in one._fields:
+            if name in ("annotation", "returns", "ctx"):
+                continue
+            left: Any = getattr(one, name, None)
+            right: Any = getattr(two, name, None)
+            if name == "names" and isinstance(one, ast.ImportFrom):
+                self.not_imported.update(each.asname or each.name for each in left if not self._is_imported(one, each))
+                left = [each for each in left if self._is_imported(one, each)]
+            if isinstance(one, ast.ExceptHandler) and name == "name" and left and self.names is not None:
+                assert self.names.setdefault(left, right) == right
+                continue
+            self.same(left, right)
+
+    def _same_variable(self, one: ast.AnnAssign, two: ast.AST) -> None:
+        if isinstance(two, ast.Assign):
+            assert one.lineno == two.lineno
+            self.same([one.target], two.targets)
+        else:
+            assert isinstance(two, ast.AnnAssign)
+            left, right = ast.unparse(one.annotation), ast.unparse(two.annotation)
+            assert left == right or (right == "0" and not self.wire and "ClassVar" not in left)
+            self.same(one.target, two.target)
+        self.same(one.value, two.value)
+
+    def _needed(self, nodes: list[ast.AST]) -> list[ast.AST]:
+        return [node for node in nodes if not self._is_idle(node)]
+
+    def _is_idle(self, node: ast.AST) -> bool:
+        if isinstance(node, ast.Expr):
+            return isinstance(node.value, ast.Constant)
+        if isinstance(node, ast.If):
+            return isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING" and not node.orelse
+        if isinstance(node, ast.ImportFrom) and not any(self._is_imported(node, each) for each in node.names):
+            self.not_imported.update(each.asname or each.name for each in node.names)
+            return True
+        return False
+
+    def _is_imported(self, node: ast.ImportFrom, each: ast.alias) -> bool:
+        return (node.lineno, each.name) in self.imported
+
+    def _check_names(self, node: ast.FunctionDef | ast.AsyncFunctionDef, names: dict[str, str]) -> None:
+        """Two variables never become one, and only variables have other names that belong to the function alone."""
+        assert len(set(names.values())) == len(names)
+        changed = {one for one, two in names.items() if one != two}
+        for table in _tables(self.tables[node.name, node.lineno]):
+            for symbol in table.get_symbols():
+                if symbol.get_name() in changed:
+                    assert table.get_type() == "function"
+                    assert symbol.is_local() or symbol.is_free()
+                    assert not (symbol.is_parameter() or symbol.is_imported() or symbol.is_namespace())
+                else:
+                    assert names.get(symbol.get_name()) is not None or symbol.get_name() not in names.values()
+
+
+def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    yield table
+    for child in table.get_children():
+        yield from _tables(child)
+
+
+def test_what_travels_means_what_the_source_says_and_on_the_same_lines() -> None:
     for name, source in _sources():
-        shipped = archive.read(name).decode()
-        assert _statements(shipped) == _statements(source), name
-        assert _functions(compile(shipped, name, "exec")) == _functions(compile(source, name, "exec")), name
+        _Comparison(source, _shipped()[name][1], wire=not name.startswith("ccb/remote"))
+
+
+def test_every_import_within_the_bundle_finds_its_name() -> None:
+    trees = {name.removesuffix(".py").removesuffix("/__init__"): tree for name, (_, tree) in _shipped().items()}
+    bound = {name: set(_bound(tree)) for name, tree in trees.items()}
+    for name, (_, tree) in _shipped().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                package = name.split("/")[: -node.level] if node.level else []
+                module = "/".join([*package, *filter(None, (node.module or "").split("."))])
+                for each in node.names if module.startswith("ccb") else ():
+                    assert each.name in bound[module] or f"{module}/{each.name}" in trees, (name, module, each.name)
+
+
+def _bound(tree: ast.AST) -> Iterator[str]:
+    """Return the names of a module, and those of what is in it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (each.asname or each.name for each in node.names)
 
 
 def test_no_comment_and_no_docstring_travels() -> None:
-    archive = zipfile.ZipFile(BytesIO(load().data))
-    for name, _ in _sources():
-        shipped = archive.read(name).decode()
+    for name, (shipped, tree) in _shipped().items():
         assert not [token for token in generate_tokens(StringIO(shipped).readline) if token.type == COMMENT], name
-        for node in ast.walk(ast.parse(shipped)):
+        for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Module):
                 assert ast.get_docstring(node) in (None, "."), name
 
@@ -134,18 +234,19 @@ def test_what_is_prose_and_what_is_code(source: str, expected: str) -> None:
 
 
 def test_every_python_gives_the_same_text() -> None:
-    """`re` reads patterns alike in every Python; this runs the real function in all that are installed here."""
+    """`re` and `ast` read alike in every Python; this runs the real function in all that are installed here, over one
+    room, because it takes long."""
+    room = "agent"
     versions = Path(os.environ.get("PYENV_ROOT", "/root/.pyenv")) / "versions"
     pythons = [path for path in sorted(versions.glob("3.1[1-4]*/bin/python3")) if path.is_file()]
     program = (
-        "import importlib.util, sys; spec = importlib.util.spec_from_file_location('bundle', sys.argv[1]);"
-        "bundle = importlib.util.module_from_spec(spec); sys.modules['bundle'] = bundle;"
-        "spec.loader.exec_module(bundle); from pathlib import Path; root = Path(sys.argv[2]); import hashlib;"
-        "print(hashlib.sha256(repr(sorted(bundle._sources(root / 'remote', 'r').items())).encode()).hexdigest())"
+        "import sys; sys.path.insert(0, sys.argv[1]); from bundling.build import _sources; from pathlib import Path;"
+        "import hashlib; root = Path(sys.argv[2]);"
+        "print(hashlib.sha256(repr(sorted(_sources(root / 'remote' / sys.argv[3], 'r').items())).encode()).hexdigest())"
     )
     answers = {
         subprocess.run(
-            [str(python), "-I", "-c", program, str(ROOT / "deploy" / "bundle_build.py"), str(ROOT)],
+            [str(python), "-I", "-c", program, str(ROOT / "deploy"), str(ROOT), room],
             capture_output=True,
             text=True,
             check=True,
