@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.session_run import rss_mb
-from tests.faults.runner import left_by, processes_of
+from tests.faults.play.host import left_by, processes_of
 from tests.support.hosts.sshd import HostUser, host_user, sshd
 from tests.support.machine.processes import name_of
 from tests.support.model.fake_model import FakeModel

@@ -1,16 +1,14 @@
-"""Background commands and queued prompts over a real sshd whose link is cut, and whose worker is killed: each is told,
-taken and run once, and no process stays."""
+"""Background commands and queued prompts over a real sshd whose worker is killed: each is told, taken and run once, and
+no process stays."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
-import psutil
-from tests.faults.runner import left_by, processes_of
+from tests.faults.play.host import kill_worker, left_by
 from tests.faults.test_sub_agents import argv, laptop_of, said
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
@@ -49,29 +47,6 @@ async def made(file: Path) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_what_ends_and_is_said_while_the_link_is_cut_reaches_the_agent_once(
-    tmp_path: Path, sshd: Sshd, host_user: HostUser
-) -> None:
-    home = host_user.home
-    async with FakeModel([answer]) as fake, relay(sshd.port) as between:
-        async with laptop_of(tmp_path, fake).start(argv(host_user, sshd, between.port)) as run:
-            await run.send(said("start it"))
-            assert (await run.until("result"))["result"] == "It runs."
-            between.freeze()
-            between.cut()
-            (home / "go").touch()
-            await run.send(said("first words"), said("second words"))
-            between.thaw()
-            while not (times(fake, "second words") and times(fake, "<task-notification>")):
-                assert (await run.until("result"))["result"] == "Heard."
-            run.end_input()
-            done = await run.done()
-        assert done.code == 0, done.stderr
-        assert [times(fake, each) for each in ("<task-notification>", "first words", "second words")] == [1, 1, 1]
-        assert (home / "count").read_text() == "began\nended\n"
-    assert await left_by(host_user) == []
-
-
 async def test_a_killed_worker_loses_no_prompt_and_tells_once_what_ended_with_it(
     tmp_path: Path, sshd: Sshd, host_user: HostUser
 ) -> None:
@@ -84,10 +59,7 @@ async def test_a_killed_worker_loses_no_prompt_and_tells_once_what_ended_with_it
             await made(home / "waiting")
             await run.send({**said("queued words"), "uuid": "11111111-2222-4333-8444-555555555555"})
             await run.until("command_lifecycle")
-            for each in processes_of(host_user):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    if each.name() == "ccb":
-                        each.kill()
+            kill_worker(host_user)
             assert (await run.until("result"))["is_error"]
             while not (times(fake, "queued words") and times(fake, "<task-notification>")):
                 await run.until("result")

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.faults.check import check
-from tests.faults.compare import first_difference, transcript
-from tests.faults.plan import ENDINGS, LINK_FAULTS, Plan, plan
-from tests.faults.runner import Outcome
+from tests.faults.play.check import check
+from tests.faults.play.compare import first_difference, transcript
+from tests.faults.play.outcome import Outcome
+from tests.faults.play.plan import ENDINGS, LINK_FAULTS, Plan, plan
 
 Json = dict[str, Any]
 

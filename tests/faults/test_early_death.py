@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.faults.runner import kept_by, left_by, processes_of
+from tests.faults.play.host import kept_by, left_by, processes_of
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.machine.processes import name_of
 from tests.support.model.fake_model import FakeModel

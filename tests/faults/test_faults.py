@@ -8,35 +8,45 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.faults.check import check
-from tests.faults.plan import Plan, plan
-from tests.faults.runner import Outcome, play
-from tests.faults.scenario import COUNTS
+from tests.faults.conftest import Reference
+from tests.faults.play.check import check
+from tests.faults.play.outcome import Outcome
+from tests.faults.play.plan import Plan, plan
+from tests.faults.play.runner import play
+from tests.faults.work.work import WORKS
 from tests.support.hosts.sshd import HostUser, Sshd
 
 FIRST, COUNT = (int(part) for part in os.environ.get("CCB_FAULT_SEEDS", "1:40").split(":"))
 LOG = os.environ.get("CCB_FAULT_LOG", "")
 
 
-def test_the_undisturbed_session_does_all_of_its_work(undisturbed: Outcome) -> None:
-    assert undisturbed.counts == COUNTS
-    assert undisturbed.files == {"edit.txt": "new line\nkept line\n", "new.txt": "written once\n"}
-    assert undisturbed.requests == 7
-    assert undisturbed.left == []
-    assert undisturbed.connections == 1
+REQUESTS = {"basics": 7, "agents": 15, "background": 7, "compaction": 10, "everything": 19}
+
+
+@pytest.mark.parametrize("name", WORKS)
+async def test_the_undisturbed_session_does_all_of_its_work(name: str, reference: Reference) -> None:
+    found, work = await reference(name), WORKS[name]
+    assert (sorted(found.counts) if work.parallel else found.counts) == (
+        sorted(work.counts) if work.parallel else work.counts
+    )
+    assert len(found.hooked) == len(set(found.hooked)) and bool(found.hooked) == work.hooked
+    if name == "basics":
+        assert found.files == {"edit.txt": "new line\nkept line\n", "new.txt": "written once\n"}
+    assert found.requests == REQUESTS[name]
+    assert found.left == [] and found.connections == 1
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
 async def test_a_disturbed_session_comes_out_the_same(
-    seed: int, undisturbed: Outcome, tmp_path: Path, sshd: Sshd, host_user: HostUser
+    seed: int, reference: Reference, tmp_path: Path, sshd: Sshd, host_user: HostUser
 ) -> None:
     planned = plan(seed, long=bool(LOG))
     wrong = ""
     outcome = Outcome()
     try:
         outcome = await play(planned, tmp_path, host_user, sshd, debug=bool(LOG))
-        wrong = check(planned, outcome, undisturbed)
+        wrong = check(planned, outcome, await reference(planned.work))
     except Exception as error:  # noqa: BLE001 - whatever it is belongs to this seed
         wrong = f"it did not come to an end: {error!r}"
     finally:

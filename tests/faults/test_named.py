@@ -11,10 +11,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.faults.check import check
-from tests.faults.plan import DEAD_S, Plan, Step
-from tests.faults.runner import Outcome, left_by, play
-from tests.faults.scenario import COUNTS
+from tests.faults.conftest import Reference
+from tests.faults.play.check import check
+from tests.faults.play.host import left_by
+from tests.faults.play.outcome import Outcome
+from tests.faults.play.plan import DEAD_S, Plan, Step
+from tests.faults.play.runner import play
+from tests.faults.work.work import SUMMARY
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import relay
@@ -41,6 +44,11 @@ NAMED = {
     "a connection that a middlebox repeats": Plan(0, (Step("double", 15_000, upward=True),)),
     "a prompt that is sent while the link is down": Plan(0, offline=2),
     "clocks that jump by two seconds": Plan(0, ending="clocks jump", ending_turn=1),
+    "a cut while two agents run": Plan(0, ending="cut link", moment="right-runs", work="agents"),
+    "a cut while a summary is made": Plan(0, ending="cut link", moment=SUMMARY, work="compaction"),
+    "a cut while a task runs": Plan(0, ending="cut link", moment="task-runs", work="background"),
+    "a cut while a prompt is queued": Plan(0, ending="cut link", moment="busy-runs", work="background"),
+    "a cut while a hook runs": Plan(0, ending="cut link", moment="hooked", work="agents"),
 }
 
 if os.environ.get("CCB_FAULT_LOG"):
@@ -50,10 +58,12 @@ if os.environ.get("CCB_FAULT_LOG"):
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", NAMED)
 async def test_a_session_survives(
-    name: str, undisturbed: Outcome, tmp_path: Path, sshd: Sshd, host_user: HostUser
+    name: str, reference: Reference, tmp_path: Path, sshd: Sshd, host_user: HostUser
 ) -> None:
     outcome = await play(NAMED[name], tmp_path, host_user, sshd)
-    assert not (wrong := check(NAMED[name], outcome, undisturbed)), wrong
+    assert not (wrong := check(NAMED[name], outcome, await reference(NAMED[name].work))), wrong
+    if NAMED[name].ending == "cut link":
+        assert outcome.connections == 2
     if NAMED[name].steps:
         assert all(kind in outcome.happened for kind in (step.kind for step in NAMED[name].steps))
 
@@ -78,7 +88,7 @@ async def test_a_client_that_takes_over_finishes_the_work_and_the_first_one_says
     assert outcome.code == 0, outcome.stderr
     assert outcome.first_code == 75, outcome.stderr
     assert "drives this session now" in outcome.stderr and "--resume" in outcome.stderr
-    assert outcome.counts == COUNTS
+    assert outcome.counts == undisturbed.counts
     assert outcome.requests == undisturbed.requests, "what the first one was reading is not asked for again"
     assert outcome.files == undisturbed.files
     assert outcome.left == []

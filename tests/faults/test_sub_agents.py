@@ -1,19 +1,17 @@
-"""Sub-agents over a real sshd whose links are cut, and whose worker is killed: nothing runs twice, nothing is lost."""
+"""Sub-agents over a real sshd whose worker is killed: nothing runs twice, and one goes on when it is asked to."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
-import psutil
-from tests.faults.runner import left_by, processes_of
+from tests.faults.play.host import kill_worker, left_by
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import Recorded
-from tests.support.network.relay import Fault, relay
+from tests.support.network.relay import relay
 from tests.support.person.laptop import Laptop, make_laptop
 
 Json = dict[str, Any]
@@ -80,28 +78,6 @@ def laptop_of(directory: Path, fake: FakeModel) -> Laptop:
     return make_laptop(directory, fake.url)
 
 
-async def test_agents_that_run_while_the_link_is_cut_finish_once(
-    tmp_path: Path, sshd: Sshd, host_user: HostUser
-) -> None:
-    async with FakeModel([model(0.6)]) as fake, relay(sshd.port) as between:
-        async with laptop_of(tmp_path, fake).start(argv(host_user, sshd, between.port)) as run:
-            await run.send(said("delegate it"))
-            await both_work(host_user.home)
-            between.faults.append(Fault("reset", between.down + 1, upward=False))
-            result = await run.until("result")
-            run.end_input()
-            done = await run.done()
-        assert (done.code, result["result"]) == (0, "All is done."), done.stderr
-        assert between.connections == 2
-        counted = (host_user.home / "count").read_text().split("\n")
-        assert sorted(filter(None, counted)) == ["a", "a ended", "b", "b ended"]
-        shown = results(done.messages)
-        assert all(len(texts) == 1 for texts in shown.values()), shown
-        assert shown["toolu_a"][0].startswith("a is done.") and shown["toolu_b"][0].startswith("b is done.")
-        assert len(fake.requests) == 6, "no call of a model was paid twice"
-    assert await left_by(host_user) == []
-
-
 async def test_agents_of_a_worker_that_was_killed_end_clearly_and_one_goes_on(
     tmp_path: Path, sshd: Sshd, host_user: HostUser
 ) -> None:
@@ -109,10 +85,7 @@ async def test_agents_of_a_worker_that_was_killed_end_clearly_and_one_goes_on(
         async with laptop_of(tmp_path, fake).start(argv(host_user, sshd, between.port)) as run:
             await run.send(said("delegate it"))
             await both_work(host_user.home)
-            for each in processes_of(host_user):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    if each.name() == "ccb":
-                        each.kill()
+            kill_worker(host_user)
             cut = await run.until("result")
             await run.send(said("please go on"))
             result = await run.until("result")

@@ -12,9 +12,10 @@ Json = dict[str, Any]
 _VOLATILE = {
     "uuid", "session_id", "duration_ms", "duration_api_ms", "total_cost_usd", "usage", "modelUsage", "timestamp", "id",
     "pid", "request_id", "requestId", "ttft_ms", "model", "num_turns", "cwd",
+    "totalTokens", "totalDurationMs", "pre_tokens", "post_tokens", "prefix_tokens", "totalCostUsd",
 }  # fmt: skip
 _SKIPPED = ("stream_event", "tool_progress", "keep_alive", "control_response")
-_IDS = re.compile(r"toolu_\d+_\d+")
+_IDS = re.compile(r"toolu_\d+_\d+|(?<=/sessions/)[0-9a-f-]{36}|\d+ tokens, \d+ s(?=</usage>)")
 _SHELL_REPORT = re.compile(r"\nIt had printed:\nTerminated$")
 """A shell may have the time to report the end of its child before it ends itself."""
 _STREAMING = {
@@ -26,13 +27,34 @@ interrupt, which then counts as one of the answer (tests/remote/agent/test_inter
 
 
 def transcript(messages: Sequence[Json], home: str) -> list[str]:
-    """What was shown to a user with that home, message by message, without what may differ. Tools that only read start
-    while the model still talks, so where their results stand between the parts of its answer is chance: they go behind
-    it."""
+    """What was shown to a user with that home, message by message, without what may differ: first what the main agent
+    shows, then each sub-agent, then what became of each prompt and each task. Between them the order is chance."""
+    agents = _agents(messages)
+    threads: dict[str, list[Json]] = {"": []}
+    for message in filter(_counts, messages):
+        thread = agents.get(str(message.get("parent_tool_use_id")), "")
+        if message["type"] == "command_lifecycle":
+            thread = f"prompt {message['command_uuid']}"
+        elif str(message.get("subtype")).startswith("task_"):
+            thread = f"task of {agents.get(message['tool_use_id'], 'a command')}"
+        threads.setdefault(thread, []).append(message)
+    return [f"{thread}: {line}" for thread in sorted(threads) for line in _lines(threads[thread], home)]
+
+
+def _agents(messages: Sequence[Json]) -> dict[str, str]:
+    """The names of the sub-agents by the call that started them."""
+    inner = [message["message"]["content"] for message in messages if message["type"] == "assistant"]
+    blocks = [block for content in inner for block in content if block.get("name") == "Task"]
+    return {block["id"]: f"agent {block['input']['description']}" for block in blocks}
+
+
+def _lines(messages: Sequence[Json], home: str) -> list[str]:
+    """Tools that only read start while the model still talks, so where their results stand between the parts of its
+    answer is chance: they go behind it."""
     lines: list[str] = []
     results: list[str] = []
     answer = ""
-    for message in filter(_counts, messages):
+    for message in messages:
         line = json.dumps(_plain(message), sort_keys=True).replace(home, "~")
         inner = message.get("message")
         identity = str(inner.get("id")) if isinstance(inner, dict) and message["type"] == "assistant" else ""
@@ -49,7 +71,7 @@ def transcript(messages: Sequence[Json], home: str) -> list[str]:
 
 def _counts(message: Json) -> bool:
     if message.get("type") == "system":
-        return message.get("subtype") not in ("status", "api_retry")
+        return message.get("subtype") not in ("status", "api_retry", "task_progress")
     return message.get("type") not in _SKIPPED
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
+from tests.faults.work.work import WORKS
+
 LINK_FAULTS = ("reset", "close", "repeat", "double", "freeze", "slow", "kill bridge", "kill sshd")
 COPIES = ("damaged", "of another version", "a link", "unreadable", "a directory")
 """What may be in the place of the worker's compiled copy on the host."""
 
-ENDINGS = ("kill ccb", "kill daemon", "take over", "stop ccb", "clocks jump")
+ENDINGS = ("kill ccb", "kill daemon", "take over", "stop ccb", "clocks jump", "cut link")
 
 DEAD_S = 18.0
 """Longer than either side believes in a silent connection."""
@@ -44,8 +46,8 @@ class Step:
 @dataclass(frozen=True)
 class Plan:
     """`cold`: the host has no bundle yet. `copy`: what is in the place of its compiled copy, one of `COPIES`, or "" for
-    nothing. `ending` happens to the processes once, in turn `ending_turn`; "" for none; a stopped ccb goes on after
-    `stopped_s`. The prompt of turn `offline` is sent while the link is down (0: none is)."""
+    nothing. `ending` happens to the processes once, in turn `ending_turn`, or at a `moment` of the work; "" for none; a
+    stopped ccb goes on after `stopped_s`. The prompt of turn `offline` is sent while the link is down (0: none is)."""
 
     seed: int
     steps: tuple[Step, ...] = ()
@@ -54,18 +56,21 @@ class Plan:
     copy: str = ""
     ending: str = ""
     ending_turn: int = 0
+    moment: str = ""
     stopped_s: float = 0.0
     offline: int = 0
+    work: str = "basics"
 
     def __str__(self) -> str:
         more = [f"delay {self.delay_s:g} s"] if self.delay_s else []
         more += ["cold host"] if self.cold else []
         more += [f"the compiled copy is {self.copy}"] if self.copy else []
         more += [f"prompt {self.offline} sent offline"] if self.offline else []
-        more += [f"{self.ending} in turn {self.ending_turn}"] if self.ending else []
+        when = f"at {self.moment}" if self.moment else f"in turn {self.ending_turn}"
+        more += [f"{self.ending} {when}"] if self.ending else []
         more += [f"for {self.stopped_s:g} s"] if self.stopped_s else []
         steps = ", ".join(map(str, self.steps)) or "nothing"
-        return f"seed {self.seed}: {steps}" + (f" ({', '.join(more)})" if more else "")
+        return f"seed {self.seed}, {self.work}: {steps}" + (f" ({', '.join(more)})" if more else "")
 
 
 def plan(seed: int, *, long: bool = False) -> Plan:
@@ -85,7 +90,9 @@ def plan(seed: int, *, long: bool = False) -> Plan:
             at = max(at, _KEYED)
         seconds = rand.choice((0.3, 1.0, dead)) if kind in ("freeze", "slow") else 0.0
         steps.append(Step(kind, at, upward, seconds, number))
-    ending = rand.choice(ENDINGS) if rand.random() < 0.3 else ""
+    work = rand.choice((*("basics",) * 4, *WORKS))
+    moments = WORKS[work].moments
+    ending = rand.choice(ENDINGS) if rand.random() < (0.3 if work == "basics" else 0.6) else ""
     made = Plan(
         seed,
         tuple(sorted(steps, key=lambda step: (step.connection, step.at))),
@@ -93,7 +100,9 @@ def plan(seed: int, *, long: bool = False) -> Plan:
         cold=cold,
         ending=ending,
         ending_turn=rand.randrange(1, 4),
+        moment=rand.choice(moments) if ending and rand.random() < (0.2 if work == "basics" else 0.7) else "",
         stopped_s=dead + 2.0 if ending == "stop ccb" else 0.0,
         offline=rand.choice((2, 3)) if rand.random() < 0.15 else 0,
+        work=work,
     )
     return made if cold else replace(made, copy=rand.choice(("", *COPIES)))

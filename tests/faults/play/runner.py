@@ -1,0 +1,149 @@
+"""Plays one session of the real `ccb` over a real sshd, through a relay that does what a plan says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import os
+import pwd
+import re
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+from tests.faults.play.client import Around, Session
+from tests.faults.play.host import kept_by, left_by, processes_of
+from tests.faults.play.outcome import Outcome, lines_of, text_of
+from tests.faults.play.plan import Plan, Step
+from tests.faults.work.work import FILES, WORKS, WorkModel
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.hosts.visited_host import visit
+from tests.support.machine.clock import jumping_clocks
+from tests.support.model.fake_model import FakeModel
+from tests.support.network.relay import Fault, relay
+from tests.support.person.laptop import Laptop, make_laptop
+
+from ccb.remote.compiled.copy import pack
+
+Json = dict[str, Any]
+
+DEADLINE_S = 120.0
+
+_REPLAYED = re.compile(r"events (\d+) to (\d+) are replayed")
+
+
+async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug: bool = False) -> Outcome:
+    """Play the work of `plan` under its faults."""
+    scripted = WorkModel(WORKS[plan.work], str(user.home))
+    async with FakeModel([scripted]) as model, relay(sshd.port, delay_s=plan.delay_s) as between:
+        laptop = make_laptop(directory, model.url)
+        _prepare(user, warm=not plan.cold, copy=plan.copy)
+        where = ["ssh", f"{user.name}@127.0.0.1:~", *sshd.client_options(between.port)]
+        clocks = jumping_clocks(directory, user) if plan.ending == "clocks jump" else None
+        if clocks is not None:
+            laptop.env["PYTHONPATH"] = clocks.pythonpath + laptop.env["PYTHONPATH"]
+        where += ["--debug"] if debug else []
+        session = Session(plan, Around(laptop, user, between, scripted, clocks), where)
+        between.faults += [_fault(step, user) for step in plan.steps]
+        started = time.monotonic()
+        try:
+            async with asyncio.timeout(DEADLINE_S + plan.stopped_s):
+                outcome = await session.play()
+        except TimeoutError:
+            outcome = session.unfinished()
+        outcome.evidence = _evidence(user, laptop)
+        outcome.home = str(user.home)
+        outcome.seconds = time.monotonic() - started
+        outcome.requests = len(model.requests)
+        outcome.connections = between.connections
+        outcome.happened = [step.kind for step, fault in zip(plan.steps, between.faults, strict=True) if fault.happened]
+        outcome.counts = lines_of(user.home / "count")
+        outcome.hooked = lines_of(user.home / "hooked")
+        outcome.files = {name: text_of(user.home / name) for name in ("edit.txt", "new.txt")}
+        outcome.left = await left_by(user)
+        outcome.kept = kept_by(user)
+        outcome.replayed = _replayed(user, laptop)
+        return outcome
+
+
+def _prepare(user: HostUser, *, warm: bool, copy: str) -> None:
+    owner = pwd.getpwnam(user.name)
+    for name, text in FILES.items():
+        (user.home / name).write_text(text)
+        os.chown(user.home / name, owner.pw_uid, owner.pw_gid)
+    if warm:
+        visit(user.home, owner.pw_uid)
+        if copy:
+            (zipped,) = user.home.glob(".cache/ccb/worker/*.zip")
+            path = zipped.with_name(f"{zipped.stem}.{_cache_tag()}.code")
+            path.unlink(missing_ok=True)
+            _put_copy(path, copy, owner)
+
+
+def _put_copy(path: Path, kind: str, owner: pwd.struct_passwd) -> None:
+    """Put what is no usable compiled copy in its place (`plan.COPIES`)."""
+    match kind:
+        case "a directory":
+            path.mkdir(mode=0o700)
+        case "a link":
+            path.symlink_to(owner.pw_dir + "/a.txt")
+        case "of another version":
+            path.write_bytes(pack({"ccb/remote/main.py": b""}, "0" * 64))
+        case _:
+            path.write_bytes(os.urandom(100_000))
+    if kind != "a link":
+        path.chmod(0o000 if kind == "unreadable" else 0o700)
+    os.chown(path, owner.pw_uid, owner.pw_gid, follow_symlinks=False)
+
+
+@functools.cache
+def _cache_tag() -> str:
+    """How the Python that a login finds names its compiled files."""
+    program = "import sys; print(sys.implementation.cache_tag)"
+    found = ["/usr/bin/env", "-i", "PATH=/usr/local/bin:/usr/bin:/bin", "python3", "-I", "-S", "-c", program]
+    return subprocess.run(found, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def _fault(step: Step, user: HostUser) -> Fault:
+    if not step.kind.startswith("kill"):
+        return Fault(step.kind, step.at, step.upward, step.seconds, connection=step.connection)
+
+    async def kill() -> None:
+        for process in processes_of(user):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if (
+                    (process.name() == "sshd") == (step.kind == "kill sshd")
+                    and process.name() != "ccb"
+                    and _carries(process)
+                ):
+                    process.kill()
+
+    return Fault("call", step.at, step.upward, act=kill, connection=step.connection)
+
+
+def _replayed(user: HostUser, laptop: Laptop) -> int:
+    """Bytes of the journal's lines that were sent again after a reconnect, as the log on the laptop says."""
+    logs = "".join(text_of(path) for path in laptop.home.rglob("ccb-*.log"))
+    journals = [lines_of(path) for path in user.home.rglob("journal.jsonl")]
+    return sum(
+        sum(len(line) for line in journal[int(first) - 1 : int(last)])
+        for first, last in _REPLAYED.findall(logs)
+        for journal in journals
+    )
+
+
+def _evidence(user: HostUser, laptop: Laptop) -> str:
+    """The last lines of what both ends wrote, each cut to a readable length."""
+    found = [*user.home.rglob("journal.jsonl"), *user.home.rglob("daemon.log"), *laptop.home.rglob("ccb-*.log")]
+    return "\n".join(f"{path}:\n" + "\n".join(line[:600] for line in lines_of(path)[-120:]) for path in found)
+
+
+def _carries(process: psutil.Process) -> bool:
+    """The login's own processes: sshd, and the shell or bridge that it runs. Tools are the daemon's."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        parent = process.parent()
+        return process.name() == "sshd" or (parent is not None and parent.name() == "sshd")
+    return False

@@ -1,0 +1,142 @@
+"""What a session that faults happen to does: what the model says, and what must be on the host afterwards.
+
+The model is a function of the history it is given, so a request that is repeated gets the same answer, and after an
+answer that broke off between its tool calls it goes on with the next one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.faults.work.basics import FINISH, LOOK, WAIT
+from tests.faults.work.breadth import AGENTS, BACKGROUND, FILL, QUEUE
+from tests.faults.work.piece import SCRIPT, SCRIPT_TEXT, Json, Piece
+from tests.support.model.model_script import Recorded
+
+SUMMARY = "summary"
+"""The moment at which the model is asked for one."""
+
+FILES = {
+    "a.txt": "alpha\n" * 40,
+    "b.txt": "beta\n" * 40,
+    "edit.txt": "old line\nkept line\n",
+    SCRIPT: SCRIPT_TEXT,
+}
+
+_ALLOWED = ("Bash(echo one*)", "Bash(for *)", "Bash(touch *)", f"Bash(sh {SCRIPT} *)", "Edit", "Write")
+_DID = "What was called:"
+_ENDED = "<task-notification>"
+_HOOK = """grep -o '"command": *"[^"]*' | head -n 1 >> hooked; sleep 0.1"""
+
+
+@dataclass(frozen=True)
+class Work:
+    """The turns of a session. `hooked`: a hook notes each command in the file `hooked`."""
+
+    pieces: tuple[Piece, ...]
+    hooked: bool = False
+
+    @property
+    def flags(self) -> list[str]:
+        """The options of ccb."""
+        allowed = ["--allowedTools", ",".join(_ALLOWED)]
+        hooks = {"PostToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": _HOOK}]}]}
+        return [*allowed, "--settings", json.dumps({"hooks": hooks})] if self.hooked else allowed
+
+    @property
+    def counts(self) -> list[str]:
+        """The lines of `count` after an undisturbed session, but for the order of what runs at the same time."""
+        return [line for piece in self.pieces for line in piece.counts]
+
+    @property
+    def parallel(self) -> bool:
+        """Whether some of it runs at the same time."""
+        return any(piece.agents for piece in self.pieces)
+
+    @property
+    def moments(self) -> list[str]:
+        return [moment for piece in self.pieces for moment in piece.moments]
+
+    @property
+    def asked_again(self) -> int:
+        """How many more requests there may be when a worker has died: a summary that died with it is made again."""
+        return sum(SUMMARY in piece.moments for piece in self.pieces)
+
+
+WORKS = {
+    "basics": Work((LOOK, WAIT, FINISH)),
+    "agents": Work((LOOK, AGENTS, FINISH), hooked=True),
+    "background": Work((BACKGROUND, QUEUE, FINISH)),
+    "compaction": Work((LOOK, FILL, FINISH)),
+    "everything": Work((FILL, BACKGROUND, AGENTS, WAIT, QUEUE), hooked=True),
+}
+
+
+def granted(tool_input: Json) -> Json:
+    """The input with which the client allows a call: a question gets its answer."""
+    return {**tool_input, "answers": {"Which end?": "good"}} if "questions" in tool_input else tool_input
+
+
+class WorkModel:
+    """The scripted model of a session in `home`. `asked_for_summary`: it has been."""
+
+    def __init__(self, work: Work, home: str) -> None:
+        self.asked_for_summary = False
+        self._agents = [entry for piece in work.pieces for entry in piece.agents.items()]
+        self._turns = list(_turns(work))
+        self._home = home
+
+    def __call__(self, request: Recorded) -> Mapping[str, Any] | None:
+        first = str(request.messages[0].get("content"))
+        agent = next((answers for word, answers in self._agents if word in first and _DID not in first), None)
+        answers, called = (agent, _calls(request.messages)) if agent is not None else self._turn(request.messages)
+        if "Answer with the summary alone" in request.last_user_text:
+            self.asked_for_summary = True
+            return {"text": f"{_DID} {json.dumps(called)}", "first_delay": 0.3, "delay": 0.02}
+        for step in answers(self._home) if answers is not None else []:
+            blocks = step.get("blocks", [])
+            left = [block for block in blocks if block["type"] == "tool_use" and not _is_among(block, called)]
+            if left or not blocks:
+                broke_off = len(left) < sum(block["type"] == "tool_use" for block in blocks)
+                return {**step, "blocks": left} if broke_off else step
+        return {"text": "Nothing is left to do."}
+
+    def _turn(self, messages: list[Json]) -> tuple[Any, list[Json]]:
+        """The answers of the newest turn, and the tool calls that were made in it."""
+        answers: Any = None
+        start, called = 0, []
+        for place, message in enumerate(messages):
+            text = str(message.get("content")) if message["role"] == "user" else ""
+            for words, its_answers in self._turns:
+                if words in text:
+                    answers, start, called = its_answers, place, _told(message)
+        return answers, [*called, *_calls(messages[start:])]
+
+
+def _turns(work: Work) -> Iterator[tuple[str, Any]]:
+    """The words that begin a turn, and its answers. Where a message has several of them, the last one counts."""
+    yield _ENDED, lambda _: [{"text": "It has ended."}]
+    for piece in work.pieces:
+        yield piece.prompt, piece.answers
+        if piece.says:
+            yield piece.says, lambda _: [{"text": "Heard."}]
+
+
+def _calls(messages: list[Json]) -> list[Json]:
+    said = [message["content"] for message in messages if message["role"] == "assistant"]
+    return [block for content in said for block in content if block["type"] == "tool_use"]
+
+
+def _told(message: Json) -> list[Json]:
+    """The tool calls that a summary in the message tells of."""
+    content = message["content"] if isinstance(message["content"], list) else []
+    texts = [block["text"] for block in content if block["type"] == "text" and _DID in block["text"]]
+    told: list[Json] = json.JSONDecoder().raw_decode(texts[0].partition(_DID)[2].lstrip())[0] if texts else []
+    return told
+
+
+def _is_among(block: Json, called: list[Json]) -> bool:
+    return any((block["name"], block["input"]) == (other["name"], other["input"]) for other in called)
