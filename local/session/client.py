@@ -17,6 +17,7 @@ from ccb.tunnel.wire.requests import A, P, Request, RequestKind
 from .state import LinkState
 
 __all__ = [
+    "FoundNames",
     "Item",
     "Json",
     "LaptopNotice",
@@ -32,6 +33,7 @@ __all__ = [
 Json = dict[str, Any]
 
 _MAX_NAME = 200  # characters
+_MAX_NAMES, _MAX_FILE_NAME = 100, 1_000
 _MARK = re.compile(r"(?<=\d) [0-9a-f]{6}$")
 
 
@@ -79,6 +81,18 @@ class LaptopNotice:
     """Something that the person should know about this end of the session, such as a limit that was reached."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class FoundNames:
+    """The files and directories that a part of a name may mean, best first, without those whose names cannot be shown
+    or typed. `more` fit as well. `settled`: asking again soon brings the same. `cut`: the host did not list the whole
+    tree, because it is too large."""
+
+    names: tuple[str, ...]
+    more: bool
+    settled: bool
+    cut: bool
 
 
 Item = Received | Skipped | LinkChange | LaptopNotice
@@ -133,6 +147,11 @@ class SessionClient(Protocol):
     async def earlier(self, before: int, most: int = 256 * 1024) -> list[Received]:
         """Return the events before number `before`, about `most` bytes of them, oldest first; [] at the start of the
         session. Raises CcbError while there is no connection."""
+
+    async def names(self, query: str) -> FoundNames | None:
+        """Return the files and directories on the host that `query` may mean; None if the worker cannot tell, because
+        it is of an older version. Raises CcbError while there is no connection. A newer call makes the answer to an
+        older one unlikely to come: cancel that."""
 
     def retry(self) -> None:
         """Connect now instead of waiting for the next attempt. The login may ask the person."""
@@ -214,6 +233,22 @@ def parse_snapshot(body: Json) -> SkippedState:
         if isinstance(tasks, list)
         else None,
     )
+
+
+def parse_names(body: Json) -> FoundNames:
+    """Parse the body of the answer about names. Broken parts are left out."""
+    listed = body.get("names")
+    names = listed[:_MAX_NAMES] if isinstance(listed, list) else []
+    return FoundNames(
+        tuple(each for each in names if isinstance(each, str) and each and _can_be_typed(each)),
+        more=body.get("more") is True,
+        settled=body.get("settled") is not False,
+        cut=body.get("cut") is True,
+    )
+
+
+def _can_be_typed(name: str) -> bool:
+    return len(name) <= _MAX_FILE_NAME and not set('"\n\t') & set(name) and neutralise(name) == name
 
 
 def _objects(values: object) -> Iterator[Json]:

@@ -9,6 +9,7 @@ from ccb.tunnel.link.link import Link
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire import Applied, Attached, Bye, Event, Fenced, Hello, Past, Progress, Snapshot
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.names import NamesFound
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, parse_message
 from ccb.tunnel.wire.records import InputRecord, MessageRecord
 from ccb.tunnel.wire.structure import MAX_DEPTH, is_too_deep
@@ -72,7 +73,7 @@ class LinkReader:
         ProtocolError."""
         goodbye = ""
         async for frame in link.frames():
-            if isinstance(frame, Event | Progress | Snapshot | Past) and is_too_deep(frame.body):
+            if isinstance(frame, Event | Progress | Snapshot | Past | NamesFound) and is_too_deep(frame.body):
                 raise ProtocolError(f"the host sent a message with more than {MAX_DEPTH} levels")
             match frame:
                 case Event():
@@ -89,6 +90,8 @@ class LinkReader:
                     self._outbox.confirm(frame.id)
                 case Past():
                     self._requests.take_page(frame)
+                case NamesFound():
+                    self._requests.names.take(frame.request, frame.body)
                 case Fenced():
                     await self._another_drives(frame)
                 case Bye():

@@ -15,6 +15,7 @@ from typing import Self
 
 from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.wire import Detach, Fetch, Hello
+from ccb.tunnel.wire.kinds.names import NAMES, FindNames
 from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, PublicLine, parse_message
 from ccb.tunnel.wire.requests import (
     CLIENT_DEADLINE_S,
@@ -31,7 +32,7 @@ from ccb.tunnel.wire.requests import (
 
 from .answers.answering import RequestResponder
 from .answers.own_questions import OwnQuestions
-from .client import Item, Json, Received, Skipped, Witness, parse_snapshot
+from .client import FoundNames, Item, Json, Received, Skipped, Witness, parse_names, parse_snapshot
 from .connection import AttachOptions, Connection, Dial
 from .event_feed import EventFeed
 from .link_reader import ClientParts, LinkReader
@@ -185,7 +186,7 @@ class RemoteSession:
         connection = self._connection
         if connection is None:
             raise ConnectionLost("earlier events cannot be loaded without a connection", do="Wait for the reconnect.")
-        number, answer = self._requests.open_page()
+        number, answer = self._requests.pages.open()
         try:
             await connection.link.send(Fetch(connection.link.epoch, number, before, most))
             async with asyncio.timeout(CLIENT_DEADLINE_S):
@@ -193,7 +194,25 @@ class RemoteSession:
         except TimeoutError:
             raise ConnectionLost("the host did not send the earlier events", do="Try again.") from None
         finally:
-            self._requests.close_page(number)
+            self._requests.pages.close(number)
+
+    async def names(self, query: str) -> FoundNames | None:
+        """See SessionClient."""
+        connection = self._connection
+        if NAMES not in self.hello.capabilities:
+            return None
+        number, answer = self._requests.names.open()
+        try:
+            if connection is not None:
+                await connection.link.send(FindNames(connection.link.epoch, number, query))
+            else:
+                self._requests.names.fail()
+            async with asyncio.timeout(CLIENT_DEADLINE_S):
+                return parse_names(await answer)
+        except TimeoutError:
+            return None
+        finally:
+            self._requests.names.close(number)
 
     @property
     def reading(self) -> bool:

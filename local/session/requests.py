@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.plain_text import neutralise
-from ccb.tunnel.wire import Past
+from ccb.tunnel.wire import Json, Past
 from ccb.tunnel.wire.messages import ControlResponseLine
 from ccb.tunnel.wire.records import parse_page
 from ccb.tunnel.wire.requests import A, Answer, Failure, P, Request, RequestFailed, answer_in
@@ -17,13 +18,48 @@ from .client import Received
 _CHECKS = 60  # of the connection while a request waits for its answer
 
 
+T = TypeVar("T")
+
+
+class Numbered(Generic[T]):
+    """Waits for answers that are told apart by a number, and fail with their connection."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, asyncio.Future[T]] = {}
+        self._count = 0
+
+    def open(self) -> tuple[int, asyncio.Future[T]]:
+        """Return the number of a new request, and the future that gets the answer."""
+        self._count += 1
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._waiting[self._count] = answer
+        return self._count, answer
+
+    def close(self, number: int) -> None:
+        """Forget a request that nobody waits for any more."""
+        self._waiting.pop(number, None)
+
+    def take(self, number: int, value: T) -> None:
+        """Hand an answer to the request that waits for it, if one does."""
+        answer = self._waiting.get(number)
+        if answer is not None and not answer.done():
+            answer.set_result(value)
+
+    def fail(self) -> None:
+        """Fail all requests: their connection is lost."""
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(ConnectionLost("the connection was lost", do="Try again after the reconnect."))
+
+
 class Requests:
-    """Waits for answers. A control request keeps waiting when the connection is lost; a page of events fails."""
+    """Waits for answers. A control request keeps waiting when the connection is lost; pages of events and names of
+    files fail."""
 
     def __init__(self) -> None:
         self._controls: dict[str, asyncio.Future[Answer]] = {}
-        self._pages: dict[int, asyncio.Future[list[Received]]] = {}
-        self._count = 0
+        self.pages: Numbered[list[Received]] = Numbered()
+        self.names: Numbered[Json] = Numbered()
 
     async def answer_to(self, request: Request[P, A], deadline_s: float, connected: Callable[[], bool]) -> A:
         """Wait for the answer to `request`, which the caller sends meanwhile, and return it parsed. Only seconds that
@@ -66,29 +102,15 @@ class Requests:
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
 
-    def open_page(self) -> tuple[int, asyncio.Future[list[Received]]]:
-        """Return the number of a new page request, and the future that gets the page."""
-        self._count += 1
-        answer: asyncio.Future[list[Received]] = asyncio.get_running_loop().create_future()
-        self._pages[self._count] = answer
-        return self._count, answer
-
-    def close_page(self, number: int) -> None:
-        """Forget a page request that nobody waits for any more."""
-        self._pages.pop(number, None)
-
     def take_page(self, frame: Past) -> None:
         """Hand a page to the request that waits for it."""
-        answer = self._pages.get(frame.request)
-        if answer is not None and not answer.done():
-            records = parse_page(frame.body)
-            answer.set_result([Received(each.kind, each.body, each.seq, True) for each in records])
+        records = parse_page(frame.body)
+        self.pages.take(frame.request, [Received(each.kind, each.body, each.seq, True) for each in records])
 
-    def fail_pages(self) -> None:
-        """Fail all page requests: their connection is lost."""
-        for page in self._pages.values():
-            if not page.done():
-                page.set_exception(ConnectionLost("the connection was lost", do="Try again after the reconnect."))
+    def connection_lost(self) -> None:
+        """Fail what belongs to a connection."""
+        self.pages.fail()
+        self.names.fail()
 
     def fail(self, why: str) -> None:
         """Fail everything that waits: the session is over."""
@@ -96,4 +118,4 @@ class Requests:
             if not waiting.done():
                 waiting.set_exception(ConnectionLost(why))
         self._controls.clear()
-        self.fail_pages()
+        self.connection_lost()

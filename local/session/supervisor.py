@@ -160,7 +160,7 @@ class Supervisor:
             return await self._reader.read(connection.link)
         finally:
             self.connection = None
-            self._requests.fail_pages()
+            self._requests.connection_lost()
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
 

@@ -35,6 +35,7 @@ from ccb.tunnel.wire import (
     Stop,
     encode_frame,
 )
+from ccb.tunnel.wire.kinds.names import FindNames
 from ccb.tunnel.wire.ndjson import dump, to_bytes
 from ccb.tunnel.wire.records import Record
 
@@ -74,6 +75,9 @@ class ClientOwner(Protocol):
 
     def fetch(self, client: Client, frame: Fetch) -> None:
         """Send earlier events."""
+
+    def find_names(self, client: Client, frame: FindNames) -> None:
+        """Send the names of files."""
 
     def detached(self, client: Client, *, done: bool) -> None:
         """The client announces that it leaves."""
@@ -315,6 +319,9 @@ class Client:
         if isinstance(frame, Fetch):
             if self.role:
                 self._owner.fetch(self, frame)
+        elif isinstance(frame, FindNames):
+            if self.role:
+                self._owner.find_names(self, frame)
         elif isinstance(frame, (Input, Stop)):
             if self.role == "driver" and frame.epoch == self.epoch:
                 self._owner.received(self, frame)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ccb.tunnel.wire import (
     Applied,
@@ -27,6 +27,7 @@ from ccb.tunnel.wire import (
     Snapshot,
     Stop,
 )
+from ccb.tunnel.wire.kinds.names import FindNames, NamesFound
 from ccb.tunnel.wire.kinds.workers import DriverRecord
 from ccb.tunnel.wire.messages import UserLine, parse_message
 
@@ -39,6 +40,9 @@ from .client import Client
 from .lifetime import Lifetime
 from .model_streams import Calls, ModelLink
 from .pages import Pages
+
+if TYPE_CHECKING:
+    from ..tools.search.name_finder import NameFinder
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +81,7 @@ class Clients:
         self._lifetime = lifetime
         self._calls = calls
         self._pages = Pages(self.journal, lambda: lease.epoch)
+        self._names: NameFinder | None = None
         self._clients: set[Client] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._finisher: Client | None = None  # the driver that asked the session to end after its turns
@@ -202,6 +207,18 @@ class Clients:
         """Send earlier events to a client."""
         self._pages.fetch(client, frame)
 
+    def find_names(self, client: Client, frame: FindNames) -> None:
+        """Send the names of files that the person at a client may mean."""
+        session = self._owner.session
+        if session is None or self._ending:
+            return
+        if self._names is None:
+            from ..tools.search.name_finder import NameFinder
+
+            self._names = NameFinder(session.agent.config.context.cwd, session.agent.config.context.host)
+        epoch, number = self._lease.epoch, frame.request
+        self._names.find(client, frame.query, lambda found: client.outbox.control(NamesFound(epoch, number, found)))
+
     def received(self, client: Client, frame: Input | Head | Data | End | Credit | Stop) -> None:
         """Take a frame of the driver, or of a former driver that still reads an answer of the model."""
         if isinstance(frame, Input):
@@ -317,6 +334,8 @@ class Clients:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def close_pages(self) -> None:
-        """Stop sending pages of earlier events. Call this before the journal is closed."""
+    async def stop_answering(self) -> None:
+        """Stop sending pages of earlier events, and names. Call this before the journal is closed."""
         await self._pages.close()
+        if self._names is not None:
+            await self._names.close()

@@ -255,7 +255,7 @@ class Daemon:
 
     async def _close(self) -> None:
         """Close the parts in the order of their dependencies: clients still get the last events of the journal."""
-        await self.clients.close_pages()
+        await self.clients.stop_answering()
         if self.session is not None:
             await self.session.end("prompt_input_exit" if self._session_over else "other")
         await close_context(self._context)

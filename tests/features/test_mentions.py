@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 
+import psutil
 from tests.remote.agent_kit import content, says
-from tests.remote.worker_process import Laptop, WorkerHost
+from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.tunnel.wire import Event, SessionOptions
+from ccb.tunnel.wire.kinds.names import NAMES, FindNames, NamesFound
 
 
 async def asked(laptop: Laptop, prompt: str, answer: str) -> str:
@@ -33,6 +35,32 @@ async def test_files_that_a_prompt_names_come_with_it(host: WorkerHost, session:
     assert told.rstrip().endswith(words), "the prompt itself is as it was written, and comes last"
     told = await asked(laptop, "again @src/main.py", "b")
     assert "1\tprint('main')" in told
+
+
+async def test_names_are_found_while_the_person_types_and_no_process_stays(host: WorkerHost, session: str) -> None:
+    for number in range(300):
+        (host.project / f"pkg{number % 10}").mkdir(exist_ok=True)
+        (host.project / f"pkg{number % 10}/file_{number}.py").write_text("")
+    laptop = await host.connect(session)
+    hello = await laptop.attach()
+    assert NAMES in hello.capabilities
+
+    async def ask(number: int, query: str) -> dict[str, object]:
+        await laptop.send(FindNames(laptop.epoch, number, query))
+        return (await laptop.next(NamesFound, lambda frame: frame.request == number)).body
+
+    assert (await ask(1, ""))["names"] == [f"pkg{number}/" for number in range(10)]
+    number, answer = 2, await ask(2, "file_271")
+    while not answer["settled"]:
+        number, answer = number + 1, await ask(number + 1, "file_271")
+    assert answer == {"names": ["pkg1/file_271.py"], "more": False, "settled": True, "cut": False}
+    for each in range(number + 1, number + 20):  # the person types: only the newest question is sure to be answered
+        await laptop.send(FindNames(laptop.epoch, each, "file_27"))
+    assert (await ask(number + 20, "file_299"))["names"] == ["pkg9/file_299.py"]
+    assert all(event.kind != "input" for event in laptop.events), "questions about names are not in the journal"
+    (index,) = [each.pid for each in psutil.Process(hello.pid).children() if str(host.project) in each.cmdline()]
+    await host.kill_worker(hello.pid)
+    await until(lambda: not alive(index), "the end of the index")
 
 
 async def test_the_commands_about_the_context(host: WorkerHost, session: str) -> None:

@@ -12,6 +12,7 @@ from dataclasses import field, fields
 from typing import Any, Callable, ClassVar, Union, get_args
 
 from .dataclass import dataclass
+from .kinds.names import FindNames, NamesFound
 
 PROTOCOL = 1
 """Version of the link protocol. A laptop speaks its own version and the one before."""
@@ -352,7 +353,8 @@ class Bye:
 
 Frame = Union[
     Hello, Refused, Attach, Attached, Snapshot, Fetch, Past, Event, Progress, Input, Applied, Ack, Fenced, Open, Head,
-    Data, End, Credit, Cancel, Ping, Pong, Detach, Stop, Report, Bye,
+    Data, End, Credit, Cancel, Ping, Pong, Detach, Stop, Report, Bye, FindNames,
+    NamesFound,
 ]  # fmt: skip
 
 _KINDS: dict[str, type[Any]] = {kind.t: kind for kind in get_args(Frame)}

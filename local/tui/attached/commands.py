@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.reasoning import EFFORTS
+from ccb.tunnel.wire.model_names import ALIASES
 
 from ..completion.candidates import Candidate
 
@@ -34,6 +36,15 @@ COMMANDS = (
     ReplCommand("quit", "/quit", "leave; the session keeps running on the host (also /exit)"),
 )
 
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "model": tuple(ALIASES),
+    "mode": ("default", "acceptEdits", "plan", "bypassPermissions"),
+    "effort": (*EFFORTS, "default"),
+    "thinking": ("on", "off"),
+    "theme": ("dark", "light"),
+}
+"""The arguments of commands that the list above the composer offers."""
+
 KEYS = (
     ("Enter", "send; queued while the agent works"),
     ("Ctrl+J, Shift+Enter", "new line"),
@@ -43,6 +54,7 @@ KEYS = (
     ("Esc", "interrupt the agent"),
     ("Esc, Esc", "while nothing is typed and the agent is idle: go back to an earlier prompt"),
     ("/ and Tab", "the commands that fit what is typed; Up and Down choose, Tab or Enter completes, Esc closes"),
+    ("@", "name a file or directory on the host; the list works as that of the commands"),
     ("Tab, Alt+A, click", "go to the waiting approval; Esc goes back"),
     ("1, 2, 3, then Enter", "on an approval: once, this session, deny; also y and n, or arrows"),
     (
@@ -106,9 +118,13 @@ def _cell(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("`", "'")
 
 
-def own_candidates() -> list[Candidate]:
-    """Return the commands of the REPL for the list above the composer."""
-    return [Candidate(each.name, each.usage.partition(" ")[2], each.does) for each in COMMANDS]
+def own_candidates(choices: Mapping[str, tuple[str, ...]]) -> list[Candidate]:
+    """Return the commands of the REPL for the list above the composer. `choices` are arguments that change."""
+    known = {**_CHOICES, **choices}
+    return [
+        Candidate(each.name, each.usage.partition(" ")[2], each.does, choices=known.get(each.name, ()))
+        for each in COMMANDS
+    ]
 
 
 def help_markdown(of_worker: Sequence[Candidate] = ()) -> str:

@@ -17,7 +17,6 @@ from ccb.tunnel.plain_text import one_line
 from ...session.client import LaptopNotice, LinkChange, LinkState, SessionClient, Skipped
 from ..completion.candidates import Candidate
 from ..completion.completion_list import CompletionList
-from ..completion.worker_commands import WorkerCommands
 from ..model.blocks import Level, MarkdownBlock
 from ..model.transcript_reducer import TranscriptReducer
 from ..rewind.rewinding import Rewinding
@@ -72,8 +71,7 @@ class SessionView(Vertical):
         self.rewinding = Rewinding(client, self.reducer, shell.composer, self._actions)
         self.tasks = TaskSteering(client, self.reducer, self._actions, self.hint)
         self.thinking = ThinkingSteering(client, self.reducer, self._actions)
-        self.worker_commands = WorkerCommands(client)
-        self.completion = CompletionList(shell.composer, self._all_commands, self._ask_for_commands)
+        self.completion = CompletionList(shell.composer, client, one_line(info.host), self._own_commands)
         shell.composer.completes = self.completion.take_key
         self._banner = Banner()
         self.todos = TodoPanel()
@@ -239,21 +237,14 @@ class SessionView(Vertical):
         if why_not:
             self.reducer.notice(why_not, Level.WARNING)
             return False
-        if command is None or (command.command is None and await self.worker_commands.knows(command.name)):
+        if command is None or (command.command is None and await self.completion.worker_commands.knows(command.name)):
             return await self._send(text.strip())
         await CommandReplies(self, self._shell, self._actions, self._client.hello, self._info).answer(command)
         return True
 
-    def _all_commands(self) -> list[Candidate]:
-        """Return the commands of the REPL and of the worker. The REPL's own win."""
-        own = own_candidates()
-        names = {each.name for each in own}
-        return own + [each for each in self.worker_commands.known if each.name not in names]
-
-    @work(exclusive=True, group="commands")
-    async def _ask_for_commands(self) -> None:
-        if await self.worker_commands.ask():
-            self.completion.refresh_list()
+    def _own_commands(self) -> list[Candidate]:
+        tasks = [one_line(task.id) for task in self.reducer.tasks.running]
+        return own_candidates({"tasks": (*tasks, *(f"stop {each}" for each in tasks))})
 
     async def _send(self, text: str) -> bool:
         self.transcript.anchor()
@@ -375,7 +366,7 @@ class SessionView(Vertical):
 
     def help(self) -> None:
         """Show the keys and commands."""
-        self.transcript.add(MarkdownBlock(text=help_markdown(self.worker_commands.known)))
+        self.transcript.add(MarkdownBlock(text=help_markdown(self.completion.worker_commands.known)))
         self.transcript.anchor()
 
     def farewell(self) -> str:

@@ -1,20 +1,23 @@
-"""The slash commands that fit what is typed."""
+"""The slash commands that fit what is typed, and what may follow them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from .offers import Offer, Offers
+
 
 @dataclass(frozen=True)
 class Candidate:
-    """One command. `name` is without its slash, `hint` shows its arguments, `does` explains it. `on_host`: the worker
-    carries it out. All texts can be shown."""
+    """One command. `name` is without its slash, `hint` shows its arguments, `does` explains it, `choices` are the
+    arguments that are known. `on_host`: the worker carries it out. All texts can be shown."""
 
     name: str
     hint: str
     does: str
     on_host: bool = False
+    choices: tuple[str, ...] = ()
 
 
 def fitting(typed: str, commands: Iterable[Candidate]) -> Sequence[Candidate]:
@@ -26,3 +29,39 @@ def fitting(typed: str, commands: Iterable[Candidate]) -> Sequence[Candidate]:
     ordered = sorted(commands, key=lambda each: each.name)
     begin = [each for each in ordered if each.name.lower().startswith(word)]
     return begin + [each for each in ordered if word in each.name.lower() and each not in begin]
+
+
+def command_offers(text: str, commands: Iterable[Candidate]) -> Offers | None:
+    """Return the commands that the text may become. None if there are none, or it is one. Enter completes a name that
+    is not whole yet, but sends a lone slash."""
+    found, word = fitting(text, commands), text[1:]
+    if not found or (len(found) == 1 and found[0].name == word and not found[0].hint):
+        return None
+    whole = any(each.name == word for each in found)
+    return Offers(
+        [
+            Offer(
+                f"/{each.name} {each.hint}".rstrip(),
+                each.does,
+                f"/{each.name}" + (" " if each.hint else ""),
+                0,
+                len(text),
+                enter=bool(word) and not whole,
+            )
+            for each in found
+        ],
+        text,
+    )
+
+
+def choice_offers(text: str, commands: Iterable[Candidate]) -> Offers | None:
+    """Return what may follow a whole command. None if nothing is known, or nothing is missing."""
+    name, space, typed = text.removeprefix("/").partition(" ")
+    if not text.startswith("/") or not space or "\n" in text:
+        return None
+    choices = next((each.choices for each in commands if each.name == name), ())
+    fits = [each for each in choices if each.startswith(typed)] or [each for each in choices if typed in each]
+    if not fits or typed in choices:
+        return None
+    start = len(text) - len(typed)
+    return Offers([Offer(each, "", each, start, len(text), enter=bool(typed)) for each in fits], f"/{name} ")

@@ -1,4 +1,4 @@
-"""The list above the composer: it filters while the person types, Up and Down choose, Tab or Enter complete."""
+"""The list above the composer: it filters while the person types, Up and Down choose, Tab or Enter take."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from rich.table import Table
 from rich.text import Text
 from textual.widgets import Static
 
+from ...session.client import SessionClient
 from ..widgets.composer import Composer
-from .candidates import Candidate, fitting
+from .candidates import Candidate, choice_offers, command_offers
+from .file_names import FileNames, mention_at
+from .offers import Offer, Offers
+from .worker_commands import WorkerCommands
 
 _ROWS = 8
 _NAME_COLUMNS = 30
+_NOTHING = Offers((), "")
 
 
 class CompletionList(Static):
-    """Shows which commands the text of the composer may become. `commands` returns all of them; `opened` is called
-    when the list appears, so that they can be brought up to date."""
+    """Shows what the text of the composer may become: commands, what may follow them, and files on `host`. `own`
+    returns the commands of the REPL, which win over those that the worker has."""
 
     DEFAULT_CSS = """
     CompletionList { height: auto; padding: 0 1; background: $background; display: none; }
@@ -25,69 +30,106 @@ class CompletionList(Static):
     """
 
     def __init__(
-        self, composer: Composer, commands: Callable[[], Sequence[Candidate]], opened: Callable[[], object]
+        self, composer: Composer, client: SessionClient, host: str, own: Callable[[], Sequence[Candidate]]
     ) -> None:
         super().__init__()
+        self.worker_commands = WorkerCommands(client)
         self._composer = composer
-        self._commands = commands
-        self._opened = opened
-        self._fitting: Sequence[Candidate] = ()
+        self._own = own
+        self._files = FileNames(client, host, self.refresh_list)
+        self._offers = _NOTHING
         self._at = 0
-        self._dismissed = ""  # the text for which the person has closed the list
+        self._moved = False
+        self._asked = ""
+        self._dismissed = ""  # the subject of the list that the person has closed
+
+    def on_mount(self) -> None:
+        self.watch(self._composer, "selection", self.refresh_list, init=False)
 
     @property
-    def chosen(self) -> Candidate | None:
-        """The command that Tab completes, None while the list is closed."""
-        return self._fitting[self._at] if self._fitting else None
+    def chosen(self) -> Offer | None:
+        """What Tab takes, None if nothing is offered."""
+        return self._offers.items[self._at] if self._offers.items else None
 
     def refresh_list(self) -> None:
-        """The text or the commands have changed."""
-        text = self._composer.text
-        if text != self._dismissed:
+        """The text, the cursor or what is known has changed."""
+        offers = _NOTHING if self._composer.read_only else self._offered()
+        if offers.subject != self._dismissed:
             self._dismissed = ""
-        before, was_open = self.chosen, bool(self._fitting)
-        known = () if self._dismissed or self._composer.read_only else fitting(text, self._commands())
-        self._fitting = () if len(known) == 1 and known[0].name == text[1:] and not known[0].hint else known
-        names = [each.name for each in self._fitting]
-        self._at = names.index(before.name) if before is not None and before.name in names else 0
-        self.set_class(bool(self._fitting), "open")
+        before, subject = self.chosen, self._offers.subject
+        self._offers = _NOTHING if self._dismissed else offers
+        shown = [each.shown for each in self._offers.items]
+        kept = self._moved and before is not None and before.shown in shown
+        self._moved = kept
+        self._at = shown.index(before.shown) if before is not None and kept else 0
+        self.set_class(bool(shown or self._offers.note), "open")
         self._draw()
-        if self._fitting and not was_open:
-            self._opened()
+        if shown and subject != self._offers.subject and self._offers.subject.startswith("/"):
+            self.run_worker(self._ask_for_commands(), exclusive=True, group="commands")
+
+    def _offered(self) -> Offers:
+        """Return what fits, and ask the host for what it may know better."""
+        text = self._composer.text
+        mention = mention_at(text, self._composer.cursor_at)
+        commands = self._all_commands() if text.startswith("/") else ()
+        about_command = command_offers(text, commands) or (choice_offers(text, commands) if mention is None else None)
+        if about_command is not None or mention is None:
+            if self._asked:
+                self._asked = ""
+                self.workers.cancel_group(self, "names")
+            return about_command or _NOTHING
+        asked = f"{mention.start} {mention.query}"
+        if asked != self._asked:
+            self._asked = asked
+            if self._files.wanted(mention):
+                self.run_worker(self._files.ask(mention.query), exclusive=True, group="names")
+        return self._files.offers(mention) or _NOTHING
+
+    def _all_commands(self) -> list[Candidate]:
+        own = list(self._own())
+        names = {each.name for each in own}
+        return own + [each for each in self.worker_commands.known if each.name not in names]
+
+    async def _ask_for_commands(self) -> None:
+        if await self.worker_commands.ask():
+            self.refresh_list()
 
     def take_key(self, key: str) -> bool:
-        """Handle a key of the composer. Return whether the list took it. Enter completes a name that is not whole yet,
-        and sends nothing."""
+        """Handle a key of the composer. Return whether the list took it."""
         if key in ("enter", "tab"):
             self.refresh_list()  # the text may have changed since the list was drawn
         chosen = self.chosen
         if chosen is None:
             return False
         if key in ("up", "down"):
-            self._at = (self._at + (1 if key == "down" else -1)) % len(self._fitting)
+            self._at = (self._at + (1 if key == "down" else -1)) % len(self._offers.items)
+            self._moved = True
             self._draw()
         elif key == "escape":
-            self._dismissed = self._composer.text
+            self._dismissed = self._offers.subject
             self.refresh_list()
-        elif key == "tab" or (key == "enter" and self._is_part_of_a_name()):
-            self._composer.text = f"/{chosen.name}" + (" " if chosen.hint else "")
-            self._composer.move_cursor(self._composer.document.end)
+        elif key == "tab" or (key == "enter" and (chosen.enter or self._moved)):
+            self._take(chosen)
         else:
             return False
         return True
 
-    def _is_part_of_a_name(self) -> bool:
-        """Return whether Enter should complete what is typed. A lone slash is sent, unless the person has chosen."""
-        word = self._composer.text[1:]
-        return all(each.name != word for each in self._fitting) and (bool(word) or self._at > 0)
+    def _take(self, offer: Offer) -> None:
+        self._moved = False
+        self._composer.put(offer.insert, offer.start, offer.end, offer.back)
 
     def _draw(self) -> None:
-        first = min(max(0, self._at - _ROWS + 1), max(0, len(self._fitting) - _ROWS))
+        items = self._offers.items
+        first = min(max(0, self._at - _ROWS + 1), max(0, len(items) - _ROWS))
         table = Table.grid(padding=(0, 2))
-        table.add_column(max_width=_NAME_COLUMNS, no_wrap=True, overflow="ellipsis")
+        explained = any(each.does for each in items)
+        table.add_column(max_width=_NAME_COLUMNS if explained else None, no_wrap=True, overflow="ellipsis")
         table.add_column(no_wrap=True, overflow="ellipsis")
-        for place, each in enumerate(self._fitting[first : first + _ROWS], first):
+        for place, each in enumerate(items[first : first + _ROWS], first):
             chosen = place == self._at
-            name = Text(f"{'❯' if chosen else ' '} /{each.name} {each.hint}".rstrip())
-            table.add_row(name, Text(each.does), style="bold" if chosen else "dim")
+            table.add_row(
+                Text(f"{'❯' if chosen else ' '} {each.shown}"), Text(each.does), style="bold" if chosen else "dim"
+            )
+        if self._offers.note:
+            table.add_row(Text(f"  {self._offers.note}", style="dim italic"), "")
         self.update(table)

@@ -147,6 +147,22 @@ class Composer(TextArea):
         result = self.replace(neutralise(text.replace("\r\n", "\n").replace("\r", "\n")), *self.selection)
         self.move_cursor(result.end_location)
 
+    @property
+    def cursor_at(self) -> int:
+        """How many characters of the text are before the cursor."""
+        row, column = self.cursor_location
+        return sum(len(line) + 1 for line in self.text.split("\n")[:row]) + column
+
+    def put(self, text: str, start: int, end: int, back: int = 0) -> None:
+        """Put `text` in place of the characters from `start` to `end`, with the cursor `back` characters before its
+        end."""
+        self.replace(text, self._location(start), self._location(end))
+        self.move_cursor(self._location(start + len(text) - back))
+
+    def _location(self, at: int) -> tuple[int, int]:
+        before = self.text[:at]
+        return before.count("\n"), at - (before.rfind("\n") + 1)
+
     def _submit(self) -> None:
         text = self.text.rstrip()
         if self.read_only:

@@ -38,7 +38,7 @@ _MODULES = (
     "main",
 )  # in the order of their imports
 
-_BOOT = """
+BOOT = """
 import base64, json, sys, types, zlib
 package = sys.modules["search"] = types.ModuleType("search")
 package.__path__ = []
@@ -47,7 +47,7 @@ for name, text in json.loads(zlib.decompress(base64.b64decode(sys.argv[1]))):
     module.__package__ = "search"
     sys.modules["search." + name] = module
     exec(compile(text, "<search>/" + name + ".py", "exec"), module.__dict__)
-sys.modules["search.main"].main(sys.argv[2])
+sys.modules["search." + name].main(sys.argv[2])
 """
 
 
@@ -89,11 +89,11 @@ class SearchFailed(Exception):
     """The search has no result; the text says why."""
 
 
-@lru_cache(maxsize=1)
-def load_program() -> str:
-    """Return the sources of the program, packed for a command line."""
+@lru_cache(maxsize=2)
+def load_program(modules: tuple[str, ...] = _MODULES) -> str:
+    """Return the sources of a program, packed for a command line. `main` of the last module is its entry point."""
     sources = []
-    for name in _MODULES:
+    for name in modules:
         full_name = f"{__package__}.program.{name}"
         spec = importlib.util.find_spec(full_name)
         assert spec is not None
@@ -123,7 +123,7 @@ async def search(context: ToolContext, request: Json, seconds: float = SECONDS) 
         if len(answer) < _MAX_ANSWER:
             answer.extend(data)
 
-    argv = [sys.executable or "python3", "-I", "-S", "-c", _BOOT, load_program(), json.dumps(whole)]
+    argv = [sys.executable or "python3", "-I", "-S", "-c", BOOT, load_program(), json.dumps(whole)]
     try:
         process = await host.start(argv, "/", take, cage=_cage(context, request))
     except OSError as error:

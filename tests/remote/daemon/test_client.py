@@ -31,6 +31,7 @@ from ccb.tunnel.wire import (
     Stop,
     encode_frame,
 )
+from ccb.tunnel.wire.kinds.names import FindNames
 from ccb.tunnel.wire.records import MessageRecord
 
 DEADLINE_S = 10.0
@@ -59,6 +60,9 @@ class Daemon:
 
     async def prepare(self, frame: Frame) -> None:
         """Nothing needs to be found out."""
+
+    def find_names(self, client: Client, frame: FindNames) -> None:
+        """No names are needed."""
 
     def reads(self, client: Client) -> bool:
         return self.busy

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import contextmanager
 from typing import Any
 
-from ccb.local.session.client import Item, LinkChange, LinkState, Received, Skipped
+from ccb.local.session.client import FoundNames, Item, LinkChange, LinkState, Received, Skipped
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.kinds.commands import LIST_COMMANDS
@@ -68,6 +68,8 @@ class ScriptedSession:
         self.page = 10
         self.swallow = False
         self.fetched: list[int] = []
+        self.looked_up: list[str] = []
+        self.find_names: Callable[[str], Awaitable[FoundNames | None]] = _finds_nothing
         self.unanswered_s = 0.0
 
     @property
@@ -97,6 +99,12 @@ class ScriptedSession:
         if self._state not in (LinkState.CONNECTED, LinkState.FENCED):
             raise ConnectionLost("there is no connection")
         return [each for each in self.past if each.seq < before][-self.page :]
+
+    async def names(self, query: str) -> FoundNames | None:
+        self.looked_up.append(query)
+        if self._state is not LinkState.CONNECTED:
+            raise ConnectionLost("there is no connection")
+        return await self.find_names(query)
 
     async def events(self) -> AsyncIterator[Item]:
         while True:
@@ -344,6 +352,10 @@ def session_rule(tool: str, content: str) -> Json:
     """A permission suggestion of one rule."""
     rules = [{"toolName": tool, "ruleContent": content}]
     return {"type": "addRules", "rules": rules, "behavior": "allow", "destination": "localSettings"}
+
+
+async def _finds_nothing(query: str) -> FoundNames | None:
+    return FoundNames((), more=False, settled=True, cut=False)
 
 
 def _id() -> str:

@@ -33,17 +33,19 @@ class Rules:
 
 
 class Ignore:
-    """The ignore rules in force in one directory. `below` returns the rules for a directory inside it."""
+    """The ignore rules in force in one directory. `below` returns the rules for a directory inside it. `excludes`: the
+    files `.git/info/exclude` count too."""
 
-    def __init__(self, frames: list[tuple[int, Rules]], in_repository: bool) -> None:
+    def __init__(self, frames: list[tuple[int, Rules]], in_repository: bool, excludes: bool = False) -> None:
         self._frames = frames  # (length of the directory's path with its slash, rules), the innermost last
         self._in_repository = in_repository
+        self._excludes = excludes
 
     @staticmethod
-    def at(root: str) -> Ignore:
+    def at(root: str, excludes: bool = False) -> Ignore:
         """Return the rules in force where a search starts, including those of the parent directories in the same
         repository."""
-        found = Ignore([], False)
+        found = Ignore([], False, excludes)
         directories = [root]
         while directories[-1] != os.path.dirname(directories[-1]):
             directories.append(os.path.dirname(directories[-1]))
@@ -60,9 +62,9 @@ class Ignore:
         if text is None and not starts:
             return self
         frames = [] if starts else self._frames
-        if text is not None:
-            frames = [*frames, (len(directory.rstrip("/")) + 1, Rules(text))]
-        return Ignore(frames, inside)
+        excluded = _text(os.path.join(directory, ".git/info/exclude")) if starts and self._excludes else None
+        rules = [(len(directory.rstrip("/")) + 1, Rules(each)) for each in (excluded, text) if each is not None]
+        return Ignore(frames + rules, inside, self._excludes)
 
     def ignores(self, path: str, is_directory: bool) -> bool:
         """Return whether the rules exclude this entry (absolute path)."""
