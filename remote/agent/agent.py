@@ -39,7 +39,7 @@ class Agent:
         self._deps = deps
         model = resolve_model(conversation.model or config.model)
         self._registered = config.tools.begin_turn()  # the registry's tools at the start of the last turn
-        self._state = AgentState(conversation, ledger, model, config.visible_tools(), self._listed_tools(config))
+        self._state = AgentState(conversation, ledger, model, config.callable_tools(), self._listed_tools(config))
         self._turn: Turn | None = None
         deps.reminders.follow(TodoReminder(lambda: self._config.context.todos))
         deps.reminders.follow(DeferredNames(lambda: list(self._config.deferred_tools())))
@@ -156,7 +156,7 @@ class Agent:
         listed = self._listed_tools(new)
         if new.prompts is not old.prompts or _declarations(listed) != _declarations(self._state.listed):
             self._state.prefix = None
-        self._state.tools, self._state.listed = new.visible_tools(), listed
+        self._state.tools, self._state.listed = new.callable_tools(), listed
         self._registered, self._config = registered, new
 
     def _listed_tools(self, config: AgentConfig) -> tuple[Tool, ...]:

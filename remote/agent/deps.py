@@ -18,6 +18,7 @@ from ..hooks.runner import HookRunner
 from ..model import request
 from ..model.attempt import CallSettings
 from ..model.clock import Clock, SystemClock
+from ..model.models import LONG_CONTEXT_BETA
 from ..model.reasoning import Reasoning
 from ..model.retry import RetrySettings
 from ..model.tokens import WindowSettings
@@ -36,16 +37,20 @@ Json = dict[str, Any]
 class Prompt:
     """A prompt of the person, as content blocks, or a notice of the worker. `input_id` is the id of the journalled
     input or notice, so that the journal holds its text once; "" when there is none. `origin` is the public origin of a
-    notice; None for a prompt of the person."""
+    notice; None for a prompt of the person. `verbatim`: no command and no name of a file is looked for in it. `silent`:
+    the model reads it with the next prompt."""
 
     blocks: Sequence[Json]
     input_id: str = ""
     origin: Json | None = None
+    verbatim: bool = False
+    silent: bool = False
 
     @staticmethod
     def from_input(input_id: str, line: UserLine) -> Prompt:
         """Return the prompt in a public user message of a client."""
-        return Prompt(line.blocks, input_id)
+        silent = line.body.get("shouldQuery") is False
+        return Prompt(line.blocks, input_id, None, silent or line.body.get("client_composed") is True, silent)
 
 
 def origin_of(prompts: Sequence[Prompt]) -> Json | None:
@@ -62,7 +67,8 @@ class AgentConfig:
     `take_queued` takes the prompts and notices for an agent that have joined the queue during a turn. `settings` are
     the merged settings of the session. `offered` are the names of the built-in tools that the model is offered, None
     for all. `announced` is what clients are told. `structured`
-    is the tool whose value each turn must end with; `budget` limits the cost."""
+    is the tool whose value each turn must end with; `budget` limits the cost. `aliases` are names of tools by other
+    names for them. `permission_tool` returns the tool that decides where nobody can be asked."""
 
     prompts: PromptSource
     tools: ToolRegistry
@@ -81,11 +87,15 @@ class AgentConfig:
     announced: Announced = field(default_factory=Announced)
     structured: StructuredOutput | None = None
     budget: Budget | None = None
+    aliases: Json = field(default_factory=dict)
+    permission_tool: Callable[[], Tool | None] = lambda: None
 
     @property
     def window(self) -> WindowSettings:
         """What the settings and the environment say about the model's window."""
         found = WindowSettings.from_env({**os.environ, **self.settings.env})
+        if not found.window and LONG_CONTEXT_BETA in self.reasoning.betas:
+            found = WindowSettings(1_000_000, found.auto)
         auto = self.settings.value("autoCompactEnabled")
         return found if auto is None or auto.value is not False else WindowSettings(found.window, auto=False)
 
@@ -93,6 +103,11 @@ class AgentConfig:
         """Return the tools that the model may call, by name. Built-in tools that `offered` does not name and tools
         that a permission rule denies altogether are left out."""
         return {tool.name: tool for tool in self.tools if self._offers(tool) and self.permissions.visible(tool.name)}
+
+    def callable_tools(self) -> dict[str, Tool]:
+        """Return the tools that the model may call, by each name under which it may."""
+        tools = self.visible_tools()
+        return {**tools, **{alias: tools[name] for alias, name in self.aliases.items() if name in tools}}
 
     def _offers(self, tool: Tool) -> bool:
         return self.offered is None or tool.name in self.offered or tool.name not in BUILT_IN

@@ -31,6 +31,9 @@ CONTINUE = (
 )
 
 
+CAPABILITIES = ("interrupt_receipt_v1", "interrupt_cancel_queued_v1")
+
+
 def init(config: AgentConfig, *, tools: Sequence[str], model: str, version: str) -> Json:
     """Return the message that opens a turn. It names the directory, the tools, the model, the permission mode and the
     cage in force."""
@@ -46,6 +49,8 @@ def init(config: AgentConfig, *, tools: Sequence[str], model: str, version: str)
         "claude_code_version": CLAUDE_CODE_VERSION,
         "ccb_version": version,
         "additional_directories": list(config.context.add_dirs),
+        "capabilities": list(CAPABILITIES),
+        "betas": list(config.reasoning.betas),
         **config.announced.init_fields(),
     }
 

@@ -126,6 +126,8 @@ class Turn:
                 return self._without_model(opened.ending)
             with granted(self._config.permissions, opened.allowed), self._model.on_model(opened.model):
                 await self._open(opened)
+                if opened.prompts and all(prompt.silent for prompt in opened.prompts):
+                    return self._without_model(Ending(Terminal.COMPLETED))
                 return await self._loop()
         except Interrupted:
             return await self._interrupted()

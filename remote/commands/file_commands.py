@@ -31,20 +31,21 @@ class FileCommands:
         self._session_id = session_id
         self._tools = tools
         self._settings: WorkerSettings | None = None
+        self._only: Sequence[str] | None = None
 
-    async def use(self, settings: WorkerSettings) -> None:
-        """Find the files that count under these settings, and offer the model its skills."""
-        if settings is self._settings:
+    async def use(self, settings: WorkerSettings, only: Sequence[str] | None = None) -> None:
+        """Find the files that count under these settings, and offer the model its skills: those that `only` names."""
+        if settings is self._settings and only == self._only:
             return
         had = any(each.for_model for each in self.files)
-        self._settings = settings
+        self._settings, self._only = settings, only
         problems: list[str] = []
         loop = asyncio.get_running_loop()
         self.files = await loop.run_in_executor(None, discover, settings, self._home, problems.append)
         self.problems = problems
         for problem in problems:
             log.warning("%s", problem)
-        skills = [each for each in self.files if each.for_model]
+        skills = [each for each in self.files if each.for_model and (only is None or _named(each.name, only))]
         if skills:
             from .skill_tool import SkillTool
 
@@ -74,6 +75,10 @@ class FileCommands:
             if content is not None:
                 blocks.append({"type": "text", "text": f"The file {path}:\n{content}"})
         return Expanded(blocks, allowed, file.model)
+
+
+def _named(skill: str, names: Sequence[str]) -> bool:
+    return any(skill == name or skill.endswith(f":{name}") for name in names)
 
 
 def places(file: CommandFile, session_id: str) -> dict[str, str]:

@@ -136,7 +136,8 @@ def system_blocks(options: SessionOptions, context: Context) -> list[Json]:
     """Return the system blocks. The user's own system prompt replaces ours, the static and the environment text; an
     empty one leaves only what the user appends."""
     own = options.system_prompt
-    texts = [STATIC, environment_text(context, options.host)] if own is None else [own]
+    surroundings = [] if options.static_prompt else [environment_text(context, options.host)]
+    texts = [STATIC, *surroundings] if own is None else [own]
     texts.append(options.append_system_prompt or "")
     blocks: list[Json] = [{"type": "text", "text": text} for text in texts if text.strip()]
     if blocks:
@@ -176,7 +177,7 @@ def _git_lines(git: GitState) -> list[str]:
 
 def user_blocks(options: SessionOptions, context: Context) -> list[Json]:
     """Return the blocks that go before the first prompt of the user: instruction files and the date."""
-    texts = []
+    texts = [environment_text(context, options.host)] if options.static_prompt and options.system_prompt is None else []
     if context.instructions:
         parts = [
             "These are instruction files of the user and of the project. Follow them where they bear on the task; where"

@@ -183,25 +183,33 @@ class AgentFactory:
             sandbox=Sandbox(context.cages, options.sandbox, options.allow_net),
             plan_file=context.plan.path,
         )
+        launches, tools = self.parts.launches, default_tools()
         config = AgentConfig(
             prompts=session_prompt(options, context.cwd, context.host, context.cages),
-            tools=default_tools(),
+            tools=tools,
             permissions=engine,
             context=context,
             model=options.model,
             max_turns=options.max_turns,
-            reasoning=Reasoning(options.effort, options.max_thinking_tokens),
+            reasoning=Reasoning.of(options),
             fallback_model=options.fallback_model,
             partial_messages=options.partial_messages,
             api_key_source=options.api_key_source,
             take_queued=lambda agent_id: self.parts.inputs.take_all(agent_id, commands.calls),
             offered=options.tools,
+            aliases=options.tool_aliases,
+            permission_tool=lambda: tools.named(launches.options.permission_prompts),
         )
         if self.hooks is not None:
             self.hooks.mode = lambda: engine.mode
         agent = self.agent(config, history)
         agent.reminders.follow(
-            PlanReminders(context.plan, lambda: engine.mode, lambda: self.parts.launches.can_ask(AnsweredBy.PERSON))
+            PlanReminders(
+                context.plan,
+                lambda: engine.mode,
+                lambda: launches.can_ask(AnsweredBy.PERSON),
+                lambda: launches.options.plan_instructions,
+            )
         )
         sub_agents = SubAgents(agent, self.agent, self.emitter, self.parts.log.journal)
         commands.register(agents_command(sub_agents))

@@ -174,7 +174,8 @@ class HookRunner:
             raise
         except Exception as error:  # noqa: BLE001 - a hook that cannot run decides nothing
             _log.warning("a hook of %s failed: %s", hook.event, error)
-            return HookOutcome(errors=(str(error) or type(error).__name__,))
+            why = str(error) or type(error).__name__
+            return HookOutcome("deny", f"The hook failed: {why}") if hook.must_decide else HookOutcome(errors=(why,))
 
     async def _callback(self, hook: Hook, payload: Json, about: str) -> HookOutcome:
         question = HookCallback(hook.callback, payload, about or str(uuid.uuid4()))
@@ -187,7 +188,10 @@ class HookRunner:
             if hook.event == PRE_TOOL_USE:  # the program wanted to decide, so nothing is decided without it
                 return HookOutcome("deny", f"The hook gave {text}.")
             raise RequestFailed(text) from None
-        return read_answer(hook.event, answer)
+        outcome = read_answer(hook.event, answer)
+        if outcome.errors:
+            raise RequestFailed(outcome.errors[0])
+        return outcome
 
     async def _command(self, hook: Hook, match: str, payload: Json) -> HookOutcome:
         from .command import run_command

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -35,13 +36,15 @@ COMMAND_TIMEOUT_S, CALLBACK_TIMEOUT_S = 600.0, 60.0
 _MAX_HOOKS = 500
 _NAMES = re.compile(r"[A-Za-z0-9_|]+")
 _ALL = ("", "*")
+_GOES_ON = (None, "continue")
 _SHAPE = 'an entry is {"matcher": "…", "hooks": [{"type": "command", "command": "…", "timeout": seconds}]}'
 
 
 @dataclass(frozen=True)
 class Hook:
     """One hook of an event: the shell `command`, or the `callback` id of the program that drives. `source` and `path`
-    say where it is configured: see `WorkerSettings`; callbacks have the source `client`."""
+    say where it is configured: see `WorkerSettings`; callbacks have the source `client`. `must_decide`: what it is
+    asked about is blocked if it fails."""
 
     event: str
     matcher: str
@@ -50,6 +53,7 @@ class Hook:
     timeout_s: float = COMMAND_TIMEOUT_S
     source: str = ""
     path: str = ""
+    must_decide: bool = False
 
     def matches(self, subject: str) -> bool:
         """Return whether the hook runs for an event about `subject`: a tool's name, a source, a trigger."""
@@ -98,9 +102,8 @@ def client_hooks(value: object) -> tuple[Hook, ...]:
             if wrong:
                 raise ValueError(f"hooks.{event}: {wrong}")
             seconds = float(str(timeout)) if _is_positive(timeout) else CALLBACK_TIMEOUT_S
-            found += [
-                Hook(event, matcher or "", callback=str(each), timeout_s=seconds, source="client") for each in ids
-            ]
+            hook = Hook(event, matcher or "", "", "", seconds, "client", "", entry.get("onFailure") not in _GOES_ON)
+            found += [replace(hook, callback=str(each)) for each in ids]
     return tuple(found[:_MAX_HOOKS])
 
 

@@ -19,14 +19,19 @@ _MAX_UUIDS = 20_000
 
 def prompt_start(line: UserLine) -> str:
     """Return the start of a prompt as one line."""
-    return " ".join(line.text(" ")[:2000].split())[:_MAX_TEXT]
+    return one_line(line.text(" "))
+
+
+def one_line(text: str) -> str:
+    """Return the start of a text as one line."""
+    return " ".join(text[:2000].split())[:_MAX_TEXT]
 
 
 class JournalSummary(Projection):
     """`created` is the time when the session began, in seconds of the host's clock; for a copy, when it was made.
     `first` is the time of the first record that could be read. `cwd` is the directory ("" when no record names it),
-    `prompt` the start of the last prompt, `prompts` how many there were. A prompt that a client sent twice counts
-    once."""
+    `prompt` its title or the start of the last prompt, `prompts` how many there were. A prompt that a client sent twice
+    counts once."""
 
     def __init__(self) -> None:
         self.created = 0.0
@@ -34,6 +39,7 @@ class JournalSummary(Projection):
         self.cwd = ""
         self.prompt = ""
         self.prompts = 0
+        self._title = ""
         self._uuids: OrderedDict[str, None] = OrderedDict()
 
     def apply(self, record: Record) -> None:
@@ -48,6 +54,8 @@ class JournalSummary(Projection):
     @on(SystemLine, main_only=True)
     def _system(self, line: SystemLine, _: Record) -> None:
         self.cwd = self.cwd or line.cwd
+        if line.subtype == "session_title_changed":
+            self.prompt = self._title = one_line(str(line.body.get("title")))
 
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, record: Record) -> None:
@@ -58,7 +66,7 @@ class JournalSummary(Projection):
         line = content.public
         if not isinstance(line, UserLine) or line.uuid in self._uuids:
             return
-        self.prompt = prompt_start(line)
+        self.prompt = self._title or prompt_start(line)
         self.prompts += 1
         if line.uuid:
             self._uuids[line.uuid] = None

@@ -14,7 +14,7 @@ DEFAULT_MAX_TOKENS = 8_000
 ESCALATED_MAX_TOKENS = 64_000
 LONG_CONTEXT = "[1m]"
 """The end of a model's name that asks for its window of a million tokens. The provider gets the name without it."""
-_LONG_CONTEXT_BETA = "context-1m-2025-08-07"
+LONG_CONTEXT_BETA = "context-1m-2025-08-07"
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def sent_name(model: str) -> str:
 
 def betas_of(model: str) -> tuple[str, ...]:
     """Return the beta features that the name of a model asks for."""
-    return (_LONG_CONTEXT_BETA,) if model.endswith(LONG_CONTEXT) else ()
+    return (LONG_CONTEXT_BETA,) if model.endswith(LONG_CONTEXT) else ()
 
 
 def max_tokens(model: str, *, escalated: bool) -> int:

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.options import SessionOptions
 
 Json = dict[str, Any]
 
@@ -13,6 +14,7 @@ _VERSION = re.compile(r"claude-(?:(?:opus|sonnet|haiku)-)?(\d+)(?:[-.](\d)(?!\d)
 _MIN_BUDGET = 1_024  # the API refuses less
 _ABOVE_BUDGET = 1_024  # tokens for the answer itself
 _EFFORT_BETA = "effort-2025-11-24"
+_BUDGET_BETA = "task-budgets-2026-03-13"
 _INTERLEAVED_BETA = "interleaved-thinking-2025-05-14"
 
 
@@ -28,22 +30,42 @@ class ReasoningFields:
 @dataclass(frozen=True)
 class Reasoning:
     """`effort` is low, medium, high, xhigh or max, None for the model's own. `thinking_tokens` is the budget for
-    thinking; 0 turns it off, None leaves it to the model."""
+    thinking; 0 turns it off, None leaves it to the model. `display` says how thinking is shown (summarized, omitted),
+    `task_budget` how many tokens the model is told that its task may take. `betas` are features of the API that the
+    client wants besides."""
 
     effort: str | None = None
     thinking_tokens: int | None = None
+    display: str | None = None
+    task_budget: int | None = None
+    betas: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(options: SessionOptions) -> Reasoning:
+        """Return what a client's options say."""
+        return Reasoning(
+            options.effort,
+            options.max_thinking_tokens,
+            options.thinking_display,
+            options.task_budget,
+            tuple(options.betas),
+        )
 
     def fields(self, model: str, limit: int, max_output: int, *, may_think: bool) -> ReasoningFields:
         """Return the fields of a request to `model` for an answer of at most `limit` tokens. `may_think`: the history
         allows that the model thinks now (see `Conversation.may_think`)."""
         body: Json = {}
-        betas: list[str] = []
+        betas = list(self.betas)
         version = _version(model)
         effort = effort_of(model, self.effort)
         if effort:
             body["output_config"] = {"effort": effort}
             if version < (4, 6):
                 betas.append(_EFFORT_BETA)
+        if self.task_budget:
+            budget = {"type": "tokens", "total": self.task_budget}
+            body["output_config"] = {**body.get("output_config", {}), "task_budget": budget}
+            betas.append(_BUDGET_BETA)
         tokens = self.thinking_tokens
         if tokens is not None and version >= (4, 6):
             body["thinking"] = {"type": "adaptive" if tokens else "disabled"}
@@ -55,6 +77,8 @@ class Reasoning:
             }
             if version >= (4, 0):
                 betas.append(_INTERLEAVED_BETA)
+        if self.display and body.get("thinking", {}).get("type") in ("adaptive", "enabled"):
+            body["thinking"]["display"] = self.display
         return ReasoningFields(body, limit, tuple(betas))
 
 

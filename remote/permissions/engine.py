@@ -132,6 +132,10 @@ class PermissionEngine:
         """Let these allow rules of a slash command hold until this is called again. Raise RuleError."""
         self._rules.replace(COMMAND, Behavior.ALLOW, parse_rules(rules))
 
+    def listed(self) -> list[dict[str, str]]:
+        """Return all rules, as clients see them."""
+        return self._rules.listed()
+
     def visible(self, tool_name: str) -> bool:
         """Return whether the model is offered a tool: False when a rule denies every call of it."""
         return self._rules.whole_tool(Behavior.DENY, tool_name) is None

@@ -146,6 +146,8 @@ class RequestBroker:
         self._slow: dict[str, Callable[[Json], Awaitable[Json]]] = {}
         self._working: set[asyncio.Task[None]] = set()
         self._suspended = False
+        self.find_more: Callable[[], None] = lambda: None
+        """Registers more handlers; called for the first request that nobody handles."""
 
     # What the worker asks.
 
@@ -284,6 +286,9 @@ class RequestBroker:
 
     def take_request(self, line: ControlRequestLine) -> None:
         """Answer a request of a client, with an error if no handler is registered for its kind."""
+        if line.subtype not in self._slow and line.subtype not in self._handlers:
+            find_more, self.find_more = self.find_more, lambda: None
+            find_more()
         if line.subtype in self._slow:
             task = asyncio.get_running_loop().create_task(self._work_on(line))
             self._working.add(task)

@@ -45,9 +45,10 @@ class Waiting:
 
     @property
     def stands_alone(self) -> bool:
-        """Whether the prompt may be a command, which needs a turn of its own."""
-        text = str(self.prompt.blocks[0].get("text")) if self.prompt.blocks else ""
-        return not self.is_notice and text.startswith("/")
+        """Whether the prompt needs a turn of its own: it may be a command, or the model is not called for it."""
+        prompt = self.prompt
+        text = str(prompt.blocks[0].get("text")) if prompt.blocks else ""
+        return prompt.silent or (not (self.is_notice or prompt.verbatim) and text.startswith("/"))
 
 
 class Inputs:
@@ -91,11 +92,12 @@ class Inputs:
         if len(self._queue) >= MAX_WAITING:
             raise TooManyInputs(f"{MAX_WAITING} prompts are waiting already")
 
-    def put(self, input_id: str, line: UserLine) -> None:
-        """Queue the prompt in a user message."""
+    def put(self, input_id: str, line: UserLine) -> bool:
+        """Queue the prompt in a user message. Return whether the running turn is to make room for it."""
         self.any_prompt = True
         priority = _PRIORITIES.get(str(line.body.get("priority")), _NEXT)
         self._add(Waiting(Prompt.from_input(input_id, line), line.uuid, priority))
+        return priority == _NOW
 
     def notify(self, notice: QueuedRecord, agent_id: str = MAIN_AGENT) -> None:
         """Queue a notice of the worker for an agent."""
@@ -136,7 +138,7 @@ class Inputs:
         their own (`alone`) and the prompts after it stay."""
         ours = [each for each in self._queue if each.agent_id == agent_id]
         command = next(
-            (at for at, each in enumerate(ours) if not each.is_notice and alone(each.prompt.blocks)), len(ours)
+            (at for at, each in enumerate(ours) if each.stands_alone and alone(each.prompt.blocks)), len(ours)
         )
         return self._taken(ours[:command] + [each for each in ours[command:] if each.is_notice])
 

@@ -107,6 +107,11 @@ class Session:
             self._watchers.changed()
         return bool(input_id)
 
+    def name(self, title: str) -> None:
+        """Give the session a name. Raise JournalError."""
+        self.log.say({"type": "system", "subtype": "session_title_changed", "title": " ".join(title.split())[:200]})
+        self._watchers.changed()
+
     def watch_tasks(self, journalled: JournalledTasks | None = None) -> None:
         """Take up the tasks: report those of earlier workers, which are in the journal, and watch those of this one."""
         self._notices.begin(journalled)
@@ -248,9 +253,10 @@ class Session:
                 max_turns=options.max_turns,
                 partial_messages=options.partial_messages,
                 api_key_source=options.api_key_source,
-                reasoning=Reasoning(options.effort, options.max_thinking_tokens),
+                reasoning=Reasoning.of(options),
                 fallback_model=options.fallback_model,
                 offered=options.tools,
+                aliases=options.tool_aliases,
                 prompts=(
                     session_prompt(options, context.cwd, context.host, context.cages) if new_prompt else config.prompts
                 ),
@@ -275,6 +281,8 @@ class Session:
     def adopt(self, setup: Initialize) -> None:
         """Apply what the client that drives says in its `initialize` request. Raise JournalError, and ValueError for
         hooks that are malformed."""
+        if setup.title and not self.has_input:
+            self.name(setup.title)
         if not setup.options:
             return
         options = replace(self.options, **setup.options)
@@ -283,11 +291,12 @@ class Session:
             self._use_demands(options)
         self.log.emit(OptionsRecord(options.to_json()))
         self._launches.use(options)
-        config = self.agent.config
-        if {"system_prompt", "append_system_prompt"} & setup.options.keys():
+        config = replace(self.agent.config, aliases=options.tool_aliases)
+        if {"system_prompt", "append_system_prompt", "static_prompt"} & setup.options.keys():
             context = config.context
             prompts = session_prompt(options, context.cwd, context.host, context.cages)
-            self.agent.configure(replace(config, prompts=prompts))
+            config = replace(config, prompts=prompts)
+        self.agent.configure(config)
         self.clients.use(options)
 
     def _use_demands(self, options: SessionOptions) -> None:
@@ -303,7 +312,7 @@ class Session:
         """Return when a turn may start."""
         await self.settings.settle()
         await self.define_agents()
-        await self._slash_commands.use(self.settings.current)
+        await self._slash_commands.use(self.settings.current, self.options.skills)
         await self.clients.settle(self.options)
 
     async def define_agents(self) -> None:

@@ -77,7 +77,8 @@ class Turns(Projection):
         """Queue the prompt in a user message. `echo`: show the message again when a turn takes it."""
         if echo:
             self._echoes[input_id] = line.body
-        self._inputs.put(input_id, line)
+        if self._inputs.put(input_id, line) and self.state is TurnState.RUNNING:
+            self.interrupt()
 
     @contextlib.asynccontextmanager
     async def idle(self) -> AsyncIterator[bool]:

@@ -275,6 +275,7 @@ class SubAgents:
             fallback_model=main.fallback_model,
             settings=main.settings,
             budget=self._rest_of_budget(),
+            permission_tool=main.permission_tool,
         )
 
     def _rest_of_budget(self) -> Budget | None:

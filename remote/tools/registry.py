@@ -56,6 +56,10 @@ class ToolRegistry(Sequence["Tool"]):
         if deferred:
             self._deferred.update(added)
 
+    def named(self, name: str) -> Tool | None:
+        """Return the tool of that name, None if there is none."""
+        return self._tools.get(name)
+
     def redeclare(self, tool: Tool) -> None:
         """Offer another version of the built-in tool of that name from the next turn on."""
         self._waiting[tool.name] = tool

@@ -27,7 +27,7 @@ class SessionOptions:
 
     model: str | None = None
     permission_mode: str = "default"  # default | acceptEdits | plan | bypassPermissions
-    permission_prompts: str = "none"  # stdio: ask the client with can_use_tool; none: deny what would ask
+    permission_prompts: str = "none"  # stdio: ask the client; the name of an MCP tool: ask it; none: deny
     allow_bypass: bool = False  # --dangerously-skip-permissions was given, so set_permission_mode may choose bypass
     allowed_tools: list[str] = field(default_factory=list)
     disallowed_tools: list[str] = field(default_factory=list)
@@ -54,7 +54,14 @@ class SessionOptions:
     fallback_model: str | None = None
     max_thinking_tokens: int | None = None
     effort: str | None = None
+    thinking_display: str | None = None  # summarized | omitted
+    task_budget: int | None = None  # the tokens that the model is told it may use for its task
+    betas: list[str] = field(default_factory=list)  # features of the model API to switch on
     include_hook_events: bool = False
+    skills: list[str] | None = None  # the skills that the model is offered; None for all
+    tool_aliases: Json = field(default_factory=dict)  # other names under which the model may call tools
+    plan_instructions: str | None = None  # what a plan must say, in place of ccb's own words
+    static_prompt: bool = False  # the surroundings go before the first prompt, not into the system prompt
     web: str = "host"  # host | laptop: whose network WebFetch uses
     web_allow_private: bool = False  # WebFetch may read from private addresses
 

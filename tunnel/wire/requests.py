@@ -245,7 +245,11 @@ def client_kind(
     return RequestKind(name, AnsweredBy.WORKER, payload_of, write, read, deadline_s=CLIENT_DEADLINE_S)
 
 
-INTERRUPT: RequestKind[None, Json] = client_kind("interrupt", lambda fields: None)
+INTERRUPT: RequestKind[bool | None, Json] = client_kind(
+    "interrupt",
+    lambda fields: fields.get("cancel_queued") is True,
+    lambda queue: {"cancel_queued": True} if queue else {},
+)
 SET_MODEL: RequestKind[str | None, Json] = client_kind("set_model", _read_model, lambda name: {"model": name})
 SET_PERMISSION_MODE: RequestKind[str, Json] = client_kind(
     "set_permission_mode", lambda fields: str(fields.get("mode")), lambda mode: {"mode": mode}

@@ -60,7 +60,8 @@ class PromptOpening:
             hooks.configure([HookSource(each.value, each.layer.source, each.layer.path) for each in settings.hooks])
         if commands is not None:
             commands.refresh()
-        found = commands.find(prompts[0].blocks) if commands is not None and len(prompts) == 1 else None
+        first = prompts[0].blocks if len(prompts) == 1 and not prompts[0].verbatim else ()
+        found = commands.find(first) if commands is not None else None
         if hooks is not None and hooks.start_due:
             await self._session_starts()
         if found is None:

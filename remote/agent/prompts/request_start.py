@@ -29,6 +29,7 @@ async def make_prefix(config: AgentConfig, agent: AgentState, home: str) -> None
 
 async def named_files(config: AgentConfig, agent: AgentState, prompts: Sequence[Prompt]) -> list[Json]:
     """Return the files that prompts name with `@`, as content blocks."""
+    prompts = [prompt for prompt in prompts if not prompt.verbatim]
     if not any("@" in str(block.get("text", "")) for prompt in prompts for block in prompt.blocks):
         return []
     from ..mentions.mentions import mentioned_blocks  # few prompts name files

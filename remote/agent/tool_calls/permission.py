@@ -20,6 +20,7 @@ from .call import (
     PipelineContext,
     denied,
     error_result,
+    lent,
     mode_switch,
 )
 from .validation import validate
@@ -33,8 +34,9 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
     """Let the permission engine decide, and ask the person if it says so. Return the call with its cage and the granted
     input, which is validated again if the person changed it. Refuse the call if the check or the question fails."""
     can_ask = context.deps.broker.can_ask(CAN_USE_TOOL)
+    judge = None if can_ask or call.tool.traits.asks else context.config.permission_tool()
     try:
-        decision = _with_hook(decide(context.config, call, can_ask=can_ask), call)
+        decision = _with_hook(decide(context.config, call, can_ask=can_ask or judge is not None), call)
     except Exception as error:  # noqa: BLE001 - a failed check refuses
         _log.exception("the permission check of %s failed", call.name)
         text = f"The permission check failed ({error}); {call.name} was not run."
@@ -45,6 +47,10 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
     if decision.behavior is Behavior.DENY:
         raise CallRefused(_deny_unasked(context, call, decision))
     answer = await agent_hooks.before_question(context.deps, context.recorder, call.name, call.id, call.input, decision)
+    if answer is None and judge is not None:
+        from .permission_tool import ask_tool
+
+        answer = await ask_tool(judge, call.name, call.input, call.id, lent(context))
     if answer is None and not can_ask:
         raise CallRefused(_deny_unasked(context, call, decision))
     preview = None

@@ -9,6 +9,8 @@ from .rules import Rule
 
 COMMAND_LINE = "cliArg"
 COMMAND = "command"
+_SOURCES = ("user", "project", "local", "flag")
+_PUBLIC = {"managed": "policySettings", "kept": "localSettings", **{each: f"{each}Settings" for each in _SOURCES}}
 
 
 class RuleSet:
@@ -27,6 +29,19 @@ class RuleSet:
     def remove(self, source: str, behavior: Behavior, rules: Iterable[Rule]) -> None:
         gone = set(rules)
         self._rules[source, behavior] = [r for r in self._rules.get((source, behavior), []) if r not in gone]
+
+    def listed(self) -> list[dict[str, str]]:
+        """Return all rules, as clients see them."""
+        return [
+            {
+                "behavior": behavior.value,
+                "source": _PUBLIC.get(source, source),
+                "rule": str(rule),
+                "editability": "session" if source in (COMMAND_LINE, "session") else "readonly",
+            }
+            for (source, behavior), rules in self._rules.items()
+            for rule in rules
+        ]
 
     def about(self, behavior: Behavior, tool: str) -> list[Rule]:
         """Return the rules that cover calls of a tool, with and without a pattern."""

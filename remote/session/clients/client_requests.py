@@ -23,7 +23,7 @@ from ccb.tunnel.wire.requests import (
     client_kind,
 )
 
-from ...agent.messages import status
+from ...agent.messages import CAPABILITIES, status
 from ...ports import NotKept
 from ..broker import Handled
 from ..session import Session
@@ -63,7 +63,7 @@ def register_client_requests(session: Session) -> None:
     """Register the handlers for the requests of clients with the session's broker."""
     broker = session.broker
     broker.register_slow(INITIALIZE, lambda setup: _initialize(session, setup))
-    broker.register(INTERRUPT, lambda _: _interrupt(session))
+    broker.register(INTERRUPT, lambda with_queue: _interrupt(session, with_queue or False))
     broker.register(SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
     broker.register(SET_MODEL, lambda name: _set_model(session, name))
     broker.register(MCP_STATUS, lambda _: Handled({"mcpServers": session.clients.status}))
@@ -73,7 +73,14 @@ def register_client_requests(session: Session) -> None:
     register_task_requests(session)
     register_steering(session)
     broker.register(LIST_COMMANDS, lambda _: Handled({"commands": session.agent.config.announced.entries("commands")}))
+    broker.find_more = lambda: _find_more(session)
     broker.register(GET_CONTEXT_USAGE, lambda _: Handled(session.agent.context_report().public()))
+
+
+def _find_more(session: Session) -> None:
+    from .rare_requests import register_rare_requests
+
+    register_rare_requests(session)
 
 
 async def _initialize(session: Session, setup: Initialize) -> Json:
@@ -103,7 +110,8 @@ async def _initialize(session: Session, setup: Initialize) -> Json:
         "current_permission_mode": session.mode,
         "sandbox": session.agent.config.permissions.cage_in_force,
         "session_state": session.state,
-        "capabilities": ["interrupt_receipt_v1"],
+        "capabilities": list(CAPABILITIES),
+        "hook_on_failure_supported": True,
     }
     return {**body, "hooks_applied": True} if setup.hooks else body
 
@@ -130,7 +138,7 @@ def _server_said(session: Session, message: McpMessage) -> Handled:
     return Handled(then=lambda: servers.said(message.server_name, message.message))
 
 
-def _interrupt(session: Session) -> Handled:
+def _interrupt(session: Session, with_queue: bool) -> Handled:
     """Withdraw the questions to the person before the answer; end the turn after it. The turn also ends if the
     withdrawal or the answer cannot be journalled. Agents in the background go on, and their questions stay open."""
     try:
@@ -138,7 +146,9 @@ def _interrupt(session: Session) -> Handled:
     except NotKept:
         session.turns.interrupt()
         raise
-    return Handled({"still_queued": session.queued_uuids}, session.turns.interrupt)
+    cancelled = [each for each in session.queued_uuids if session.take_back(each)] if with_queue else None
+    receipt = {"still_queued": session.queued_uuids, **({} if cancelled is None else {"cancelled": cancelled})}
+    return Handled(receipt, session.turns.interrupt)
 
 
 def _set_permission_mode(session: Session, mode: str) -> Handled:

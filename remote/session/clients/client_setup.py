@@ -21,38 +21,47 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
+_FIELDS: dict[str, tuple[str, type]] = {
+    "systemPrompt": ("system_prompt", list),
+    "appendSystemPrompt": ("append_system_prompt", str),
+    "planModeInstructions": ("plan_instructions", str),
+    "title": ("title", str),
+    "agents": ("agents", dict),
+    "jsonSchema": ("json_schema", dict),
+    "hooks": ("client_hooks", dict),
+    "toolAliases": ("tool_aliases", dict),
+    "sdkMcpServers": ("client_mcp", list),
+    "skills": ("skills", list),
+    "excludeDynamicSections": ("static_prompt", bool),
+}
+_KINDS: dict[type, str] = {list: "a list of texts", str: "text", dict: "an object", bool: "true or false"}
+
 
 @dataclass(frozen=True)
 class Initialize:
     """The fields of an `initialize` request that change the session, under the names of its options. `hooks`: the
-    request has hooks."""
+    request has hooks. `title` is the name of a new session."""
 
     options: Json = field(default_factory=dict)
     hooks: bool = False
+    title: str = ""
 
     @staticmethod
     def read(fields: Json) -> Initialize:
         """Read a request. Unknown fields are for other versions. Raise RequestRefused."""
         options: Json = {}
-        texts = fields.get("systemPrompt")
-        if texts is not None:
-            parts = texts if isinstance(texts, list) else [texts]
-            options["system_prompt"] = "\n\n".join(_text(each, "systemPrompt") for each in parts)
-        if fields.get("appendSystemPrompt") is not None:
-            options["append_system_prompt"] = _text(fields["appendSystemPrompt"], "appendSystemPrompt")
-        for name, option in (("agents", "agents"), ("jsonSchema", "json_schema"), ("hooks", "client_hooks")):
+        for name, (option, kind) in _FIELDS.items():
             value = fields.get(name)
+            if name == "systemPrompt" and isinstance(value, str):
+                value = [value]
             if value is None:
                 continue
-            if not isinstance(value, dict):
-                raise RequestRefused(f"{name} must be an object")
-            options[option] = value
-        servers = fields.get("sdkMcpServers")
-        if servers is not None:
-            if not isinstance(servers, list):
-                raise RequestRefused("sdkMcpServers must be a list")
-            options["client_mcp"] = [_text(each, "sdkMcpServers") for each in servers]
-        return Initialize(options, "client_hooks" in options)
+            texts = value if kind is list else []
+            if not isinstance(value, kind) or not all(isinstance(each, str) for each in texts):
+                raise RequestRefused(f"{name} must be {_KINDS[kind]}")
+            options[option] = "\n\n".join(texts) if option == "system_prompt" else value
+        title = options.pop("title", "")
+        return Initialize(options, "client_hooks" in options, title)
 
 
 class ClientSetup:
@@ -128,9 +137,3 @@ def demanded(config: AgentConfig, options: SessionOptions, cost: float) -> Agent
     if structured is config.structured and budget == config.budget:
         return config
     return replace(config, structured=structured, budget=budget)
-
-
-def _text(value: object, name: str) -> str:
-    if not isinstance(value, str):
-        raise RequestRefused(f"{name} must be text")
-    return value

@@ -22,11 +22,12 @@ def register_task_requests(session: Session) -> None:
     broker = session.broker
     broker.register(BACKGROUND_TASKS, lambda _: Handled({"moved": session.agent.config.context.shells.move_all()}))
     broker.register(STOP_TASK, lambda task_id: _stop(session, task_id))
-    broker.register(READ_TASK, lambda task_id: Handled(_output(_task(session, task_id))))
+    broker.register(READ_TASK, lambda task_id: Handled(_output(find_task(session, task_id))))
     broker.register(CANCEL_ASYNC_MESSAGE, lambda uuid: Handled({"cancelled": session.take_back(uuid)}))
 
 
-def _task(session: Session, task_id: str) -> Task:
+def find_task(session: Session, task_id: str) -> Task:
+    """Return a task. Raise RequestRefused."""
     task = session.tasks.get(task_id)
     if task is None:
         raise RequestRefused(f"No task found with ID: {task_id}")
@@ -34,7 +35,7 @@ def _task(session: Session, task_id: str) -> Task:
 
 
 def _stop(session: Session, task_id: str) -> Handled:
-    task = _task(session, task_id)
+    task = find_task(session, task_id)
     if task.end is not None:
         raise RequestRefused(f"Task {task_id} is not running: its status is {task.status.value}")
     return Handled({}, lambda: session.tasks.stop_soon(task))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...agent.agent import Agent
@@ -38,8 +38,9 @@ class SessionCommands:
         announced.add("commands", lambda: [each.public() for each in registry.commands])
         announced.add("skills", self._skills)
 
-    async def use(self, settings: WorkerSettings) -> None:
-        """Find the files that count under these settings."""
+    async def use(self, settings: WorkerSettings, skills: Sequence[str] | None) -> None:
+        """Find the files that count under these settings. `skills` are those that the model is offered, None for
+        all."""
         roots = (self._home, *settings.trusted_directories)
         if self._files is None and not any(os.path.isdir(os.path.join(r, name)) for r in roots for name in _FOLDERS):
             return
@@ -47,7 +48,7 @@ class SessionCommands:
             from ...commands.file_commands import FileCommands
 
             self._files = FileCommands(self._home, self._session_id, self._agent.config.tools)
-        await self._files.use(settings)
+        await self._files.use(settings, skills)
         if self._agent.commands is not None:
             self._agent.commands.refresh()
 

@@ -12,16 +12,28 @@ from .plan_mode import PLAN
 
 _LEAVE = "When the plan is complete, call ExitPlanMode, which shows it to the user; before that ask what is open."
 _ANSWER = "Nobody can be asked in this session: when the plan is complete, give it as your answer and end your turn."
+_WHAT = (
+    "Say in the plan what will be changed and where, in which order, and how it will be checked. Be short enough to be"
+    " read."
+)
 _OVER = "Plan mode is over: you may change files and run commands again, as far as the permissions go."
 
 
 class PlanReminders:
-    """A source of reminders. `mode` returns the permission mode, `can_ask` whether the person can be asked."""
+    """A source of reminders. `mode` returns the permission mode, `can_ask` whether the person can be asked,
+    `instructions` what a client says that a plan must be like."""
 
-    def __init__(self, plan: PlanFile, mode: Callable[[], str], can_ask: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        plan: PlanFile,
+        mode: Callable[[], str],
+        can_ask: Callable[[], bool],
+        instructions: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self._plan = plan
         self._mode = mode
         self._can_ask = can_ask
+        self._instructions = instructions
         self._told = False  # the model knows that plan mode is on
 
     def __call__(self, occasion: Occasion) -> Iterable[str]:
@@ -53,8 +65,7 @@ class PlanReminders:
                 "Plan mode is on. Look around and plan; change nothing, and run no command that does, until the user"
                 " has approved the plan. This goes before any other instruction.",
                 where,
-                "Say in the plan what will be changed and where, in which order, and how it will be checked. Be short"
-                " enough to be read.",
+                self._instructions() or _WHAT,
                 _LEAVE if self._can_ask() else _ANSWER,
             )
         )

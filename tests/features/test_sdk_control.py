@@ -1,0 +1,147 @@
+"""What programs that drive a session may say and ask: fields of `initialize`, requests, forms of prompts."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+from tests.remote.agent_kit import Reply, calls, content, says
+from tests.remote.worker_process import Laptop, WorkerHost, until
+
+from ccb.tunnel.wire import Event, Input, SessionOptions
+
+Json = dict[str, Any]
+
+
+async def ask(laptop: Laptop, subtype: str, **fields: Any) -> Json:
+    """Make a request, and return its answer."""
+    request_id = await laptop.control(subtype, **fields)
+    event = await laptop.next(Event, lambda each: (each.body.get("response") or {}).get("request_id") == request_id)
+    response: Json = event.body["response"]
+    return response
+
+
+async def payload(laptop: Laptop, subtype: str, **fields: Any) -> Json:
+    response = await ask(laptop, subtype, **fields)
+    assert response["subtype"] == "success", response
+    answer: Json = response.get("response", {})
+    return answer
+
+
+async def say(laptop: Laptop, text: str, **fields: Any) -> str:
+    """Send a user message with more fields, and return its uuid."""
+    identity = str(uuid.uuid4())
+    message = {"role": "user", "content": text}
+    body = {"type": "user", "message": message, "parent_tool_use_id": None, "uuid": identity, **fields}
+    await laptop.send(Input(laptop.epoch, uuid.uuid4().hex, body))
+    return identity
+
+
+async def answer(laptop: Laptop, reply: Reply) -> Json:
+    """Answer the next model call. Return its request, with the beta features of its head."""
+    opened, body = await laptop.call()
+    await laptop.answer(opened, content(reply))
+    request: Json = json.loads(body)
+    return {**request, "betas": opened.headers.get("anthropic-beta", "")}
+
+
+def _summary(host: WorkerHost, session: str) -> Json:
+    summary: Json = json.loads((host.state(session) / "summary.json").read_text())
+    return summary
+
+
+def texts(request: Json) -> str:
+    return json.dumps(request["messages"])
+
+
+async def test_what_initialize_says_holds_for_the_session(host: WorkerHost, session: str) -> None:
+    for name in ("deploy", "other"):
+        skill = host.home / ".claude" / "skills" / name / "SKILL.md"
+        skill.parent.mkdir(parents=True)
+        skill.write_text(f"---\ndescription: About {name}\n---\nText of {name}\n")
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(permission_mode="plan", permission_prompts="stdio"))
+    told = await payload(
+        laptop,
+        "initialize",
+        title="The   nightly job",
+        skills=["deploy"],
+        toolAliases={"ReadTheFile": "Read"},
+        planModeInstructions="Draw a picture of it.",
+        excludeDynamicSections=True,
+        hooks={"PreToolUse": [{"matcher": "Read", "hookCallbackIds": ["guard"], "onFailure": "block"}]},
+    )
+    assert told["hook_on_failure_supported"] and told["hooks_applied"]
+    await say(laptop, "Look.")
+    first = await answer(laptop, calls(("t1", "ReadTheFile", {"file_path": str(skill)})))
+    tools = {each["name"]: each["description"] for each in first["tools"]}
+    assert "About deploy" in tools["Skill"] and "About other" not in tools["Skill"]
+    assert "Draw a picture of it." in texts(first) and "Say in the plan what will be changed" not in texts(first)
+    assert "# Environment" in texts(first) and "# Environment" not in json.dumps(first["system"])
+    asked = await laptop.message("control_request")
+    failed = {"subtype": "error", "request_id": asked["request_id"], "error": "the guard is broken"}
+    await laptop.send(Input(laptop.epoch, uuid.uuid4().hex, {"type": "control_response", "response": failed}))
+    second = await answer(laptop, says("I cannot read it.", "m2"))
+    assert "The hook failed: the guard is broken" in texts(second), "a guard that fails does not let the call through"
+    result = await laptop.message("result")
+    assert [each["tool_name"] for each in result["permission_denials"]] == ["Read"]
+    titles = [each.body["title"] for each in laptop.events if each.body.get("subtype") == "session_title_changed"]
+    assert titles == ["The nightly job"]
+    await until(lambda: _summary(host, session)["prompt"] == "The nightly job", "the name in the list of sessions")
+
+
+async def test_requests_that_few_programs_make_are_answered(host: WorkerHost, session: str) -> None:
+    (host.project / "seen.txt").write_text("to be seen")
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(allowed_tools=["Bash(ls *)"], disallowed_tools=["WebFetch"]))
+    await payload(laptop, "rename_session", title="Spring cleaning")
+    rules = (await payload(laptop, "list_permission_rules"))["state"]["rules"]
+    assert ("allow", "Bash(ls *)", "cliArg") in [(each["behavior"], each["rule"], each["source"]) for each in rules]
+    assert (await payload(laptop, "apply_flag_settings", settings={"model": "opus", "effortLevel": "low"})) == {}
+    applied = (await payload(laptop, "get_settings"))["applied"]
+    assert "opus" in applied["model"] and applied["effort"] == "low"
+    assert (await payload(laptop, "read_file", path="seen.txt"))["contents"] == "to be seen"
+    assert (await payload(laptop, "read_file", path="seen.txt", max_bytes=5)) | {"absPath": ""} == {
+        "absPath": "",
+        "contents": "to be",
+        "truncated": True,
+    }
+    assert (await payload(laptop, "generate_session_title", description="a b"))["title"] == "a b"
+    for subtype, fields, said in (
+        ("read_file", {"path": "/etc/shadow"}, "read denied"),
+        ("apply_flag_settings", {"settings": {"hooks": {}}}, "cannot change hooks"),
+        ("rename_session", {"title": "x", "session_id": "another"}, "only the session that runs"),
+        ("get_task_output", {"task_id": "none"}, "No task found"),
+        ("mcp_set_servers", {}, "servers is missing"),
+        ("no_such_request", {}, "Unsupported control request subtype: no_such_request"),
+    ):
+        response = await ask(laptop, subtype, **fields)
+        assert response["subtype"] == "error" and said in response["error"], response
+
+
+async def test_prompts_that_wait_that_hurry_and_that_are_taken_literally(host: WorkerHost, session: str) -> None:
+    (host.project / "notes.md").write_text("CONTENT OF THE NOTES")
+    laptop = await host.connect(session)
+    options = SessionOptions(betas=["context-1m-2025-08-07"], task_budget=50_000, max_thinking_tokens=2000)
+    await laptop.attach(options)
+    await say(laptop, "Keep this in mind: blue.", shouldQuery=False)
+    silent = await laptop.message("result")
+    assert (silent["subtype"], silent["num_turns"], silent["result"]) == ("success", 0, "")
+    await say(laptop, "/hooks @notes.md", client_composed=True)
+    first = await answer(laptop, calls(("t1", "Bash", {"command": "sleep 60"})))
+    assert "Keep this in mind: blue." in texts(first) and "/hooks @notes.md" in texts(first)
+    assert "CONTENT OF THE NOTES" not in texts(first)
+    assert first["output_config"]["task_budget"] == {"type": "tokens", "total": 50_000}
+    assert {"context-1m-2025-08-07", "task-budgets-2026-03-13"} <= set(first["betas"].split(","))
+    assert (await payload(laptop, "get_context_usage"))["rawMaxTokens"] == 1_000_000
+    await laptop.next(Event, lambda event: event.kind == "tool_start")
+    later, dropped = await say(laptop, "later"), await say(laptop, "dropped")
+    hurry = await say(laptop, "At once!", priority="now")
+    assert (await laptop.message("result"))["subtype"] == "error_during_execution"
+    second = await answer(laptop, calls(("t2", "Bash", {"command": "sleep 60"}), message_id="m2"))
+    assert "At once!" in texts(second) and "later" not in texts(second)
+    await laptop.next(Event, lambda event: event.kind == "tool_start")
+    receipt = await payload(laptop, "interrupt", cancel_queued=True)
+    assert receipt == {"still_queued": [], "cancelled": [later, dropped]} and hurry not in receipt["cancelled"]
+    assert (await laptop.message("result"))["subtype"] == "error_during_execution"
