@@ -18,6 +18,7 @@ from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import neutralise
 
 from .model import Arguments, arguments_from
+from .option_table.declaration import Group
 from .option_values import is_session_id, shortened
 from .options import COMMANDS, HOST_COMMANDS, OWN_WORDS
 from .scanner import scan
@@ -55,7 +56,9 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
     else:
         arguments = _place_local(arguments, words, may_be_command=not scanned.ended_at_start)
     validate(arguments)
-    hints = [*scanned.unknown, *arguments.hints]
+    ignored = [each for each in scanned.values if each.group is Group.IGNORED]
+    without = [f"{each.names[0]} has no effect in ccb ({each.help.rstrip('.').lower()})" for each in ignored]
+    hints = [*scanned.unknown, *without, *arguments.hints]
     if arguments.headless and arguments.prompt is None and scanned.variadic:
         hints.append(
             f"The words after {scanned.variadic} were read as its values; write the prompt before it, or after --."

@@ -91,6 +91,11 @@ class SdkOptions:
     max_thinking_tokens: int | None = None
     effort: str | None = None
     include_hook_events: bool = False
+    betas: tuple[str, ...] = ()
+    task_budget: int | None = None
+    thinking: str | None = None
+    thinking_display: str | None = None
+    forget: bool = False
 
 
 @dataclass(frozen=True)

@@ -95,6 +95,16 @@ def read_tokens(value: str, shown: str) -> int:
     return 0 if value == "0" else read_count(value, shown)
 
 
+def read_permission_tool(value: str, shown: str) -> str:
+    """Parse who decides on permissions: `stdio`, or the name of a tool of an MCP server."""
+    if value != "stdio" and not re.fullmatch(r"mcp__[\w-]+__[\w-]+", value, re.ASCII):
+        raise UsageError(
+            f"error: option '{shown}' argument '{shortened(value)}' is invalid. "
+            "Allowed choices are stdio and mcp__SERVER__TOOL."
+        )
+    return value
+
+
 def read_dollars(value: str, shown: str) -> float:
     """Parse a positive amount of dollars."""
     amount = read_duration("dollars")(value, shown)

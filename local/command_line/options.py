@@ -14,6 +14,7 @@ from .option_values import (
     read_count,
     read_duration,
     read_model,
+    read_permission_tool,
     read_port,
     read_session_id,
     read_ssh_option,
@@ -137,8 +138,8 @@ OPTIONS = (
     ),
     Option(
         ("--permission-prompt-tool",), Group.STREAMS, "permission_prompt_tool", _VALUE,
-        "With stream-json in and out: ask for permissions on stdout and read the answers from stdin (stdio).",
-        "how", ("stdio",),
+        "Let this decide what would ask a person: stdio (with stream-json in and out, questions on stdout and answers "
+        "on stdin), or a tool of an MCP server (mcp__SERVER__TOOL).", "how", read=read_permission_tool,
     ),
     Option(
         ("--identity", "-i"), Group.CONNECTION, "identities", OptionKind.REPEAT,

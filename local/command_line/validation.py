@@ -200,10 +200,16 @@ _STREAM_RULES: tuple[Rule, ...] = (
         "Add both.",
     ),
     (
-        lambda given: bool(given.streams.permission_prompt_tool) and not _stream_in(given.streams),
+        lambda given: given.streams.permission_prompt_tool == "stdio" and not _stream_in(given.streams),
         UsageError,
         "Error: --permission-prompt-tool stdio requires --input-format=stream-json.",
         "Without it, allow what is needed with --allowedTools or --permission-mode.",
+    ),
+    (
+        lambda given: bool(given.streams.permission_prompt_tool) and not given.headless,
+        UsageError,
+        "--permission-prompt-tool is for headless runs",
+        "Add -p, or leave it out: ccb asks you.",
     ),
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 HEADLESS_RECONNECT_S = 600.0
 """How long a headless run tries to reconnect when --reconnect-timeout does not say."""
 
+_MOST_THINKING = 31_999  # the family's budget for models that think with a budget only
+_BETA = re.compile(r"[a-z0-9-]{1,80}-\d{4}-\d{2}-\d{2}", re.ASCII)
 _WAIT_VARIABLE = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"  # set by SDK clients
 
 
@@ -62,11 +65,14 @@ def session_options(
         mode = settings.permissionMode or rules.defaultMode or "default"
     if rules.disableBypassPermissionsMode and (agent.allow_bypass or mode == "bypassPermissions"):
         raise UsageError("the settings do not allow the permission mode bypassPermissions", do="Choose another mode.")
-    asks = streams.permission_prompt_tool == "stdio" or not arguments.headless
+    asks = streams.permission_prompt_tool or ("none" if arguments.headless else "stdio")
+    thinking_tokens = sdk.max_thinking_tokens
+    if sdk.thinking is not None and thinking_tokens is None:
+        thinking_tokens = 0 if sdk.thinking == "disabled" else _MOST_THINKING
     return SessionOptions(
         model=settings.model if settings.is_managed("model") else agent.model or settings.model,
         permission_mode=mode,
-        permission_prompts="stdio" if asks else "none",
+        permission_prompts=asks,
         allow_bypass=agent.allow_bypass or mode == "bypassPermissions",
         allowed_tools=[*rules.allow, *agent.allowed_tools],
         disallowed_tools=[*rules.deny, *agent.disallowed_tools],
@@ -93,12 +99,24 @@ def session_options(
         laptop_mcp=list(laptop_mcp),
         max_budget_usd=sdk.max_budget_usd,
         fallback_model=sdk.fallback_model,
-        max_thinking_tokens=sdk.max_thinking_tokens,
+        max_thinking_tokens=thinking_tokens,
+        thinking_display=sdk.thinking_display,
+        task_budget=sdk.task_budget,
+        betas=_betas(sdk.betas),
+        forget=sdk.forget,
         effort=sdk.effort,
         include_hook_events=sdk.include_hook_events,
         web=agent.web or settings.web or "host",
         web_allow_private=settings.webAllowPrivate,
     )
+
+
+def _betas(names: Sequence[str]) -> list[str]:
+    """Return the beta features that the worker may ask the model API for. Raises UsageError."""
+    for name in names:
+        if not _BETA.fullmatch(name):
+            raise UsageError(f"--betas {shortened(name)}: the name of a beta feature ends with its date")
+    return list(names)
 
 
 def _wait_ms(given: str | None) -> int:

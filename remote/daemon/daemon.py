@@ -267,6 +267,10 @@ class Daemon:
             self._summary.remove_owner()
             if self._session_over:  # a later client must not be told that this session has a driver
                 self._lease.release()
+                if self.session.options.forget and self._where.state:
+                    import shutil
+
+                    shutil.rmtree(self._where.state, ignore_errors=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         who = stranger(writer.get_extra_info("socket"), self._where.socket)

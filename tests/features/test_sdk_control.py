@@ -145,3 +145,52 @@ async def test_prompts_that_wait_that_hurry_and_that_are_taken_literally(host: W
     receipt = await payload(laptop, "interrupt", cancel_queued=True)
     assert receipt == {"still_queued": [], "cancelled": [later, dropped]} and hurry not in receipt["cancelled"]
     assert (await laptop.message("result"))["subtype"] == "error_during_execution"
+
+
+async def test_a_tool_of_the_client_decides_on_calls_and_nothing_of_the_session_stays(
+    host: WorkerHost, session: str
+) -> None:
+    verdicts: dict[str, Json | str] = {
+        "touch one": {"behavior": "allow", "updatedInput": {"command": "touch two"}},
+        "touch three": {"behavior": "deny", "message": "not this one"},
+        "touch four": "whatever you like",
+    }
+    asked: list[Json] = []
+
+    def reply_to(message: Json) -> Json:
+        method = message.get("method")
+        if method == "initialize":
+            result: Json = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {}}
+        elif method == "tools/list":
+            result = {"tools": [{"name": "decide", "inputSchema": {"type": "object"}}]}
+        elif method == "tools/call":
+            asked.append(message["params"]["arguments"])
+            verdict = verdicts[asked[-1]["input"]["command"]]
+            text = verdict if isinstance(verdict, str) else json.dumps(verdict)
+            result = {"content": [{"type": "text", "text": text}]}
+        else:
+            return {"jsonrpc": "2.0", "result": {}}
+        return {"jsonrpc": "2.0", "id": message["id"], "result": result}
+
+    laptop = await host.connect(session)
+    options = SessionOptions(permission_prompts="mcp__guard__decide", client_mcp=["guard"], forget=True)
+    await laptop.attach(options)
+    await say(laptop, "Touch them.")
+
+    async def serve(messages: int) -> None:
+        for _ in range(messages):
+            request = await laptop.message("control_request")
+            await laptop.reply(request["request_id"], {"mcp_response": reply_to(request["request"]["message"])})
+
+    await serve(3)
+    uses = [(f"t{number}", "Bash", {"command": command}) for number, command in enumerate(verdicts)]
+    await answer(laptop, calls(*uses))
+    await serve(3)
+    told = texts(await answer(laptop, says("Done.", "m2")))
+    assert "not this one" in told and "its answer is no JSON object" in told
+    assert sorted(path.name for path in host.project.iterdir()) == ["two"]
+    assert asked[0] == {"tool_name": "Bash", "input": {"command": "touch one"}, "tool_use_id": "t0"}
+    assert len((await laptop.message("result"))["permission_denials"]) == 2
+    assert host.state(session).exists()
+    await laptop.stop()
+    await until(lambda: not host.state(session).exists(), "the end of what was kept")

@@ -1,7 +1,7 @@
 """The options that programs give to an agent of this family: the official SDKs, editors, scripts.
 
-Those in the group IGNORED are accepted and do nothing: what they ask for is either what ccb does anyway, or a feature
-that it does not have and that a session can do without.
+Those in the group IGNORED are accepted and do nothing, which a run says on stderr: what they ask for is a feature that
+ccb does not have and that a session can do without.
 """
 
 from __future__ import annotations
@@ -80,16 +80,33 @@ SDK_OPTIONS = (
         "With --resume: continue after this message (its UUID) and leave out what came later.",
         "uuid", read=read_uuid,
     ),
+    Option(
+        ("--betas",), Group.SDK, "betas", _VARIADIC,
+        "Switch on these beta features of the model API, such as context-1m-2025-08-07.", "names",
+    ),
+    Option(
+        ("--task-budget",), Group.SDK, "task_budget", _VALUE,
+        "Tell the model how many tokens its task may take.", "tokens", read=read_tokens,
+    ),
+    Option(
+        ("--thinking",), Group.SDK, "thinking", _VALUE,
+        "Let the model think as much as it wants (adaptive, enabled), or not at all (disabled).",
+        "mode", ("adaptive", "enabled", "disabled"),
+    ),
+    Option(
+        ("--thinking-display",), Group.SDK, "thinking_display", _VALUE,
+        "Get the model's thinking in full length, as a summary, or not at all, where the model offers that.",
+        "mode", ("summarized", "omitted", "highlights"),
+    ),
+    Option(
+        ("--no-session-persistence",), Group.SDK, "forget", _FLAG,
+        "Remove the session from its host when it ends.",
+    ),
     *(
         Option((name,), Group.IGNORED, name, kind, text, metavar)
         for name, kind, text, metavar in (
-            ("--betas", _VARIADIC, "Beta features of the model API.", "names"),
-            ("--no-session-persistence", _FLAG, "The session stays on the host, like every other.", ""),
-            ("--task-budget", _VALUE, "A budget that the model is told.", "tokens"),
             ("--plugin-dir", _VALUE, "A directory with a plugin.", "dir"),
             ("--session-mirror", _FLAG, "A copy of the transcript on stdout.", ""),
-            ("--thinking", _VALUE, "How thinking is chosen.", "mode"),
-            ("--thinking-display", _VALUE, "How thinking is shown.", "mode"),
             ("--resume-drops-turn", _VALUE, "A check of the resumed turn.", "uuid"),
             ("--debug-file", _VALUE, "A file for debugging output.", "file"),
             ("--await-initialize", _FLAG, "Wait for the client's first request.", ""),

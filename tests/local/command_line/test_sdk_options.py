@@ -50,6 +50,10 @@ def test_the_command_lines_of_the_official_clients_are_understood(argv: list[str
     assert (options.permission_prompts, options.append_system_prompt) == ("stdio", "APP")
     assert options.include_hook_events and options.partial_messages
     assert options.from_json(options.to_json()) == options
+    assert options.betas == ["context-1m-2025-08-07"] and options.forget == ("--no-session-persistence" in argv)
+    assert [hint for hint in arguments.hints if "no effect" in hint] == [
+        "--plugin-dir has no effect in ccb (a directory with a plugin)"
+    ]
     assert [hint for hint in arguments.hints if hint.startswith("unknown")] == [
         "unknown option '--foo' and its value 'bar' ignored",
         "unknown option '--baz' ignored",
@@ -66,6 +70,18 @@ def test_an_unknown_option_is_passed_over_only_in_a_run_of_json_messages() -> No
         for formats in ([], STREAMS[:3]):
             with pytest.raises(UsageError, match="unknown option '--new'"):
                 parse_arguments([*formats, "-p", *given])
+
+
+def test_thinking_and_who_decides_on_permissions() -> None:
+    def chosen(*argv: str) -> tuple[str, int | None, str | None, int | None]:
+        options = session_options(parse_arguments([*argv, *STREAMS]), Settings())
+        return options.permission_prompts, options.max_thinking_tokens, options.thinking_display, options.task_budget
+
+    assert chosen() == ("none", None, None, None)
+    assert chosen("--thinking", "disabled", "--permission-prompt-tool", "stdio") == ("stdio", 0, None, None)
+    assert chosen("--thinking=adaptive", "--thinking-display=omitted") == ("none", 31_999, "omitted", None)
+    assert chosen("--max-thinking-tokens=5", "--thinking=enabled", "--task-budget=70000")[1:] == (5, None, 70_000)
+    assert chosen("--permission-prompt-tool=mcp__guard__decide")[0] == "mcp__guard__decide"
 
 
 def test_tools_can_be_none_all_or_some() -> None:
@@ -95,6 +111,9 @@ def test_an_empty_system_prompt_is_one_and_a_file_may_hold_it(tmp_path: Path) ->
         (["--agents", "{"], "not a JSON object"),
         (["--setting-sources", "user,root"], "Allowed choices are user, project, local"),
         (["--max-budget-usd", "0"], "must be more than 0"),
+        (["--betas", "everything"], "ends with its date"),
+        (["--thinking", "much"], "Allowed choices are adaptive, enabled, disabled"),
+        (["--permission-prompt-tool", "guard"], "Allowed choices are stdio and mcp__SERVER__TOOL"),
         (["--mcp-config", "/nonexistent/mcp.json"], "it cannot be read"),
         (["--mcp-config", '{"mcpServers": {"a": 1}}'], "no object mcpServers"),
     ],
