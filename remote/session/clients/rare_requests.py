@@ -12,6 +12,7 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire.kinds.reasoning import SET_EFFORT
 from ccb.tunnel.wire.requests import RequestRefused, client_kind
+from ccb.tunnel.wire.tool_traits import READ
 
 from ...permissions.decision import Behavior
 from ...tools.files.paths import absolute
@@ -133,7 +134,7 @@ async def _read_file(session: Session, given: Json) -> Json:
     """A file, if Read may read it without a question."""
     agent = session.agent
     context, path = agent.config.context, _text(given, "path")
-    tool = agent.config.tools.named("Read")
+    tool = agent.config.tools.named(READ.name)
     path = absolute(path, context.cwd)
     allowed = tool is not None and agent.config.permissions.decide(tool, {"file_path": path})
     if not allowed or allowed.behavior is not Behavior.ALLOW:

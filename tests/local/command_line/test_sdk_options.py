@@ -84,6 +84,11 @@ def test_thinking_and_who_decides_on_permissions() -> None:
     assert chosen("--permission-prompt-tool=mcp__guard__decide")[0] == "mcp__guard__decide"
 
 
+def test_a_person_at_the_terminal_is_asked_and_no_tool() -> None:
+    with pytest.raises(UsageError, match="is for headless runs"):
+        parse_arguments(["--permission-prompt-tool", "mcp__guard__decide"])
+
+
 def test_tools_can_be_none_all_or_some() -> None:
     def tools(*argv: str) -> list[str] | None:
         return session_options(parse_arguments([*argv, *STREAMS]), Settings()).tools
