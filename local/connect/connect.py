@@ -24,6 +24,7 @@ from ccb.tunnel.wire.requests import TRUST_PROJECT
 from ..command_line.model import Arguments
 from ..command_line.resume_hint import resume_command
 from ..command_line.transport_choice import host_label
+from ..config.own_files import own_files
 from ..config.projects import Projects
 from ..config.settings import SettingsChoice
 from ..login.unattended_login import log_in_unattended
@@ -101,7 +102,8 @@ async def connect_session(
             arguments, session_id, startup.settings, lambda: _choose(arguments, dialer, startup.bundle, choose)
         )
         servers, mcp_warnings = laptop_servers(arguments, startup.settings, environ)
-        options = await _options(arguments, startup, list(servers))
+        files, left = own_files() if choice.user else ("", [])
+        options = await _options(arguments, startup, list(servers), files)
         desk = ProjectDesk(arguments, startup.settings, Projects(environ))
         attach = _attach_options(arguments, startup, options, dialer.parameters, desk)
         session = await stack.enter_async_context(RemoteSession(dialer.dial, attach))
@@ -125,7 +127,7 @@ async def connect_session(
         log.info("attached to session %s on %s, worker pid %d", hello.session, host, hello.pid)
         resume = resume_command(arguments, hello.session, directory=hello.cwd)
         session.come_back_with(resume)
-        warnings = (*startup.warnings, *mcp_warnings, *_other_directory(arguments, hello.cwd))
+        warnings = (*startup.warnings, *mcp_warnings, *left, *_other_directory(arguments, hello.cwd))
         own_hooks = {} if startup.settings.disableAllHooks else startup.settings.hooks
         notifications = NotificationHooks(own_hooks, f"ccb {host}")
         try:
@@ -183,11 +185,13 @@ def settings_choice(arguments: Arguments) -> SettingsChoice:
     return SettingsChoice(sources is None or "user" in sources.split(","), arguments.sdk.settings)
 
 
-async def _options(arguments: Arguments, startup: SessionStartup, laptop_mcp: Sequence[str]) -> SessionOptions:
+async def _options(
+    arguments: Arguments, startup: SessionStartup, laptop_mcp: Sequence[str], files: str
+) -> SessionOptions:
     from ..config.credentials import api_key_source
 
     source = api_key_source(await startup.provider.credential_name())
-    return session_options(arguments, startup.settings, api_key_source=source, laptop_mcp=laptop_mcp)
+    return session_options(arguments, startup.settings, api_key_source=source, laptop_mcp=laptop_mcp, files=files)
 
 
 def _attach_options(

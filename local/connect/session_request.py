@@ -54,10 +54,15 @@ async def session_parameters(
 
 
 def session_options(
-    arguments: Arguments, settings: Settings, *, api_key_source: str = "none", laptop_mcp: Sequence[str] = ()
+    arguments: Arguments,
+    settings: Settings,
+    *,
+    api_key_source: str = "none",
+    laptop_mcp: Sequence[str] = (),
+    files: str = "",
 ) -> SessionOptions:
     """Return the options of a new session. A flag outranks a setting. `laptop_mcp` are the names of the MCP servers on
-    this laptop."""
+    this laptop, `files` the person's own commands and skills, packed."""
     agent, streams, sdk = arguments.agent, arguments.streams, arguments.sdk
     rules = settings.permissions
     mode = flagged_mode(arguments)
@@ -95,6 +100,7 @@ def session_options(
         json_schema=_object(sdk.json_schema),
         agents=_object(sdk.agents),
         own_agents=own_agents(),
+        own_files=files,
         client_mcp=client_servers(sdk.mcp_config),
         laptop_mcp=list(laptop_mcp),
         max_budget_usd=sdk.max_budget_usd,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Callable
 
 from ..settings.worker_settings import PROJECT, USER, WorkerSettings
@@ -12,15 +12,15 @@ from .definition import COMMAND, SKILL, CommandFile, read_definition
 _MAX_FILES = 500
 
 
-def discover(settings: WorkerSettings, home: str, report: Callable[[str], None]) -> list[CommandFile]:
+def discover(settings: WorkerSettings, homes: Sequence[str], report: Callable[[str], None]) -> list[CommandFile]:
     """Return what the directories `.claude/commands` and `.claude/skills` hold. Of several files with one name, that of
-    the nearest directory of the project counts, and the person's own last. What cannot be used is reported in words.
-    The files of a project count only if it is trusted."""
+    the nearest directory of the project counts, and the person's own, below `homes`, last. What cannot be used is
+    reported in words. The files of a project count only if it is trusted."""
     roots = []
     if settings.trusted and PROJECT in settings.sources:
         roots += [(each, PROJECT) for each in settings.trusted_directories]
-    if USER in settings.sources and home:
-        roots.append((home, USER))
+    if USER in settings.sources:
+        roots += [(each, USER) for each in homes]
     found: dict[str, CommandFile] = {}
     seen: set[str] = set()
     for root, source in roots:

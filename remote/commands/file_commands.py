@@ -3,48 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 
 from ccb.tunnel.wire import tool_traits
 
-from ..settings.worker_settings import WorkerSettings
+from ..settings.worker_settings import USER, WorkerSettings
 from ..tools.registry import ToolRegistry
 from .definition import SKILL, CommandFile
 from .discovery import discover
 from .expansion import expand, named_files
 from .registry import CommandCall, Expanded, SlashCommand
 
-log = logging.getLogger(__name__)
-
 
 class FileCommands:
     """`files` are the commands and skills that count under the settings in force. They are found once for each value of
     the settings, so a file that the session's own tools write does not count in the same session."""
 
-    def __init__(self, home: str, session_id: str, tools: ToolRegistry) -> None:
+    def __init__(self, session_id: str, tools: ToolRegistry) -> None:
         self.files: Sequence[CommandFile] = ()
         self.problems: list[str] = []
-        self._home = home
         self._session_id = session_id
         self._tools = tools
-        self._settings: WorkerSettings | None = None
-        self._only: Sequence[str] | None = None
+        self._sources: tuple[WorkerSettings, Sequence[str], Sequence[str] | None] | None = None
 
-    async def use(self, settings: WorkerSettings, only: Sequence[str] | None = None) -> None:
-        """Find the files that count under these settings, and offer the model its skills: those that `only` names."""
-        if settings is self._settings and only == self._only:
-            return
+    async def use(self, settings: WorkerSettings, homes: Sequence[str], only: Sequence[str] | None = None) -> bool:
+        """Find the files that count under these settings, and offer the model its skills: those that `only` names.
+        `homes` are the directories with files of the person. Return False if nothing has changed."""
+        sources = settings, homes, only
+        if self._sources is not None and settings is self._sources[0] and sources[1:] == self._sources[1:]:
+            return False
         had = any(each.for_model for each in self.files)
-        self._settings, self._only = settings, only
+        self._sources = sources
         problems: list[str] = []
         loop = asyncio.get_running_loop()
-        self.files = await loop.run_in_executor(None, discover, settings, self._home, problems.append)
+        self.files = await loop.run_in_executor(None, discover, settings, homes, problems.append)
         self.problems = problems
-        for problem in problems:
-            log.warning("%s", problem)
         skills = [each for each in self.files if each.for_model and (only is None or _named(each.name, only))]
         if skills:
             from .skill_tool import SkillTool
@@ -52,12 +47,18 @@ class FileCommands:
             self._tools.add([SkillTool(skills, self._session_id)])
         elif had:
             self._tools.remove([tool_traits.SKILL.name])
+        return True
+
+    @property
+    def readable(self) -> list[str]:
+        """The rules that let the files beside the skills of the person be read."""
+        return [f"Read(/{each.directory}/**)" for each in self.files if (each.kind, each.source) == (SKILL, USER)]
 
     def commands(self) -> Iterator[SlashCommand]:
         """Yield the commands that a person may call."""
         for each in self.files:
             if each.for_person:
-                source = SKILL if each.kind == SKILL else each.source
+                source = f"{each.source} skill" if each.kind == SKILL else each.source
                 yield SlashCommand(each.name, each.description, partial(self._run, each), each.hint, source)
 
     def skills(self) -> list[dict[str, str]]:

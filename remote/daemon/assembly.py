@@ -35,7 +35,7 @@ from ..session.commands.context_commands import register_context_commands
 from ..session.inputs import Inputs
 from ..session.log import AgentEmitter, SessionLog, Watchers
 from ..session.restart.resume import restore, take_up
-from ..session.session import Session, SessionParts, added_directories, check_sandbox
+from ..session.session import Session, SessionParts, added_directories, check_sandbox, with_own_files
 from ..sessions.paths import home_directory
 from ..subagents.command import agents_command
 from ..subagents.recovery import after_a_cut, end_cut_agents
@@ -83,6 +83,7 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
     """Start a new session; `facts` are stored with its first record. Raise JournalError, ValueError if the options are
     not valid, and HostRefusal if this host cannot make the cage that they name."""
     log = host.log()
+    options = with_own_files(options, os.path.dirname(host.context.spill.directory))
     parts = SessionParts.make(log, host.watchers, Launches(options), Inputs(), OpenRequests())
     cwd = host.context.cwd
     directories = [cwd, *added_directories(cwd, options)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from .matchers import AgentMatcher, Askable, PathMatcher, RuleMatcher, RuleState
 from .modes import ACCEPT_EDITS, BYPASS, DEFAULT, DONT_ASK, PLAN, check_mode, is_root_without_sandbox
 from .paths import PathPattern, Places
 from .rules.rules import Rule, RuleError, parse_rule, parse_rules
-from .rules.ruleset import COMMAND, COMMAND_LINE, RuleSet
+from .rules.ruleset import COMMAND, COMMAND_LINE, SKILLS, RuleSet
 from .rules.updates import UpdateError, read_update
 from .sandbox_mode import NO_CAGE, Sandbox
 from .sensitive import sensitive_patterns
@@ -135,6 +136,15 @@ class PermissionEngine:
     def listed(self) -> list[dict[str, str]]:
         """Return all rules, as clients see them."""
         return self._rules.listed()
+
+    def lend(self, rules: Sequence[str]) -> None:
+        """Let these allow rules of the person's skills hold until this is called again. One that cannot be read does
+        not count."""
+        found = []
+        for rule in rules:
+            with suppress(RuleError):
+                found.append(parse_rule(rule))
+        self._rules.replace(SKILLS, Behavior.ALLOW, found)
 
     def visible(self, tool_name: str) -> bool:
         """Return whether the model is offered a tool: False when a rule denies every call of it."""

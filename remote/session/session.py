@@ -225,9 +225,10 @@ class Session:
         be asked: going on would deny the request, which another client may still answer."""
         sent = SessionOptions.from_json(given)
         self._check_askable(sent)
-        options = self._launches.merge(given, sent, self.mode)
         config = self.agent.config
         context = config.context
+        merged = self._launches.merge(given, sent, self.mode)
+        options = with_own_files(merged, os.path.dirname(context.spill.directory))
         add_dirs = added_directories(context.cwd, options)
         sandbox = Sandbox(context.cages, options.sandbox, options.allow_net)
         if "sandbox" in given:
@@ -312,7 +313,8 @@ class Session:
         """Return when a turn may start."""
         await self.settings.settle()
         await self.define_agents()
-        await self._slash_commands.use(self.settings.current, self.options.skills)
+        for problem in await self._slash_commands.use(self.settings.current, self.options):
+            self._warn(problem)
         await self.clients.settle(self.options)
 
     async def define_agents(self) -> None:
@@ -331,7 +333,10 @@ class Session:
         sub_agents.define(catalogue.definitions)
         self._agents_of = sources
         for problem in catalogue.problems:
-            self.log.say({"type": "system", "subtype": "informational", "content": problem, "level": "warning"})
+            self._warn(problem)
+
+    def _warn(self, text: str) -> None:
+        self.log.say({"type": "system", "subtype": "informational", "content": text, "level": "warning"})
 
     def _use_settings(self, settings: WorkerSettings) -> None:
         self.agent.config.permissions.use_settings(settings)
@@ -346,6 +351,15 @@ class Session:
             raise HostRefusal(
                 "waits_for_answer", f"this session waits for an answer about {about}", {"session": self.id}
             )
+
+
+def with_own_files(options: SessionOptions, directory: str) -> SessionOptions:
+    """Return options whose own files are in the session's `directory`."""
+    if not options.own_files:
+        return options
+    from ..commands.own_files import written  # few people have any
+
+    return written(options, directory)
 
 
 def check_sandbox(sandbox: Sandbox, directories: Sequence[str]) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.features.test_hooks import hooks, options, tell
+from tests.features.test_hooks import hooks, kill_worker, options, tell
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost
 
 from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.kinds.own_files import OwnFile, pack
 from ccb.tunnel.wire.options import SettingsOption
 
 Json = dict[str, Any]
@@ -108,3 +109,41 @@ async def test_hooks_shows_what_is_configured_without_the_model(host: WorkerHost
     await laptop.say("/hooks")
     shown = (await laptop.message("result"))["result"]
     assert shown == "PreToolUse\n  Bash: guard.sh  (user, ~/.claude/settings.json; at most 600 s)"
+
+
+async def test_the_persons_own_commands_and_skills_come_from_the_laptop_and_a_trusted_project_comes_first(
+    host: WorkerHost, session: str
+) -> None:
+    write(host, "commands/both.md", "Of the project")
+    skill = "---\ndescription: Greets\nallowed-tools: Bash(*/greet.sh)\n---\nIt says !`${CLAUDE_SKILL_DIR}/greet.sh`"
+    own = [
+        OwnFile("commands/both.md", "Of the person"),
+        OwnFile("commands/mine.md", "Mine: $1"),
+        OwnFile("skills/greet/SKILL.md", skill),
+        OwnFile("skills/greet/greet.sh", "#!/bin/sh\necho hello\n", executable=True),
+        OwnFile("skills/greet/more.md", "read me"),
+        OwnFile("skills/broken/SKILL.md", "no description"),
+    ]
+    laptop = await start(host, session, own_files=pack(own))
+    await laptop.say("/greet")
+    texts = json.dumps(await tell(laptop, calls(("toolu_1", "Bash", {"command": "true"}))))
+    assert "It says hello" in texts
+    where = next((host.state(session) / "own").glob("*/.claude/skills/greet"))
+    read = calls(("toolu_2", "Read", {"file_path": str(where / "more.md")}), message_id="msg_2")
+    await tell(laptop, read)
+    assert "read me" in json.dumps((await tell(laptop, says("ok", "msg_3")))[-1]), "no question is needed"
+    await laptop.message("result")
+    assert any("a skill needs a description" in str(each.body.get("content")) for each in laptop.events)
+    kill_worker(laptop)
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(client="another"))
+    for prompt, text in (("/both", "Of the project"), ("/mine x", "Mine: x")):
+        await laptop.say(prompt)
+        messages = await tell(laptop, says("ok", f"msg{prompt}"))
+        assert text in json.dumps(messages[-1]), prompt
+        await laptop.message("result")
+    await laptop.control("initialize")
+    listed = (await laptop.message("control_response"))["response"]["response"]["commands"]
+    described = {each["name"]: each["description"] for each in listed}
+    assert described["both"] == "Of the project (project)" and described["greet"] == "Greets (user skill)"
+    assert "Of the person" not in (host.state(session) / "journal.jsonl").read_text()

@@ -47,6 +47,7 @@ class SessionOptions:
     json_schema: Json | None = None  # each turn ends with a value that fits it
     agents: Json | None = None  # definitions of sub-agents, by name
     own_agents: Json = field(default_factory=dict)  # the person's files that define sub-agents: text by path
+    own_files: str = ""  # the person's commands and skills: see `kinds.own_files`; in the journal, where they are
     client_hooks: Json | None = None  # hooks that the client answers, as `initialize` has them
     client_mcp: list[str] = field(default_factory=list)  # MCP servers inside the client
     laptop_mcp: list[str] = field(default_factory=list)  # MCP servers on the laptop

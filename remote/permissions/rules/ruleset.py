@@ -9,6 +9,7 @@ from .rules import Rule
 
 COMMAND_LINE = "cliArg"
 COMMAND = "command"
+SKILLS = "skills"
 _SOURCES = ("user", "project", "local", "flag")
 _PUBLIC = {"managed": "policySettings", "kept": "localSettings", **{each: f"{each}Settings" for each in _SOURCES}}
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+from ccb.tunnel.wire import SessionOptions
 
 from ...agent.agent import Agent
 from ...commands.registry import CommandCall, CommandRegistry, Printed, SlashCommand
@@ -38,19 +40,24 @@ class SessionCommands:
         announced.add("commands", lambda: [each.public() for each in registry.commands])
         announced.add("skills", self._skills)
 
-    async def use(self, settings: WorkerSettings, skills: Sequence[str] | None) -> None:
-        """Find the files that count under these settings. `skills` are those that the model is offered, None for
-        all."""
-        roots = (self._home, *settings.trusted_directories)
+    async def use(self, settings: WorkerSettings, options: SessionOptions) -> list[str]:
+        """Find the files that count under these settings and options. Return what is wrong with files, once."""
+        context, own_files = self._agent.config.context, options.own_files
+        own = [os.path.join(os.path.dirname(context.spill.directory), own_files)] if own_files else []
+        homes = [*own, self._home]
+        roots = (*homes, *settings.trusted_directories)
         if self._files is None and not any(os.path.isdir(os.path.join(r, name)) for r in roots for name in _FOLDERS):
-            return
+            return []
         if self._files is None:
             from ...commands.file_commands import FileCommands
 
-            self._files = FileCommands(self._home, self._session_id, self._agent.config.tools)
-        await self._files.use(settings, skills)
+            self._files = FileCommands(self._session_id, self._agent.config.tools)
+        if not await self._files.use(settings, homes, options.skills):
+            return []
+        self._agent.config.permissions.lend(self._files.readable)
         if self._agent.commands is not None:
             self._agent.commands.refresh()
+        return self._files.problems
 
     def _from_files(self) -> Iterator[SlashCommand]:
         return self._files.commands() if self._files is not None else iter(())

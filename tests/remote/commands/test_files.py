@@ -30,7 +30,7 @@ def found(home: Path, project: Path | None) -> tuple[dict[str, CommandFile], lis
     problems: list[str] = []
     trusted = (str(project),) if project is not None else ()
     settings = WorkerSettings(trusted=project is not None, trusted_directories=trusted)
-    return {each.name: each for each in discover(settings, str(home), problems.append)}, problems
+    return {each.name: each for each in discover(settings, [str(home)], problems.append)}, problems
 
 
 def test_folders_are_namespaces_and_front_matter_describes(roots: tuple[Path, Path]) -> None:
