@@ -65,11 +65,7 @@ def session_options(
     this laptop, `files` the person's own commands and skills, packed."""
     agent, streams, sdk = arguments.agent, arguments.streams, arguments.sdk
     rules = settings.permissions
-    mode = flagged_mode(arguments)
-    if mode is None or settings.is_managed("permissionMode"):
-        mode = settings.permissionMode or rules.defaultMode or "default"
-    if rules.disableBypassPermissionsMode and (agent.allow_bypass or mode == "bypassPermissions"):
-        raise UsageError("the settings do not allow the permission mode bypassPermissions", do="Choose another mode.")
+    mode = _mode(arguments, settings)
     asks = streams.permission_prompt_tool or ("none" if arguments.headless else "stdio")
     thinking_tokens = sdk.max_thinking_tokens
     if sdk.thinking is not None and thinking_tokens is None:
@@ -123,6 +119,16 @@ def _betas(names: Sequence[str]) -> list[str]:
         if not _BETA.fullmatch(name):
             raise UsageError(f"--betas {shortened(name)}: the name of a beta feature ends with its date")
     return list(names)
+
+
+def _mode(arguments: Arguments, settings: Settings) -> str:
+    """Return the permission mode of a new session. Raise UsageError if the settings forbid it."""
+    rules, mode = settings.permissions, flagged_mode(arguments)
+    if mode is None or settings.is_managed("permissionMode"):
+        mode = settings.permissionMode or rules.defaultMode or "default"
+    if rules.disableBypassPermissionsMode and (arguments.agent.allow_bypass or mode == "bypassPermissions"):
+        raise UsageError("the settings do not allow the permission mode bypassPermissions", do="Choose another mode.")
+    return mode
 
 
 def _wait_ms(given: str | None) -> int:

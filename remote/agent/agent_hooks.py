@@ -24,7 +24,7 @@ from .state import Ending, LoopState
 
 Json = dict[str, Any]
 
-MOST_STOP_BLOCKS = 10
+MAX_STOP_BLOCKS = 10
 """How often in one turn Stop hooks may let an agent go on."""
 
 

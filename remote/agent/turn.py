@@ -14,7 +14,7 @@ from ..model.errors import ModelError
 from ..model.tokens import ContextLimits
 from ..ports import NotKept
 from . import messages
-from .agent_hooks import MOST_STOP_BLOCKS, before_stop
+from .agent_hooks import MAX_STOP_BLOCKS, before_stop
 from .answer import AnswerListener
 from .compaction.state import CompactionFailed
 from .deps import AgentConfig, AgentDeps, Prompt, origin_of
@@ -240,8 +240,8 @@ class Turn:
         limit = self._config.max_turns
         if not outcome.blocked or (limit is not None and state.calls >= limit):
             return ending
-        if state.stop_blocks >= MOST_STOP_BLOCKS:
-            told = f"Stop hooks have let the turn go on {MOST_STOP_BLOCKS} times; it ends now."
+        if state.stop_blocks >= MAX_STOP_BLOCKS:
+            told = f"Stop hooks have let the turn go on {MAX_STOP_BLOCKS} times; it ends now."
             self._recorder.message(messages.informational(told, "warning"))
             return ending
         self._recorder.message(messages.user_text(f"Stop hook feedback:\n{outcome.reason}", synthetic=True))

@@ -19,7 +19,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 Json = dict[str, Any]
 
 _CALL = re.compile(r"/([\w:.@-]+)(?:\s+(.*))?\s*\Z", re.DOTALL)
-MOST_COMMANDS = 1000
+MAX_COMMANDS = 1000
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class CommandRegistry:
             known = dict(self._registered)
             for provider in self._providers:
                 for command in provider():
-                    if len(known) < MOST_COMMANDS:
+                    if len(known) < MAX_COMMANDS:
                         known.setdefault(command.name, command)
             self._known = known
         return self._known

@@ -7,14 +7,17 @@ person and decides nothing. The same object is the answer of a callback."""
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Any, TypeVar
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.messages import as_dict
 
 from .table import SESSION_START, USER_PROMPT_SUBMIT
 
 Json = dict[str, Any]
+T = TypeVar("T")
 
 _RANK = {"": 0, "allow": 1, "ask": 2, "deny": 3}
 _WORDS = {"approve": "allow", "allow": "allow", "block": "deny", "deny": "deny", "ask": "ask"}
@@ -70,18 +73,15 @@ def read_output(event: str, code: int, stdout: str, stderr: str) -> HookOutcome:
 
 def read_answer(event: str, answer: Json) -> HookOutcome:
     """Return the outcome in the JSON object that a hook has answered with."""
-    own = answer.get("hookSpecificOutput")
-    own = own if isinstance(own, dict) else {}
+    own = as_dict(answer.get("hookSpecificOutput"))
     if own.get("hookEventName", event) != event:
         return HookOutcome(errors=(f"its answer is for {own.get('hookEventName')!r}",))
-    nested = own.get("decision")
-    nested = nested if isinstance(nested, dict) else {}  # of PermissionRequest
+    nested = as_dict(own.get("decision"))  # of PermissionRequest
     word = own.get("permissionDecision") or nested.get("behavior") or answer.get("decision") or ""
     if word and word not in _WORDS:
         return HookOutcome(errors=(f"it decided {word!r}, which is no decision",))
     reason = own.get("permissionDecisionReason") or nested.get("message") or answer.get("reason")
     changed = nested.get("updatedInput") if nested else own.get("updatedInput")
-    granted = nested.get("updatedPermissions")
     context, note = _text(own.get("additionalContext")), _text(answer.get("systemMessage"))
     return HookOutcome(
         decision=_WORDS.get(str(word), ""),
@@ -91,7 +91,7 @@ def read_answer(event: str, answer: Json) -> HookOutcome:
         stops=answer.get("continue") is False,
         stop_reason=_text(answer.get("stopReason")),
         updated_input=changed if isinstance(changed, dict) else None,
-        updates=tuple(each for each in granted if isinstance(each, dict)) if isinstance(granted, list) else (),
+        updates=_objects(nested.get("updatedPermissions")),
         interrupt=nested.get("interrupt") is True,
     )
 
@@ -106,16 +106,28 @@ def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
     changed = [each.updated_input for each in outcomes if each.updated_input is not None]
     return HookOutcome(
         decision=strictest,
-        reason="\n".join(each.reason for each in deciding if each.reason),
-        context=tuple(text for each in outcomes for text in each.context),
-        notes=tuple(text for each in outcomes for text in each.notes),
-        errors=tuple(text for each in outcomes for text in each.errors),
+        reason=_lines(each.reason for each in deciding),
+        context=_all(each.context for each in outcomes),
+        notes=_all(each.notes for each in outcomes),
+        errors=_all(each.errors for each in outcomes),
         stops=any(each.stops for each in outcomes),
-        stop_reason="\n".join(each.stop_reason for each in outcomes if each.stops and each.stop_reason),
+        stop_reason=_lines(each.stop_reason for each in outcomes if each.stops),
         updated_input=changed[-1] if changed else None,
-        updates=tuple(update for each in deciding for update in each.updates),
+        updates=_all(each.updates for each in deciding),
         interrupt=any(each.interrupt for each in deciding),
     )
+
+
+def _all(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:
+    return tuple(chain.from_iterable(parts))
+
+
+def _objects(value: object) -> tuple[Json, ...]:
+    return tuple(each for each in value if isinstance(each, dict)) if isinstance(value, list) else ()
+
+
+def _lines(texts: Iterable[str]) -> str:
+    return "\n".join(filter(None, texts))
 
 
 def _text(value: object) -> str:

@@ -19,7 +19,7 @@ from .protected import AT_THE_TOP
 
 _MODE = 0o1700
 _MOST_LISTS = 20
-_MOST_TRIES = 200
+_MAX_TRIES = 200
 _PAUSE_S = 0.005
 _ESCAPES = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))
 """How mount points are written in mountinfo, the backslash last."""
@@ -41,7 +41,7 @@ class Placeholders:
         """Make what does not exist, where this user could. Return the paths that exist now: those can be protected, and
         nobody in the cage can create the others. `started` must follow. Raise OSError."""
         for path in paths:
-            for _ in range(_MOST_TRIES):  # another session may be about to remove it
+            for _ in range(_MAX_TRIES):  # another session may be about to remove it
                 if not os.path.lexists(path) and os.access(os.path.dirname(path), os.W_OK):
                     with contextlib.suppress(FileExistsError):
                         os.mkdir(path, 0o700)

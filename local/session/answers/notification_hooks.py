@@ -25,7 +25,7 @@ TEXTS = {
 """The notification types, and what each tells."""
 
 _TIMEOUT_S = 60.0
-_MOST_AT_ONCE = 8
+_MAX_AT_ONCE = 8
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class NotificationHooks:
         """Run the hooks for one of `TEXTS`. Returns at once."""
         event = {"hook_event_name": EVENT, "notification_type": kind, "message": TEXTS[kind], "title": self._place}
         for hook in self._hooks:
-            if _matches(hook.matcher, kind) and len(self._running) < _MOST_AT_ONCE:
+            if _matches(hook.matcher, kind) and len(self._running) < _MAX_AT_ONCE:
                 task = asyncio.create_task(_run(hook, json.dumps(event).encode()), name="notification hook")
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)

@@ -12,7 +12,7 @@ from ..state import Ending, Terminal
 
 Json = dict[str, Any]
 
-MOST_TRIES = 5
+MAX_TRIES = 5
 """How often the model may stop without a fitting value, or give one that does not fit, in one turn."""
 
 NAME = "StructuredOutput"
@@ -43,9 +43,9 @@ class StructuredOutput(Tool):
         """The model has stopped without a value, or given one that does not fit. Return what to tell it, or how the
         turn ends."""
         self._tries += 1
-        if self._tries < MOST_TRIES:
+        if self._tries < MAX_TRIES:
             return _ASK
-        return Ending(Terminal.NO_STRUCTURED_OUTPUT, errors=(f"No fitting value after {MOST_TRIES} tries",))
+        return Ending(Terminal.NO_STRUCTURED_OUTPUT, errors=(f"No fitting value after {MAX_TRIES} tries",))
 
 
 @dataclass(frozen=True)

@@ -101,9 +101,8 @@ class _Converter(HTMLParser):
             if tag == self._skip[-1]:
                 self._skip.pop()
             return
-        if tag == "pre" and self._pre:
-            self._pre -= 1
-            self._out.append("\n```\n\n")
+        if tag in ("pre", "code"):
+            self._end_code(tag)
         elif tag in ("ul", "ol") and self._lists:
             self._lists.pop()
             if not self._lists:
@@ -116,13 +115,18 @@ class _Converter(HTMLParser):
         elif tag in ("tr", "table"):
             self._end_row()
             self._break(1 if tag == "tr" else 2)
-        elif tag == "code" and self._code:
-            self._code -= 1
-            self._out.append("`")
         elif tag in _MARKS and not self._pre and not self._code:
             self._out.append(_MARKS[tag])
         elif tag in _BLOCKS or tag in _HEADINGS:
             self._break(2)
+
+    def _end_code(self, tag: str) -> None:
+        if tag == "pre" and self._pre:
+            self._pre -= 1
+            self._out.append("\n```\n\n")
+        elif tag == "code" and self._code:
+            self._code -= 1
+            self._out.append("`")
 
     def handle_data(self, data: str) -> None:
         if self._in_title:

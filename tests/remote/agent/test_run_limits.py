@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.remote.agent_kit import Reply, World, assert_valid, calls, make_world, says
 
-from ccb.remote.agent.limits.run_limits import MOST_TRIES
+from ccb.remote.agent.limits.run_limits import MAX_TRIES
 from ccb.remote.session.clients.client_setup import demanded
 from ccb.tunnel.wire import SessionOptions
 
@@ -39,10 +39,10 @@ async def test_a_turn_ends_with_a_value_that_fits_the_schema() -> None:
 
 @pytest.mark.parametrize("wrong", [says("no", "m"), gives("one", 1)], ids=["no value", "a wrong value"])
 async def test_a_model_that_gives_no_fitting_value_is_given_up(wrong: Reply) -> None:
-    world = world_with(*[wrong] * MOST_TRIES, options=SessionOptions(json_schema=SCHEMA))
+    world = world_with(*[wrong] * MAX_TRIES, options=SessionOptions(json_schema=SCHEMA))
     result = await world.turn()
     assert (result["subtype"], result["is_error"]) == ("error_max_structured_output_retries", True)
-    assert len(world.transport.call_ids) == MOST_TRIES
+    assert len(world.transport.call_ids) == MAX_TRIES
 
 
 async def test_a_turn_ends_when_the_budget_is_spent() -> None:
