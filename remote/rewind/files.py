@@ -9,7 +9,7 @@ from typing import Any
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..file_history.points import FileChange, RewindPoints
-from ..system.host import ABSENT, FileChanged, FileKind, NotAFile, digest_of
+from ..system.host import ABSENT, FileChanged, FileInfo, FileKind, Host, NotAFile, digest_of
 from ..tools.contract import ToolContext
 from ..tools.files.edit_common import MAX_BYTES
 from ..tools.files.patch import compared
@@ -57,15 +57,10 @@ async def plan(context: ToolContext, points: RewindPoints, seq: int, *, keep: bo
 
 
 async def _planned(context: ToolContext, points: RewindPoints, change: FileChange, keep: bool) -> PlannedFile | None:
-    loop, host, path = asyncio.get_running_loop(), context.host, change.path
+    loop, path = asyncio.get_running_loop(), change.path
     try:
-        info = await host.stat(path)
-        if info is not None and info.kind is not FileKind.FILE:
-            return PlannedFile(path, ABSENT, change.before, why=f"it is a {info.kind.value} now")
-        if info is not None and info.size > MAX_BYTES:
-            return PlannedFile(path, ABSENT, change.before, why=f"it has {info.size:,} bytes now")
-        data = b"" if info is None else await host.read(path, 0, MAX_BYTES + 1)
-        real = await loop.run_in_executor(None, host.real_path, path)
+        info, data = await _present(context.host, path)
+        real = await loop.run_in_executor(None, context.host.real_path, path)
     except (OSError, NotAFile) as error:
         return PlannedFile(path, ABSENT, change.before, why=str(error))
     now = ABSENT if info is None else digest_of(data)
@@ -83,6 +78,18 @@ async def _planned(context: ToolContext, points: RewindPoints, change: FileChang
     mode = change.mode or (info.mode if info is not None else 0)
     foreign = now != points.latest.get(path)
     return PlannedFile(path, now, change.before, mode, stats["added"], stats["removed"], foreign)
+
+
+async def _present(host: Host, path: str) -> tuple[FileInfo | None, bytes]:
+    """Return what is at a path now. Raise OSError or NotAFile."""
+    info = await host.stat(path)
+    if info is None:
+        return None, b""
+    if info.kind is not FileKind.FILE:
+        raise NotAFile(f"it is a {info.kind.value} now")
+    if info.size > MAX_BYTES:
+        raise NotAFile(f"it has {info.size:,} bytes now")
+    return info, await host.read(path, 0, MAX_BYTES + 1)
 
 
 async def restore(context: ToolContext, files: Sequence[Json]) -> list[Json]:

@@ -43,10 +43,11 @@ def stopped(output: str, code: int, rules: CageRules, cwd: str = "", command: st
         if code and not rules.network and any(each in line for each in _NETWORK):
             return f"stopped by the sandbox: network: {_shown(line)}"
         words = next((each for each in (*_FILES, *_CALLS, *_NODE) if each in line), "")
-        if not words or (line.strip() in command) or (not code and command and not _may_come_from(command, line)):
+        if not words or line.strip() in command:
             continue
-        cause = _cause(line.strip(), words, rules, cwd) if cwd else _Cause.UNKNOWN
-        if cause is _Cause.CAGE or (code and cause is _Cause.UNKNOWN):
+        if not code and command and not _may_come_from(command, line):
+            continue
+        if _cause(line.strip(), words, rules, cwd) in (_Cause.CAGE, _Cause.UNKNOWN if code else _Cause.CAGE):
             return f"stopped by the sandbox: {_shown(line)}"
     return ""
 
@@ -61,6 +62,8 @@ def _may_come_from(command: str, line: str) -> bool:
 
 
 def _cause(line: str, words: str, rules: CageRules, cwd: str) -> _Cause:
+    if not cwd:
+        return _Cause.UNKNOWN
     for name in _names(line, words):
         path = os.path.join(cwd, name)
         if os.path.lexists(path):

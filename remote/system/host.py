@@ -68,7 +68,8 @@ class FileChanged(Exception):
 
 
 class NotAFile(Exception):
-    """The path is not a regular file, but a device, a pipe, a socket or a directory, and has no content to read."""
+    """The path is not a regular file, but a device, a pipe, a socket or a directory, and has no content to read; or it
+    is too large for what reads it."""
 
 
 ABSENT = ""
