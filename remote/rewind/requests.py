@@ -128,7 +128,7 @@ def _take_back(session: Session) -> None:
     for closed in close_open_tool_uses(conversation, _CUT):
         log.emit(MessageRecord(closed.body))
     agent.rewind(conversation)
-    context.files.forget_views()
+    context.files.forget()
     context.todos.replace([])
 
 

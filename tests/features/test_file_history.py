@@ -141,6 +141,15 @@ async def test_a_conversation_goes_on_from_before_a_prompt_also_after_a_restart(
     assert len((await turn(again, "u6"))["messages"]) == 1
 
 
+async def test_what_was_read_in_the_part_that_is_gone_must_be_read_again(host: WorkerHost, session: str) -> None:
+    laptop = await worked(host, session)
+    await asked(laptop, "rewind_conversation", user_message_id="u2")
+    change = {"file_path": str(host.project / "b.txt"), "old_string": "B", "new_string": "C"}
+    told = (await turn(laptop, "u3", ("Edit", change)))["messages"][-1]["content"][0]
+    assert told["is_error"] and "has not been read" in told["content"]
+    assert (host.project / "b.txt").read_text() == "B\n"
+
+
 async def test_a_session_resumes_at_a_message(host: WorkerHost, session: str) -> None:
     laptop = await worked(host, session)
     lines = [frame.body for frame in laptop.events if frame.kind == "message" and frame.body["type"] == "assistant"]

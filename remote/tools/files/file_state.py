@@ -66,6 +66,10 @@ class FileState:
         """Note that a tool has written this version, which the model therefore knows."""
         self._put(path, _seen(digest, info))
 
+    def forget(self) -> None:
+        """Forget every file: the part of the conversation that may have shown it is gone."""
+        self._files.clear()
+
     def forget_views(self) -> None:
         """Forget which ranges were shown, so that Read shows them again: compaction has removed them from the
         conversation."""
