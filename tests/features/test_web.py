@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
+import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,12 +18,14 @@ import pytest
 from tests.remote.agent_kit import calls, closing, content, opening, says, sse
 from tests.remote.worker_process import Laptop, WorkerHost
 from tests.support.model.fake_model import FakeModel
+from tests.support.network.certificates import Authority
+from tests.support.network.connect_proxy import connect_proxy
 from tests.support.person.laptop import make_laptop
 
 from ccb.remote.tools.web.markdown import to_markdown
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.web.addresses import WebRefused, is_public, read_url
-from ccb.tunnel.wire.web.fetching import WebFetcher
+from ccb.tunnel.wire.web.fetching import Page, WebFetcher
 
 Json = dict[str, Any]
 
@@ -57,13 +62,15 @@ class Site(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def site() -> Iterator[tuple[str, list[str]]]:
+def site(tls: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[str]]]:
     handler = type("OneSite", (Site,), {"asked": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", handler.asked  # type: ignore[attr-defined]
+        yield f"http{'s' if tls else ''}://127.0.0.1:{server.server_address[1]}", handler.asked  # type: ignore[attr-defined]
     finally:
         server.shutdown()
         server.server_close()
@@ -139,6 +146,65 @@ async def test_with_web_laptop_the_laptop_fetches_by_its_own_policy(
         assert asked == (["/page"] if private else [])
     results = json.dumps(fake_model.requests[-1].messages)
     assert ("from the page" if private else "no public address") in results
+
+
+async def test_a_page_is_read_over_https_and_through_the_proxy_of_the_host(
+    host: WorkerHost, session: str, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path)
+    async with connect_proxy() as proxy:
+        variables = {"SSL_CERT_FILE": str(authority.ca_file), "HTTPS_PROXY": proxy.url, "NO_PROXY": "127.0.0.1"}
+        host.prelude = f"import os; os.environ.update({variables!r})"
+        laptop = await host.connect(session)
+        await laptop.attach(SessionOptions(allowed_tools=["WebFetch"], web_allow_private=True))
+        with site(authority.server("shop.test")) as (url, asked):
+            named = url.replace("127.0.0.1", "shop.test")
+            for number, each in enumerate((named, url)):
+                await called(laptop, "WebFetch", number, url=f"{each}/page", prompt="What is next?")
+                if each is named:
+                    assert "# Orders" in str((await answered(laptop, says("Two.", "msg_small")))["messages"])
+                told = (await result_of(laptop, number))["content"]
+                assert told == "Two." if each is named else "CERTIFICATE_VERIFY_FAILED" in told
+            assert asked == ["/page"]
+            assert [head[0] for head in proxy.requests] == [f"CONNECT {named.removeprefix('https://')} HTTP/1.1"]
+
+
+async def test_a_proxy_gets_the_address_that_was_checked_and_no_private_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    leads_to = {"shop.test": "93.184.216.34", "inside.test": "10.0.0.1"}
+    plain = socket.getaddrinfo
+
+    def resolved(name: str, *args: Any, **more: Any) -> list[Any]:
+        return plain(leads_to.get(name, name), *args, **more)
+
+    authority = Authority(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca_file))
+    monkeypatch.setattr("ccb.tunnel.wire.web.addresses.socket.getaddrinfo", resolved)
+
+    async def fetch(url: str) -> Page:
+        return await asyncio.to_thread(WebFetcher(allow_private=False).fetch, url)
+
+    with site(authority.server("shop.test")) as (url, _):
+        port = url.rpartition(":")[2]
+        async with connect_proxy() as proxy:
+            monkeypatch.setenv("HTTPS_PROXY", proxy.url.replace("http://", "http://me:p%40ss@"))
+            page = await fetch(f"https://shop.test:{port}/page")
+            assert gzip.compress(PAGE) != page.body == PAGE
+            (head,) = proxy.requests
+            assert head[0] == f"CONNECT 93.184.216.34:{port} HTTP/1.1"
+            assert "Proxy-Authorization: Basic bWU6cEBzcw==" in head
+            for name, why in (("inside.test", "no public address"), ("only-the-proxy-knows.invalid", "resolved")):
+                with pytest.raises(WebRefused, match=why):
+                    await fetch(f"https://{name}:{port}/page")
+            assert len(proxy.requests) == 1
+        async with connect_proxy(refuse=403) as proxy:
+            monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+            with pytest.raises(WebRefused, match="the proxy refuses"):
+                await fetch(f"https://shop.test:{port}/page")
+        monkeypatch.setenv("HTTPS_PROXY", "socks5://127.0.0.1:1")
+        with pytest.raises(WebRefused, match="no http:// proxy"):
+            await fetch(f"https://shop.test:{port}/page")
 
 
 def found(index: int, results: Any) -> bytes:

@@ -1,5 +1,5 @@
 """Fetch one page: blocking code of the standard library, with limits of size and time, and a connection to the very
-address that was checked."""
+address that was checked, also through a proxy."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from urllib.parse import urljoin
 
 from ..dataclass import dataclass
 from .addresses import WebPlace, WebRefused, read_url, resolve, same_site
+from .proxies import proxy_for, tunnel
 
 MAX_BODY = 10 << 20
 """Most bytes of a page, after decompression."""
@@ -109,9 +110,16 @@ class WebFetcher:
 
     def _connected(self, place: WebPlace) -> socket.socket:
         problem: OSError | None = None
-        for address in resolve(place, allow_private=self._allow_private):
+        proxy = proxy_for(place)
+        # Where private addresses are allowed, there is nothing to check, and the proxy may know names that we do not.
+        names = proxy is not None and self._allow_private
+        for address in [place.host] if names else resolve(place, allow_private=self._allow_private):
             try:
-                plain = socket.create_connection((address, place.port), self._left())
+                plain = (
+                    socket.create_connection((address, place.port), self._left())
+                    if proxy is None
+                    else tunnel(proxy, address, place.port, self._left())
+                )
             except OSError as error:
                 problem = error
                 continue
