@@ -99,6 +99,7 @@ def session_options(
         own_files=files,
         client_mcp=client_servers(sdk.mcp_config),
         laptop_mcp=list(laptop_mcp),
+        project_mcp=not sdk.strict_mcp_config,
         max_budget_usd=sdk.max_budget_usd,
         fallback_model=sdk.fallback_model,
         max_thinking_tokens=thinking_tokens,
@@ -142,6 +143,7 @@ def options_for_existing(arguments: Arguments, options: SessionOptions) -> dict[
     agent = arguments.agent
     flags = (("model", agent.model), ("permission_mode", flagged_mode(arguments)), ("sandbox", agent.sandbox))
     given["laptop_mcp"] = list(options.laptop_mcp)  # the servers of this laptop replace those of the last one
+    given["project_mcp"] = options.project_mcp
     for name, flag in flags:
         given.pop(name, None)
         if flag is not None:

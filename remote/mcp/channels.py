@@ -30,3 +30,20 @@ class RequestChannel:
             return await self._broker.request(Request(self._kind, McpMessage(self._server, message), about))
         except RequestFailed as error:
             raise McpError(str(error)) from None
+
+    async def close(self) -> None:
+        """The worker has not started the server."""
+
+
+class RefusedChannel:
+    """Stands for a server that cannot be started, and says why."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    async def exchange(self, message: Json) -> Json:
+        """See Channel."""
+        raise McpError(self._why)
+
+    async def close(self) -> None:
+        """There is nothing to end."""

@@ -1,4 +1,4 @@
-"""The client of one MCP server: handshake, list of tools, calls. It speaks JSON-RPC over any channel."""
+"""The client of one MCP server: handshake, tools, resources, prompts. It speaks JSON-RPC over any channel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Any, Callable, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.mcp import TOOL_USE_ID
@@ -17,13 +17,13 @@ Json = dict[str, Any]
 
 PROTOCOL = "2025-11-25"
 HANDSHAKE_S = 60.0
-"""Seconds for each message of the handshake, and for each page of the list of tools."""
+"""Seconds for each message of the handshake, and for each page of a list."""
 
 CALL_S = 100_000.0
 """Seconds for a call. It is long because a tool may ask a person."""
 
 _MAX_PAGES = 100
-_MAX_TOOLS = 1000
+_MAX_LISTED = 1000
 
 
 class McpError(Exception):
@@ -37,6 +37,9 @@ class Channel(Protocol):
         """Return the server's reply to a message; to a notification it may be anything. Cancelling withdraws the
         message. Raise McpError."""
 
+    async def close(self) -> None:
+        """End a server that the worker has started. The next message starts it again."""
+
 
 @dataclass(frozen=True)
 class ServerTool:
@@ -49,7 +52,8 @@ class ServerTool:
 
 
 class McpClient:
-    """`connect` comes first. `info` and `instructions` are what the server says about itself."""
+    """`connect` comes first. `info` and `instructions` are what the server says about itself, `offers` are the names of
+    its capabilities."""
 
     def __init__(self, channel: Channel, *, handshake_s: float = HANDSHAKE_S, call_s: float = CALL_S) -> None:
         self.info: Json = {}
@@ -59,7 +63,8 @@ class McpClient:
         self._call_s = call_s
         # Calls of an earlier worker or connection may still run on the server, under ids of their own.
         self._ids = itertools.count(secrets.randbits(48))
-        self._has_tools = False
+        self.offers: frozenset[str] = frozenset()
+        self._progress: dict[str, Callable[[Json], None]] = {}
 
     async def connect(self) -> None:
         """Agree with the server on the protocol. Raise McpError."""
@@ -68,34 +73,55 @@ class McpClient:
         info, capabilities = found.get("serverInfo"), found.get("capabilities")
         self.info = info if isinstance(info, dict) else {}
         self.instructions = str(found.get("instructions") or "")
-        self._has_tools = isinstance(capabilities, dict) and "tools" in capabilities
+        self.offers = frozenset(capabilities if isinstance(capabilities, dict) else ())
         await self._within(self._channel.exchange(_notification("notifications/initialized")), self._handshake_s)
 
     async def tools(self) -> list[ServerTool]:
         """Return the tools of the server, from all pages. Tools without a name or an object as their schema are left
         out. Raise McpError."""
-        if not self._has_tools:
-            return []
-        found: list[ServerTool] = []
-        cursor: object = None
-        for _ in range(_MAX_PAGES):
-            page = await self._ask("tools/list", {} if cursor is None else {"cursor": cursor}, self._handshake_s)
-            listed = page.get("tools")
-            for each in listed if isinstance(listed, list) else ():
-                tool = _tool(each)
-                if tool is not None:
-                    found.append(tool)
-            last, cursor = cursor, page.get("nextCursor")
-            if cursor is None or cursor == last or len(found) >= _MAX_TOOLS:
-                break
-        return found[:_MAX_TOOLS]
+        return [tool for tool in map(_tool, await self.listed("tools")) if tool is not None]
 
-    async def call(self, name: str, arguments: Json, tool_use_id: str = "") -> Json:
-        """Call a tool and return the result object. Raise McpError."""
+    async def listed(self, what: str) -> list[Json]:
+        """Return the `tools`, `resources` or `prompts` that the server describes, from all pages. Raise McpError."""
+        found: list[Json] = []
+        cursor: object = None
+        for _ in range(_MAX_PAGES if what in self.offers else 0):
+            page = await self._ask(f"{what}/list", {} if cursor is None else {"cursor": cursor}, self._handshake_s)
+            listed = page.get(what)
+            found += [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+            last, cursor = cursor, page.get("nextCursor")
+            if cursor is None or cursor == last or len(found) >= _MAX_LISTED:
+                break
+        return found[:_MAX_LISTED]
+
+    async def call(
+        self, name: str, arguments: Json, tool_use_id: str = "", progress: Callable[[Json], None] | None = None
+    ) -> Json:
+        """Call a tool and return the result object. `progress` gets what the server says of the call's progress. Raise
+        McpError."""
         params: Json = {"name": name, "arguments": arguments}
         if tool_use_id:
             params["_meta"] = {TOOL_USE_ID: tool_use_id, "progressToken": tool_use_id}
-        return await self._ask("tools/call", params, self._call_s)
+        if progress is not None:
+            self._progress[tool_use_id] = progress
+        try:
+            return await self._ask("tools/call", params, self._call_s)
+        finally:
+            self._progress.pop(tool_use_id, None)
+
+    async def read(self, uri: str) -> Json:
+        """Return the contents of a resource. Raise McpError."""
+        return await self._ask("resources/read", {"uri": uri}, self._handshake_s)
+
+    async def prompt(self, name: str, arguments: dict[str, str]) -> Json:
+        """Return a prompt with these arguments in place. Raise McpError."""
+        return await self._ask("prompts/get", {"name": name, "arguments": arguments}, self._handshake_s)
+
+    def heard_progress(self, params: Json) -> None:
+        """Pass on what the server says about the progress of a call."""
+        progress = self._progress.get(str(params.get("progressToken")))
+        if progress is not None:
+            progress(params)
 
     async def _ask(self, method: str, params: Json, seconds: float) -> Json:
         message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}

@@ -11,7 +11,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import RunsOn
 
 from ..tools.registry import ToolRegistry
-from .client import Channel, McpClient, McpError
+from .client import HANDSHAKE_S, Channel, McpClient, McpError
 from .tool import McpTool
 
 Json = dict[str, Any]
@@ -21,16 +21,22 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ServerPlace:
-    """Where a group of servers is from. `group` names it, `scope` and `kind` are what clients are told."""
+    """Where a group of servers is from. `group` names it, `scope` and `kind` are what clients are told. `start_s` is
+    the time for the handshake."""
 
     group: str
     scope: str
     kind: str
     runs_on: RunsOn
+    start_s: float = HANDSHAKE_S
 
 
 IN_CLIENT = ServerPlace("client", "dynamic", "sdk", RunsOn.CLIENT)
 ON_LAPTOP = ServerPlace("laptop", "user", "laptop", RunsOn.LAPTOP)
+ON_HOST = ServerPlace("host", "project", "stdio", RunsOn.HOST, 30.0)
+
+_ROUNDS = 3
+"""How often the lists of a server are read when it says each time that they have changed meanwhile."""
 
 
 class _Server:
@@ -42,17 +48,21 @@ class _Server:
         self.error = ""
         self.info: Json = {}
         self.tools: dict[str, McpTool] = {}
+        self.client: McpClient | None = None  # once it is connected
+        self.prompts: list[Json] = []
+        self.has_news = False  # it has said that its lists have changed
         self.task: asyncio.Task[None] | None = None
 
 
 class McpServers:
-    """`changed` is called when the status of a server has changed. A server that cannot be connected keeps nobody from
-    anything: its tools are missing, and `status` says why."""
+    """`changed` is called when a server has come, gone, or changed what it offers. A server that cannot be connected
+    keeps nobody from anything: its tools are missing, and `status` says why."""
 
     def __init__(self, registry: ToolRegistry, changed: Callable[[], None] = lambda: None) -> None:
         self._registry = registry
         self._changed = changed
         self._servers: dict[str, _Server] = {}
+        self._closing: set[asyncio.Task[None]] = set()
 
     def use(self, place: ServerPlace, channels: Mapping[str, Channel]) -> None:
         """Make `channels` the servers of a group: connect the new ones, and drop those that are not named any more. A
@@ -89,10 +99,30 @@ class McpServers:
             self._changed()
 
     def said(self, name: str, message: Json) -> None:
-        """A server has sent a message of its own accord: read its tools again if it says that they have changed."""
+        """A server has sent a message of its own accord: show the progress of a call, or read its lists again if it
+        says that they have changed."""
         server = self._servers.get(name)
-        if server is not None and message.get("method") == "notifications/tools/list_changed":
-            self._connect(server)
+        if server is None or server.status == "disabled":
+            return
+        method, params = message.get("method"), message.get("params")
+        if method == "notifications/progress" and server.client is not None and isinstance(params, dict):
+            server.client.heard_progress(params)
+        elif method in ("notifications/tools/list_changed", "notifications/prompts/list_changed"):
+            server.has_news = True
+            if server.task is None and server.client is not None:
+                server.task = asyncio.ensure_future(self._connected(server, server.client))
+            elif server.task is None:
+                self._connect(server)
+
+    @property
+    def clients(self) -> dict[str, McpClient]:
+        """The clients of the connected servers, by name."""
+        return {each.name: each.client for each in self._servers.values() if each.client is not None}
+
+    @property
+    def prompts(self) -> dict[str, list[Json]]:
+        """The prompts of each server, as it describes them."""
+        return {each.name: each.prompts for each in self._servers.values() if each.prompts}
 
     def summary(self) -> list[Json]:
         """Return name and status of each server, for `init`."""
@@ -103,33 +133,44 @@ class McpServers:
         return [_described(each) for each in self._servers.values()]
 
     async def close(self) -> None:
-        """Stop connecting."""
-        tasks = [each.task for each in self._servers.values() if each.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        """Stop connecting, and end the servers that the worker has started."""
+        for server in self._servers.values():
+            self._drop(server)
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
     def _connect(self, server: _Server) -> None:
         if server.task is not None:
             server.task.cancel()
-        server.status, server.error = "pending", ""
+        server.status, server.error, server.client = "pending", "", None
         server.task = asyncio.ensure_future(self._connected(server))
 
-    async def _connected(self, server: _Server) -> None:
-        client = McpClient(server.channel)
+    async def _connected(self, server: _Server, client: McpClient | None = None) -> None:
+        """Shake hands with a server, unless it has a client, and read what it offers."""
+        tools: list[McpTool] = []
+        prompts: list[Json] = []
         try:
-            await client.connect()
-            listed = await client.tools()
-            server.info = client.info
-            server.status = "connected"
+            if client is None:
+                await server.channel.close()
+                client = McpClient(server.channel, handshake_s=server.place.start_s)
+                await client.connect()
+            for _ in range(_ROUNDS):
+                server.has_news = False
+                tools = [McpTool(server.name, each, client, server.place.runs_on) for each in await client.tools()]
+                prompts = await _prompts(server.name, client)
+                if not server.has_news:
+                    break
+            server.info, server.client, server.status = client.info, client, "connected"
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a server says, the session goes on without it
             log.warning("the MCP server %s is not connected: %s", server.name, error)
             server.status, server.error = "failed", str(error) if isinstance(error, McpError) else repr(error)
-            listed = []
-        tools = [McpTool(server.name, each, client, server.place.runs_on) for each in listed]
+            server.client = None
+            tools = []
+            self._close(server)
         self._offer(server, {tool.name: tool for tool in tools})
+        self._offer_resources(server)
+        server.prompts = prompts
         server.task = None
         self._changed()
 
@@ -144,7 +185,28 @@ class McpServers:
             server.task.cancel()
             server.task = None
         self._registry.remove(server.tools)
-        server.tools = {}
+        server.tools, server.prompts, server.client = {}, [], None
+        self._close(server)
+
+    def _close(self, server: _Server) -> None:
+        closing = asyncio.ensure_future(server.channel.close())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    def _offer_resources(self, server: _Server) -> None:
+        """Offer the tools that list and read resources, once a server has some."""
+        if server.client is not None and "resources" in server.client.offers:
+            from .resources import ListMcpResources, ReadMcpResource
+
+            self._registry.add([ListMcpResources(self), ReadMcpResource(self)])
+
+
+async def _prompts(name: str, client: McpClient) -> list[Json]:
+    try:
+        return await client.listed("prompts")
+    except McpError as error:
+        log.warning("the prompts of the MCP server %s are not known: %s", name, error)
+        return []
 
 
 def _described(server: _Server) -> Json:

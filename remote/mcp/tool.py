@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 from ccb.tunnel.wire.kinds.mcp import tool_name
@@ -17,6 +18,7 @@ _MAX_DESCRIPTION = 4000
 _MAX_IMAGES = 512 * 1024
 """Characters of all images of a result together. The official clients read no line longer than 1 MiB."""
 
+_MAX_PROGRESS = 200
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
@@ -35,11 +37,24 @@ class McpTool(Tool):
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         """Call the tool on its server."""
+        began = time.monotonic()
+
+        def progress(params: Json) -> None:
+            shown = progress_text(params)
+            context.progress({"output": shown, "elapsed_seconds": round(time.monotonic() - began, 1)})
+
         try:
-            result = await self._client.call(self.called, tool_input, context.tool_use_id)
+            result = await self._client.call(self.called, tool_input, context.tool_use_id, progress)
         except McpError as error:
             return ToolResult(f"{self.name} failed: {error}", is_error=True)
         return tool_result(result)
+
+
+def progress_text(params: Json) -> str:
+    """Return what a server says about the progress of a call, as one line."""
+    total, said = params.get("total"), str(params.get("message") or "")[:_MAX_PROGRESS]
+    done = f"{params.get('progress')}/{total}" if total else str(params.get("progress", ""))
+    return f"{done[:40]} {said}".strip()
 
 
 def tool_result(result: Json) -> ToolResult:

@@ -77,7 +77,7 @@ class Session:
         self.tasks = context.tasks
         self._notices = TaskNotices(parts.log, parts.inputs, self.tasks)
         background = Background(self.tasks, self._notices, self._holds_notices)
-        self.clients = ClientSetup(agent.config.tools, parts.broker, agent.config.announced)
+        self.clients = ClientSetup(agent, parts.broker, self._warn)
         self._slash_commands = SessionCommands(agent, self.id, home_directory())
         with suppress(ValueError):  # they were refused when they came
             self._use_callbacks(parts.launches.options)
@@ -315,6 +315,7 @@ class Session:
         await self.define_agents()
         for problem in await self._slash_commands.use(self.settings.current, self.options):
             self._warn(problem)
+        self.clients.use_project(self.settings.current, self.options)
         await self.clients.settle(self.options)
 
     async def define_agents(self) -> None:

@@ -66,16 +66,17 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
         if wrong:
             problems.append(f"{path}, line {_line_of(path, wrong)}: {wrong} has a wrong value; the file does not count")
         elif values is not None:
-            values.pop("mcpServers", None)  # it is for the person's settings; a project has .mcp.json
             layers.append(Layer(source, path, values, on_host=True))
     texts: list[Switch] = []
+    shared: list[Layer] = []
     if PROJECT in sources:
         for directory in directories[::-1]:
             servers = read_settings(os.path.join(directory, _MCP_FILE), problems.append)
             if servers is not None:
                 only = {"mcpServers": servers.get("mcpServers")}
-                layers.insert(0, Layer(PROJECT, os.path.join(directory, _MCP_FILE), only, on_host=True))
+                shared.append(Layer(PROJECT, os.path.join(directory, _MCP_FILE), only, on_host=True))
             texts += _texts(directory)
+    layers = shared + layers
     switches = [each for layer in layers for each in _switches(layer)] + texts
     if len(switches) > _MAX_ITEMS:
         problems.append(f"{directories[0]}: more than {_MAX_ITEMS} things are switched on; none of them counts")
@@ -85,7 +86,7 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
 
 def wrong_value(values: Json) -> str:
     """Return the name of a value whose type is wrong, with dots; "" if there is none."""
-    for name, kind in (("permissions", dict), ("hooks", dict), ("env", dict), ("model", str)):
+    for name, kind in (("permissions", dict), ("hooks", dict), ("env", dict), ("mcpServers", dict), ("model", str)):
         if not isinstance(values.get(name, kind()), kind):
             return name
     for name, value in values.get("env", {}).items():

@@ -39,16 +39,18 @@ async def test_a_headless_run_names_what_it_leaves_out_and_trust_lets_it_count(
     project = tmp_path / "project"
     hooks = {"Stop": [{"hooks": [{"type": "command", "command": "make \u202e check; true"}]}]}
     bring(project, permissions={"allow": ["Bash(touch *)"]}, hooks=hooks)
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"evil": {"command": "touch", "args": ["began"]}}}))
     script(fake_model, "touch made")
     done = await laptop.run([str(project), "-p", "go"])
-    assert not (project / "made").exists()
+    assert not (project / "made").exists() and not (project / "began").exists()
     left_out = [line for line in done.stderr.splitlines() if "is not trusted" in line]
     assert len(left_out) == 1, done.stderr
-    assert "hook Stop make " in left_out[0] and "allow Bash(touch *)" in left_out[0] and "\u202e" not in left_out[0]
+    assert "hook Stop make " in left_out[0] and "allow Bash(touch *)" in left_out[0]
+    assert "touch began" in left_out[0] and "\u202e" not in left_out[0]
     script(fake_model, "touch made")
     done = await laptop.run([str(project), "-p", "go", "--trust"])
     assert (done.code, done.stderr) == (0, "")
-    assert (project / "made").exists()
+    assert (project / "made").exists() and (project / "began").exists()
 
 
 async def test_trust_belongs_to_the_host_key_and_the_directory(

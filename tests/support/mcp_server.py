@@ -5,6 +5,7 @@ With a LOG file, every call of a tool writes a line there.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from pathlib import Path
@@ -38,6 +39,18 @@ def token() -> str:
 def leave() -> str:
     """End this server at once."""
     os._exit(3)
+
+
+@server.tool()
+async def count(to: int, context: Context) -> str:
+    """Count, and say how far it is. It goes on when there is a file `go` beside LOG."""
+    for number in range(1, to + 1):
+        note(f"count {number}")
+        await context.report_progress(number, to, f"counted to {number}")
+    while len(sys.argv) > 1 and not Path(sys.argv[1]).with_name("go").exists():
+        await asyncio.sleep(0.02)
+    note("counted")
+    return "counted"
 
 
 @server.resource("notes://today")

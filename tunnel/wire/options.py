@@ -51,6 +51,7 @@ class SessionOptions:
     client_hooks: Json | None = None  # hooks that the client answers, as `initialize` has them
     client_mcp: list[str] = field(default_factory=list)  # MCP servers inside the client
     laptop_mcp: list[str] = field(default_factory=list)  # MCP servers on the laptop
+    project_mcp: bool = True  # the MCP servers of a trusted project count
     max_budget_usd: float | None = None
     fallback_model: str | None = None
     max_thinking_tokens: int | None = None

@@ -142,6 +142,12 @@ WEB_SEARCH = ToolTraits("WebSearch", Effect.NETWORK, parallel=True)
 SKILL = ToolTraits("Skill", Effect.NONE, parallel=True)
 """Offered only in sessions that have skills."""
 
+LIST_MCP_RESOURCES = ToolTraits("ListMcpResourcesTool", Effect.NONE, parallel=True)
+READ_MCP_RESOURCE = ToolTraits("ReadMcpResourceTool", Effect.NETWORK, parallel=True)
+"""Offered only in sessions with an MCP server that has resources."""
+
+_OFFERED_AT_TIMES = {traits.name: traits for traits in (SKILL, LIST_MCP_RESOURCES, READ_MCP_RESOURCE)}
+
 BUILT_IN = {
     traits.name: traits
     for traits in (
@@ -162,9 +168,7 @@ _BY_ALIAS = {alias: traits for traits in BUILT_IN.values() for alias in traits.a
 def traits_of(name: str) -> ToolTraits:
     """Return the traits of a built-in tool, also under an alias. A tool of any other name is assumed to have any
     effect."""
-    if name == SKILL.name:
-        return SKILL
-    return BUILT_IN.get(name) or _BY_ALIAS.get(name) or ToolTraits(name, Effect.EXECUTE)
+    return BUILT_IN.get(name) or _OFFERED_AT_TIMES.get(name) or _BY_ALIAS.get(name) or ToolTraits(name, Effect.EXECUTE)
 
 
 def own_name(name: str) -> str:

@@ -1,4 +1,5 @@
-"""`@path` in a prompt: the model gets the file or the list of the directory together with the prompt."""
+"""`@path` in a prompt: the model gets the file or the list of the directory together with the prompt. `@server:uri`
+names a resource of an MCP server."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ccb.tunnel.wire.tool_traits import LS, READ
+from ccb.tunnel.wire.tool_traits import LS, READ, READ_MCP_RESOURCE
 
 from ...context.reminders import reminder_block
 from ...tools.contract import ToolResult
@@ -39,9 +40,12 @@ async def _blocks(config: AgentConfig, agent: AgentState, named: str) -> list[Js
     for name in dict.fromkeys((named, named.rstrip(".,;:!?)]'"))):
         lines = _LINES.search(name)
         path = os.path.join(config.context.cwd, os.path.expanduser(name[: lines.start()] if lines else name))
-        if not name or not os.path.exists(path):
-            continue
-        found = await _shown(config, agent, os.path.normpath(path), lines)
+        if name and os.path.exists(path):
+            found = await _shown(config, agent, os.path.normpath(path), lines)
+        else:
+            found = await _resource(config, agent, name)
+            if found is None:
+                continue
         if found is None:
             return []
         said, result = found
@@ -49,6 +53,13 @@ async def _blocks(config: AgentConfig, agent: AgentState, named: str) -> list[Js
             return [reminder_block([f"The user names {said}:\n{cut(result.content, _MAX_CHARS)}"])]
         return [reminder_block([f"The user names {said}. It follows."]), *result.content]
     return []
+
+
+async def _resource(config: AgentConfig, agent: AgentState, name: str) -> tuple[str, ToolResult] | None:
+    server, _, uri = name.partition(":")
+    given = {"server": server, "uri": uri}
+    result = await run_unasked(config, agent, READ_MCP_RESOURCE.name, given, wanted=True) if uri else None
+    return (f"the resource {name}", result) if result is not None else None
 
 
 async def _shown(

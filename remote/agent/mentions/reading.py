@@ -19,14 +19,17 @@ Json = dict[str, Any]
 _log = logging.getLogger(__name__)
 
 
-async def run_unasked(config: AgentConfig, agent: AgentState, name: str, given: Json) -> ToolResult | None:
-    """Return the result of a tool that only reads; None if it may not run without a question, or fails."""
+async def run_unasked(
+    config: AgentConfig, agent: AgentState, name: str, given: Json, *, wanted: bool = False
+) -> ToolResult | None:
+    """Return the result of a tool that only reads; None if it may not run without a question, or fails. `wanted`: the
+    person has named what is read, so a question has its answer."""
     tool = agent.tools.get(name)
     if tool is None:
         return None
     try:
-        decision = decide(config, ParsedCall("", tool, given), can_ask=False)
-        if decision.behavior is not Behavior.ALLOW:
+        decision = decide(config, ParsedCall("", tool, given), can_ask=wanted)
+        if decision.behavior is Behavior.DENY or (decision.behavior is Behavior.ASK and not wanted):
             return None
         context = dataclasses.replace(config.context, cage=decision.cage, pinned=decision.pinned)
         result = await tool.run(given, context)

@@ -1,22 +1,25 @@
-"""What the client that drives a session adds to it: its MCP servers, and the fields of its `initialize` request."""
+"""What the client that drives a session adds to it: the fields of its `initialize` request; and the MCP servers of a
+session, from whatever place."""
 
 from __future__ import annotations
 
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable
 
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.mcp import LAPTOP_MCP_MESSAGE, MCP_MESSAGE
 from ccb.tunnel.wire.requests import RequestRefused
 
-from ...agent.announced import Announced
+from ...agent.agent import Agent
 from ...agent.deps import AgentConfig
 from ...agent.limits.run_limits import Budget, StructuredOutput
+from ...commands.registry import CommandRegistry
 from ...ports import Broker
-from ...tools.registry import ToolRegistry
+from ...settings.worker_settings import WorkerSettings
 
 if TYPE_CHECKING:
+    from ...mcp.project import ProjectChannels
     from ...mcp.servers import McpServers
 
 Json = dict[str, Any]
@@ -65,13 +68,15 @@ class Initialize:
 
 
 class ClientSetup:
-    """The MCP servers of a session. They are loaded when the first one is named."""
+    """The MCP servers of a session. They are loaded when the first one is named. `say` tells the person about a server
+    of the project that cannot be used."""
 
-    def __init__(self, registry: ToolRegistry, broker: Broker, announced: Announced) -> None:
-        self._registry = registry
+    def __init__(self, agent: Agent, broker: Broker, say: Callable[[str], None]) -> None:
+        self._agent = agent
         self._broker = broker
-        self._announced = announced
+        self._say = say
         self._servers: McpServers | None = None
+        self._of_project: ProjectChannels | None = None
 
     def use(self, options: SessionOptions) -> None:
         """Connect the servers inside the client and on the laptop that `options` name, and drop the others."""
@@ -86,14 +91,30 @@ class ClientSetup:
         ):
             self.servers.use(place, {name: RequestChannel(self._broker, kind, name) for name in names})
 
+    def use_project(self, settings: WorkerSettings, options: SessionOptions) -> None:
+        """Start the servers of a trusted project, and end those that do not count any more. A name that a server of the
+        client or of the laptop has is theirs."""
+        named = settings.mcp_servers if options.project_mcp else {}
+        if not named and self._of_project is None:
+            return
+        if self._of_project is None:
+            from ...mcp.project import ProjectChannels
+
+            self._of_project = ProjectChannels(self.servers, self._agent.config.context, self._say)
+        taken = frozenset((*options.client_mcp, *options.laptop_mcp))
+        self._of_project.use(settings if named else WorkerSettings(), taken)
+
     @property
     def servers(self) -> McpServers:
         """The servers of the session, from whatever place."""
         if self._servers is None:
+            from ...commands.mcp_prompts import prompt_commands
             from ...mcp.servers import McpServers
 
-            self._servers = McpServers(self._registry)
-            self._announced.add("mcp_servers", self._servers.summary)
+            commands = self._agent.commands or CommandRegistry()
+            self._servers = servers = McpServers(self._agent.config.tools, commands.refresh)
+            commands.provide(lambda: prompt_commands(servers))
+            self._agent.config.announced.add("mcp_servers", servers.summary)
         return self._servers
 
     @property

@@ -34,6 +34,9 @@ class Server:
     def exchange(self, message: Json) -> Coroutine[Any, Any, Json]:
         return self._exchange(message)
 
+    async def close(self) -> None:
+        self.heard.clear()
+
     async def _exchange(self, message: Json) -> Json:
         self.heard.append(message)
         method = message["method"]

@@ -33,7 +33,9 @@ def test_everything_that_a_project_switches_on_is_named(tmp_path: Path) -> None:
     (tmp_path / ".mcp.json").write_text(json.dumps({"mcpServers": {"db": {"command": "npx", "args": ["db"]}}}))
     (tmp_path / ".claude/commands").mkdir(parents=True)
     (tmp_path / ".claude/commands/go.md").write_text("---\nallowed-tools: Bash(rm *)\n---\nRun !`id` now.\nText.\n")
-    (tmp_path / ".claude/settings.json").write_text('{"env": {"A": "b"}, "mcpServers": {"x": {}}}')
+    (tmp_path / ".claude/settings.json").write_text(
+        '{"env": {"A": "b"}, "mcpServers": {"x": {"command": "uvx", "args": ["x"]}}}'
+    )
     work = tmp_path / "sub"
     work.mkdir()
     found = read_project(str(work), "/home/me", ALL)
@@ -41,6 +43,7 @@ def test_everything_that_a_project_switches_on_is_named(tmp_path: Path) -> None:
     assert [(each.kind, each.name, each.detail) for each in found.switches] == [
         ("mcp", "db", "npx db"),
         ("setting", "env", '{"A": "b"}'),
+        ("mcp", "x", "uvx x"),
         ("command", "go", '"allowed-tools: Bash(rm *)\\nRun !`id` now."'),
     ]
     assert [layer.source for layer in found.layers] == [PROJECT, PROJECT]

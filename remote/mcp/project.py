@@ -1,0 +1,115 @@
+"""The MCP servers of a trusted project: what its files say, as commands of this host."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Callable
+
+from ..settings.worker_settings import WorkerSettings
+from ..system.process import child_environment
+from ..tools.contract import ToolContext
+from .channels import RefusedChannel
+from .client import Channel
+from .servers import ON_HOST, McpServers
+from .stdio import ServerCommand, StdioChannel
+
+Json = dict[str, Any]
+
+_NAME = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
+"""A rule for `mcp__notes` must not cover the tools of a server `notes__more`."""
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+class ProjectChannels:
+    """Keeps the servers of the project as they are, as long as the files say the same of them. `say` tells the person
+    what cannot be used."""
+
+    def __init__(self, servers: McpServers, context: ToolContext, say: Callable[[str], None]) -> None:
+        self._servers = servers
+        self._context = context
+        self._say = say
+        self._settings: WorkerSettings | None = None
+        self._taken: Collection[str] = ()
+        self._wanted: dict[str, ServerCommand | str] = {}
+        self._channels: dict[str, Channel] = {}
+
+    def use(self, settings: WorkerSettings, taken: Collection[str]) -> None:
+        """Use the servers of these settings, except for names that are `taken`."""
+        if settings is self._settings and taken == self._taken:
+            return
+        self._settings, self._taken = settings, taken
+        environ = child_environment(os.environ)
+        wanted = project_servers(settings, self._context.cwd, environ)
+        for name in [each for each in wanted if each in taken]:
+            del wanted[name]
+            self._say(f"Your own MCP server {name} is used, and not the one that the project calls so.")
+        same = {name: each for name, each in self._channels.items() if self._wanted.get(name) == wanted.get(name)}
+        self._servers.use(ON_HOST, same)
+        self._channels = {name: same.get(name) or self._channel(name, each) for name, each in wanted.items()}
+        self._wanted = wanted
+        self._servers.use(ON_HOST, self._channels)
+
+    def _channel(self, name: str, command: ServerCommand | str) -> Channel:
+        if isinstance(command, str):
+            self._say(f"The MCP server {name[:100]} of the project is not used: {command}.")
+            return RefusedChannel(command)
+        return StdioChannel(name, command, self._context.host, lambda message: self._servers.said(name, message))
+
+
+def project_servers(settings: WorkerSettings, cwd: str, environ: Mapping[str, str]) -> dict[str, ServerCommand | str]:
+    """Return the servers that may start, by name: each with its command, or with why it has none. `environ` are the
+    variables that `${NAME}` and `${NAME:-default}` stand for."""
+    found: dict[str, ServerCommand | str] = {}
+    disabled, enabled = _names(settings, "disabledMcpjsonServers"), _names(settings, "enabledMcpjsonServers")
+    environ = {**environ, **settings.env}
+    everything = settings.value("enableAllProjectMcpServers")
+    if everything is not None and everything.value is True:
+        enabled = None
+    for name, sourced in settings.mcp_servers.items():
+        if sourced.layer.on_host and name not in (disabled or ()) and (enabled is None or name in enabled):
+            try:
+                found[name] = _command(name, sourced.value, environ, cwd, settings.env)
+            except KeyError as error:
+                found[name] = f"the variable {error.args[0]} is not set"
+            except ValueError as error:
+                found[name] = str(error)
+    return found
+
+
+def _names(settings: WorkerSettings, key: str) -> Collection[str] | None:
+    """Return the names that the lists of all layers hold; None without a list."""
+    lists = [each.value for each in settings.each(key) if isinstance(each.value, list)]
+    return {str(name) for names in lists for name in names} if lists else None
+
+
+def _command(
+    name: str, described: object, environ: Mapping[str, str], cwd: str, shared: Mapping[str, str]
+) -> ServerCommand:
+    if not _NAME.fullmatch(name):
+        raise ValueError("a name has letters, digits, - and single _ only, at most 64 of them")
+    if not isinstance(described, dict):
+        raise ValueError("it is not described by an object")
+    if "url" in described or described.get("type", "stdio") != "stdio":
+        raise ValueError(
+            "ccb starts only stdio servers of a project; add it to your own settings: "
+            f"ccb mcp add {name} {str(described.get('url', 'URL'))[:200]}"
+        )
+    command, args, env = described.get("command"), described.get("args", []), described.get("env", {})
+    if not (isinstance(command, str) and command and isinstance(args, list) and isinstance(env, dict)):
+        raise ValueError("it needs a command, a list of args, and an object env")
+    argv = tuple(_expanded(each, environ) for each in (command, *args))
+    own = {str(key): _expanded(value, environ) for key, value in env.items()}
+    return ServerCommand(argv, cwd, {**shared, "CLAUDE_PROJECT_DIR": cwd, **own})
+
+
+def _expanded(value: object, environ: Mapping[str, str]) -> str:
+    def variable(match: re.Match[str]) -> str:
+        found = environ.get(match[1])
+        if found is None and match[2] is None:
+            raise KeyError(match[1])
+        return found or match[2] or ""
+
+    return _VARIABLE.sub(variable, str(value))

@@ -1,0 +1,272 @@
+"""An MCP server that runs on this host: JSON-RPC in lines over stdin and stdout of a child process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Any, Callable
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ..system.deadline import within
+from ..system.host import Host, StdioRedirect
+from ..system.process import Process
+from .client import McpError
+
+Json = dict[str, Any]
+
+START_S = 30.0
+"""Seconds for a server to start and to agree on the protocol."""
+
+MAX_MESSAGE = 8 * 1024 * 1024
+"""Bytes of a message, and of all messages that a server has not read yet."""
+
+_MAX_LOGGED = 64 * 1024  # bytes of what one process says on stderr
+_GRACE_S = 0.3  # between the end of stdin and SIGTERM
+_WAITS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ServerCommand:
+    """How a server is started. `env` is added to the environment of children."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+class StdioChannel:
+    """Starts its server with the first message, and again with the next message after it has ended: then it repeats the
+    handshake. After a start that failed, messages are refused for a while that grows from 1 to 30 seconds. `heard` gets
+    what the server says of its own accord."""
+
+    def __init__(self, name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None]) -> None:
+        self._name = name
+        self._command = command
+        self._host = host
+        self._heard = heard
+        self._child: _Child | None = None
+        self._hello: Json = {}
+        self._starting = asyncio.Lock()
+        self._failures = 0
+        self._refused_until = 0.0
+
+    async def exchange(self, message: Json) -> Json:
+        """See Channel."""
+        if message.get("method") == "initialize":
+            self._hello = message
+        child = await self._running(message)
+        return await child.exchange(message)
+
+    async def close(self) -> None:
+        """End the server, and everything that it has started."""
+        async with self._starting:
+            child, self._child, self._refused_until = self._child, None, 0.0
+            if child is not None:
+                await child.close()
+
+    async def _running(self, message: Json) -> _Child:
+        async with self._starting:
+            if self._child is not None and not self._child.why_ended:
+                return self._child
+            left = self._refused_until - time.monotonic()
+            if left > 0:
+                raise McpError(f"it does not start; the next try is in {left:.0f} s")
+            self._failures = min(self._failures + 1, len(_WAITS_S) - 1)
+            self._refused_until = time.monotonic() + _WAITS_S[self._failures]
+            child = await self._started(again=message is not self._hello)
+            self._child, self._failures, self._refused_until = child, 0, 0.0
+            return child
+
+    async def _started(self, *, again: bool) -> _Child:
+        try:
+            child = await _Child.start(self._name, self._command, self._host, self._heard)
+        except (OSError, ValueError) as error:
+            raise McpError(f"{self._command.argv[0]} cannot be started: {getattr(error, 'strerror', error)}") from None
+        try:
+            if again:
+                await within(START_S, child.exchange({**self._hello, "id": 0}))
+                await child.exchange({"jsonrpc": "2.0", "method": "notifications/initialized"})
+                self._heard({"method": "notifications/tools/list_changed"})
+        except BaseException as error:
+            await child.close()
+            if isinstance(error, asyncio.TimeoutError):
+                raise McpError(f"it did not start within {START_S:g} s") from None
+            raise
+        return child
+
+
+class _Child:
+    """One process of a server. `why_ended` is "" while it runs."""
+
+    def __init__(self, name: str, heard: Callable[[Json], None]) -> None:
+        self.why_ended = ""
+        self._name = name
+        self._heard = heard
+        self._replies: dict[object, asyncio.Future[Json]] = {}
+        self._line = b""
+        self._unsent = b""
+        self._stdin = self._stderr = -1
+        self._said = b""  # the end of stderr
+        self._logged = 0
+        self._process: Process | None = None
+        self._watch: asyncio.Task[None] | None = None
+
+    @staticmethod
+    async def start(name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None]) -> _Child:
+        """Start the process. Raise OSError, or ValueError for text that no process can be given."""
+        child = _Child(name, heard)
+        given, child._stdin = os.pipe()
+        child._stderr, said = os.pipe()
+        try:
+            process = await host.start(
+                command.argv, command.cwd, child._take, command.env, redirect=StdioRedirect(given, said)
+            )
+        except BaseException:
+            child._close_pipes()
+            raise
+        finally:
+            os.close(given)
+            os.close(said)
+        os.set_blocking(child._stdin, False)
+        os.set_blocking(child._stderr, False)
+        asyncio.get_running_loop().add_reader(child._stderr, child._read_stderr)
+        child._process = process
+        child._watch = asyncio.ensure_future(child._watched(process))
+        return child
+
+    async def exchange(self, message: Json) -> Json:
+        number = message.get("id")
+        if number is None:
+            self._send(message)
+            return {}
+        reply: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._replies[number] = reply
+        try:
+            self._send(message)
+            return await reply
+        except asyncio.CancelledError:
+            with contextlib.suppress(McpError):
+                self._send({"method": "notifications/cancelled", "params": {"requestId": number}})
+            raise
+        finally:
+            del self._replies[number]
+
+    async def close(self) -> None:
+        """End the process: its stdin ends, then come SIGTERM and SIGKILL."""
+        self._end("it is being stopped")
+        process, watch = self._process, self._watch
+        if process is None or watch is None:
+            return
+        self._close_stdin()
+        await asyncio.wait({watch}, timeout=_GRACE_S)
+        await process.stop()
+        await asyncio.wait({watch})
+
+    def _send(self, message: Json) -> None:
+        data = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        if self.why_ended:
+            raise McpError(self.why_ended)
+        if len(self._unsent) + len(data) > MAX_MESSAGE:
+            raise McpError(f"it does not read what it is sent: {len(self._unsent)} bytes wait")
+        self._unsent += data
+        self._flush()
+
+    def _flush(self) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_writer(self._stdin)
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[os.write(self._stdin, self._unsent[:65536]) :]
+        except BlockingIOError:
+            loop.add_writer(self._stdin, self._flush)
+        except OSError as error:
+            log.info("the MCP server %s takes no more messages: %s", self._name, error)
+            self._unsent = b""
+
+    def _take(self, data: bytes) -> None:
+        """Take output of the process."""
+        if self.why_ended:
+            return
+        *lines, self._line = (self._line + data).split(b"\n")
+        for line in lines:
+            self._hear(line)
+        if len(self._line) > MAX_MESSAGE and self._process is not None:
+            self._end(f"it was stopped, because it has sent a message of more than {MAX_MESSAGE >> 20} MiB")
+            self._process.kill()
+
+    def _hear(self, line: bytes) -> None:
+        try:
+            message = json.loads(line)
+        except (ValueError, RecursionError):
+            message = None
+        if not isinstance(message, dict):
+            if line.strip():
+                self._log(line)
+            return
+        number = message.get("id")
+        if "method" not in message:
+            reply = self._replies.get(number) if isinstance(number, int) else None
+            if reply is not None and not reply.done():
+                reply.set_result(message)
+        elif number is None:
+            self._heard(message)
+        else:
+            answer: Json = {"result": {}}
+            if message["method"] != "ping":
+                answer = {"error": {"code": -32601, "message": "ccb does not offer this"}}
+            with contextlib.suppress(McpError):
+                self._send({"id": number, **answer})
+
+    async def _watched(self, process: Process) -> None:
+        code = await process.wait()
+        await process.stop()
+        self._read_stderr()
+        said = self._said.decode("utf-8", "replace").strip().rpartition("\n")[2][-300:]
+        self._end(f"it has ended with exit code {code}{said and ': ' + said}; the next call starts it again")
+        self._close_pipes()
+
+    def _end(self, why: str) -> None:
+        self.why_ended = self.why_ended or why
+        self._line = self._unsent = b""
+        for reply in self._replies.values():
+            if not reply.done():
+                reply.set_exception(McpError(self.why_ended))
+
+    def _read_stderr(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._stderr >= 0:
+                data = os.read(self._stderr, 65536)
+                if not data:
+                    asyncio.get_running_loop().remove_reader(self._stderr)
+                    return
+                self._said = (self._said + data)[-2000:]
+                self._log(data)
+
+    def _log(self, data: bytes) -> None:
+        """Put what the server says beside the protocol into the log of the worker."""
+        text = data[: max(0, _MAX_LOGGED - self._logged)].decode("utf-8", "replace").rstrip()
+        self._logged += len(data)
+        if text:
+            log.info("the MCP server %s says: %s", self._name, text)
+
+    def _close_stdin(self) -> None:
+        if self._stdin >= 0:
+            asyncio.get_running_loop().remove_writer(self._stdin)
+            os.close(self._stdin)
+            self._stdin = -1
+
+    def _close_pipes(self) -> None:
+        self._close_stdin()
+        if self._stderr >= 0:
+            asyncio.get_running_loop().remove_reader(self._stderr)
+            os.close(self._stderr)
+            self._stderr = -1

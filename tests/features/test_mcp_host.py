@@ -1,0 +1,81 @@
+"""MCP servers of a trusted project: they run on the host, beside the agent."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.test_headless_local import STREAMS, alive, tool, user
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Laptop, make_laptop
+
+Json = dict[str, Any]
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
+    laptop = make_laptop(tmp_path, fake_model.url)
+    yield laptop
+    assert not alive(laptop), "a server is left behind"
+
+
+def bring(project: Path, **servers: Json) -> None:
+    project.mkdir(exist_ok=True)
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+
+
+def notes(tmp_path: Path) -> Json:
+    return {
+        "command": "${PYTHON:-" + sys.executable + "}",
+        "args": ["-m", "tests.support.mcp_server", str(tmp_path / "calls")],
+        "env": {"PYTHONPATH": str(ROOT), "NOTES_TOKEN": "${HOST_TOKEN}"},
+    }
+
+
+def said(messages: list[Json]) -> list[str]:
+    """The results of the calls."""
+    blocks = [m["message"]["content"][0] for m in messages if m["type"] == "user"]
+    return [each["content"] for each in blocks if each["type"] == "tool_result"]
+
+
+async def test_the_agent_uses_the_servers_of_a_trusted_project(
+    laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    bring(project, notes=notes(tmp_path), web={"type": "http", "url": "https://example.com/mcp"}, a__b={"command": "x"})
+    (tmp_path / "go").touch()
+    fake_model.add(tool("mcp__notes__token"), tool("mcp__notes__leave"), tool("mcp__notes__count", to=2))
+    fake_model.add({"text": "one"})
+    fake_model.add({"text": "two"}, {"text": "three"})
+    argv = [str(project), *STREAMS, "--trust", "--allowedTools", "mcp__notes"]
+    async with laptop.start(argv, HOST_TOKEN="secret") as running:
+        await running.send(user("first"))
+        init = await running.until("system", "init")
+        await running.until("result")
+        await running.send(user("/mcp__notes__review my code"))
+        await running.until("result")
+        await running.send(user("what is in @notes:notes://today?"))
+        await running.until("result")
+        running.end_input()
+        done = await running.done()
+    assert done.code == 0, done.stderr
+    statuses = [(each["name"], each["status"]) for each in init["mcp_servers"]]
+    assert sorted(statuses) == [("a__b", "failed"), ("notes", "connected"), ("web", "failed")]
+    assert {"ListMcpResourcesTool", "ReadMcpResourceTool"} <= set(init["tools"])
+    assert "mcp__notes__review" in init["slash_commands"]
+    results = said(running.lines + done.messages)
+    assert results[0] == "the token has 6 letters" and results[2] == "counted"
+    assert "it has ended with exit code 3" in results[1] and "the next call starts it again" in results[1]
+    assert (tmp_path / "calls").read_text() == "token\ncount 1\ncount 2\ncounted\n"
+    warned = [m["content"] for m in running.lines if m.get("subtype") == "informational"]
+    assert [("only stdio" in each, "a name has" in each) for each in warned] == [(True, False), (False, True)], warned
+    progress = [m.get("output") for m in running.lines if m["type"] == "tool_progress"]
+    assert "2/2 counted to 2" in str(progress)
+    second, third = (json.dumps(each.messages) for each in fake_model.requests[-2:])
+    assert "Please review my code." in second
+    assert "buy milk" in third and "buy milk" not in second

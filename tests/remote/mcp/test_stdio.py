@@ -1,0 +1,152 @@
+"""MCP servers of a project: their processes, and which of them may start."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ccb.remote.mcp.client import McpClient, McpError
+from ccb.remote.mcp.project import project_servers
+from ccb.remote.mcp.stdio import ServerCommand, StdioChannel
+from ccb.remote.settings.worker_settings import LOCAL, PROJECT, USER, Layer, WorkerSettings
+from ccb.remote.system.deadline import within
+from ccb.remote.system.host import LocalHost
+from ccb.remote.system.process import marked
+
+Json = dict[str, Any]
+
+SERVER = """
+import json, os, sys, time
+open(sys.argv[1], "a").write("start\\n")
+os.write(2, b"hello on stderr\\n")
+print("no JSON")
+def say(**what):
+    print(json.dumps({"jsonrpc": "2.0", **what}), flush=True)
+for line in sys.stdin:
+    given = json.loads(line)
+    open(sys.argv[1], "a").write(f"{given.get('method', 'reply')}\\n")
+    name = given.get("params", {}).get("name")
+    if given.get("method") == "initialize":
+        if len(sys.argv) > 2:
+            sys.exit("it is broken")
+        say(id=given["id"], result={"capabilities": {"tools": {}}})
+    elif name == "ask":
+        say(id=7, method="ping")
+        say(id=8, method="roots/list")
+        answers = [json.loads(sys.stdin.readline()) for _ in range(2)]
+        say(id=given["id"], result={"answers": answers})
+    elif name == "flood":
+        sys.stdout.write("x" * 9_000_000)
+        sys.stdout.flush()
+    elif name == "deaf":
+        say(method="notifications/deaf")
+        time.sleep(60)
+    elif name == "leave":
+        os.spawnlp(os.P_NOWAIT, "sleep", "sleep", "60")
+        os._exit(3)
+"""
+
+
+class Place:
+    """A server of this host, and what it says of its own accord."""
+
+    def __init__(self, tmp_path: Path, *more: str) -> None:
+        self.seen = tmp_path / "seen"
+        self.host = LocalHost()
+        self.news: asyncio.Queue[Json] = asyncio.Queue()
+        command = ServerCommand((sys.executable, "-ISc", SERVER, str(self.seen), *more), str(tmp_path))
+        self.channel = StdioChannel("s", command, self.host, self.news.put_nowait)
+        self.client = McpClient(self.channel)
+
+    async def wrote(self, line: str) -> None:
+        async def there() -> None:
+            while line not in self.seen.read_text().split("\n"):
+                await asyncio.sleep(0.01)
+
+        await within(20, there())
+
+    async def close(self) -> None:
+        await self.channel.close()
+        assert marked(self.host.session) == []
+
+
+async def test_a_server_is_asked_answered_cancelled_started_again_and_ended(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    await place.client.connect()
+    found = await place.client.call("ask", {})
+    assert [(each["id"], sorted(each)[0]) for each in found["answers"]] == [(7, "id"), (8, "error")]
+    call = asyncio.ensure_future(place.client.call("nothing", {}))
+    await asyncio.sleep(0)
+    call.cancel()
+    await place.wrote("notifications/cancelled")
+    with pytest.raises(McpError, match="ended with exit code 3: hello on stderr; the next call starts it again"):
+        await place.client.call("leave", {})
+    assert marked(place.host.session) == []
+    await place.client.call("ask", {})
+    assert place.seen.read_text().count("start") == 2
+    assert (await place.news.get())["method"] == "notifications/tools/list_changed"
+    await place.close()
+
+
+async def test_a_server_has_limits_in_what_it_sends_and_does_not_read(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    await place.client.connect()
+    with pytest.raises(McpError, match="more than 8 MiB"):
+        await place.client.call("flood", {})
+    waiting = asyncio.ensure_future(place.client.call("deaf", {}))
+    while (await place.news.get())["method"] != "notifications/deaf":
+        pass
+    big = "x" * 5_000_000
+    more = asyncio.ensure_future(place.client.call("ask", {"text": big}))
+    await asyncio.sleep(0)
+    with pytest.raises(McpError, match="does not read"):
+        await place.client.call("ask", {"text": big})
+    await place.close()
+    for each in (waiting, more):
+        with pytest.raises(McpError, match="is being stopped"):
+            await each
+
+
+async def test_a_server_that_does_not_start_is_refused_for_a_while(tmp_path: Path) -> None:
+    place = Place(tmp_path, "broken")
+    with pytest.raises(McpError, match="exit code 1: it is broken"):
+        await place.client.connect()
+    with pytest.raises(McpError, match="exit code 1"):
+        await place.client.call("ask", {})
+    with pytest.raises(McpError, match="the next try is in"):
+        await place.client.call("ask", {})
+    await place.close()
+    gone = StdioChannel("gone", ServerCommand(("/nonexistent", "x"), "/"), place.host, print)
+    with pytest.raises(McpError, match="/nonexistent cannot be started: No such file"):
+        await McpClient(gone).connect()
+
+
+def settings(*layers: Json, user: Json | None = None) -> WorkerSettings:
+    own = Layer(USER, "u", user or {})
+    return WorkerSettings((own, *(Layer(s, "p", v, on_host=True) for s, v in zip((PROJECT, LOCAL), layers))))
+
+
+def test_which_servers_of_a_project_start() -> None:
+    x = {"command": "x"}
+    shared = {"mcpServers": {"a": x, "b": x, "c": x}, "disabledMcpjsonServers": ["c"]}
+    assert list(project_servers(settings(shared, user={"mcpServers": {"mine": x}}), "/", {})) == ["a", "b"]
+    only = {"enabledMcpjsonServers": ["a", "c"]}
+    assert list(project_servers(settings(shared, only), "/", {})) == ["a"]
+    assert list(project_servers(settings(shared, {**only, "enableAllProjectMcpServers": True}), "/", {})) == ["a", "b"]
+
+
+def test_variables_stand_for_their_values() -> None:
+    env = {"A": "${SET}", "B": "${EMPTY:-other}", "C": "${NONE:-}", "D": "$SET"}
+    server = {"command": "${SET}/x", "args": ["${NONE:-d}", 3], "env": env}
+    described = {"mcpServers": {"a": server, "b": {"command": "${NONE}"}, "c": {"command": 3}, "d__d": server}}
+    given = settings({**described, "env": {"SET": "from settings"}})
+    found = project_servers(given, "/work", {"SET": "1", "EMPTY": ""})
+    own = {"A": "from settings", "B": "other", "C": "", "D": "$SET"}
+    shared = {"SET": "from settings", "CLAUDE_PROJECT_DIR": "/work"}
+    assert found["a"] == ServerCommand(("from settings/x", "d", "3"), "/work", {**shared, **own})
+    assert [found[name] for name in "bc"] == ["the variable NONE is not set", str(found["c"])]
+    assert "needs a command" in str(found["c"]) and "single _" in str(found["d__d"])
