@@ -96,6 +96,9 @@ class SdkOptions:
     thinking: str | None = None
     thinking_display: str | None = None
     forget: bool = False
+    mirror: bool = False
+    await_initialize: bool = False
+    initialize_fields: str | None = None
 
 
 @dataclass(frozen=True)

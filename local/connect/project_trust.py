@@ -23,7 +23,10 @@ log = logging.getLogger(__name__)
 
 Json = dict[str, object]
 
-FOR_WORKER = ("model", "permissions", "hooks", "disableAllHooks", "allowManagedHooksOnly", "env")
+FOR_WORKER = (
+    *("model", "permissions", "hooks", "disableAllHooks", "allowManagedHooksOnly", "env"),
+    *("language", "outputStyle", "autoCompactEnabled"),
+)
 """The settings that concern the worker. The others stay on this machine, MCP servers of the person's own among them."""
 
 ANY_PROJECT = "*"

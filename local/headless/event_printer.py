@@ -163,13 +163,11 @@ class EventPrinter:
                     self._results.pending.task_news(message.public)
                 await self._message(message)
             case PromptRecord(input_ids=input_ids) if not item.record.agent_id:
-                self._results.pending.taken(input_ids)
-                await self._results.reports.taken(input_ids)
+                await self._inputs.taken(input_ids)
             case UnqueuedRecord(id=input_id):
                 self._results.pending.taken_back(input_id)
             case TakenRecord(input_id=input_id) if not item.record.agent_id:
-                self._results.pending.taken([input_id])
-                await self._results.reports.taken([input_id])
+                await self._inputs.taken([input_id])
             case TurnStartRecord() | TurnEndRecord() as turn if not item.record.agent_id:
                 self._results.pending.turn_began_or_ended()
                 if isinstance(turn, TurnStartRecord):
@@ -178,6 +176,12 @@ class EventPrinter:
                     await self._results.reports.turn_ended(more=bool(self._results.pending))
             case DamagedRecord() as damage:
                 report_damage(damage)
+
+    def _is_unwanted(self, line: AssistantLine) -> bool:
+        """Return whether a client of JSON messages does not want to see a line: words of a sub-agent."""
+        if self._stop_after_result or self._inputs.own.forwards_text or not line.body.get("parent_tool_use_id"):
+            return False
+        return all(block.get("type") != "tool_use" for block in line.blocks)
 
     async def _progress(self, message: MessageRecord) -> None:
         """Print a message that is not in the journal. A question is among them if this laptop asks it, a result only if
@@ -195,9 +199,10 @@ class EventPrinter:
         public = message.public
         if isinstance(public, ControlResponseLine) and self._hides(public.request_id):
             return
+        body = self._inputs.own.heard(public, message.body)
         match public:
             case ResultLine():
-                await self._results.from_host(message.body)
+                await self._results.from_host(body)
                 if self._stop_after_result and not self._results.pending:
                     tasks = len(self._results.pending.tasks)
                     if tasks:
@@ -211,7 +216,11 @@ class EventPrinter:
                 self._retries.system(public)
             case AssistantLine():
                 self._retries.assistant(public)
-        await self._output.message(message.body)
+                if self._is_unwanted(public):
+                    return
+        await self._output.message(body)
+        if self._inputs.mirror is not None:
+            await self._inputs.mirror.message(public, body)
         if isinstance(public, ControlRequestLine) and public.subtype in _ANSWERED_ON_STDIN:
             to_person = public.subtype == CAN_USE_TOOL.name
             await self._inputs.question_opened(self._session, public.request_id, to_person=to_person)

@@ -12,6 +12,7 @@ import sys
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, HostKeyError
 from ccb.tunnel.plain_text import one_line
@@ -30,9 +31,11 @@ from ..terminal.signals import Interrupts
 from ..terminal.stdio import Writer
 from .event_printer import GOODBYE_S, EventPrinter
 from .going_back import go_back_to, restored_files
+from .input.boot_fields import with_boot_fields
 from .input.early_input import EarlyInput
 from .input.input_pump import InputPump
 from .input.stdin import read_prompt
+from .mirror import TranscriptMirror
 from .output import make_output
 from .stderr_reports import RetryReports, add_unsent, report, report_untrusted
 from .turn_reports import TurnReports, state_flags
@@ -119,7 +122,8 @@ class HeadlessRun:
             != "text",  # in the text format stdout has only answers; stderr has the failure
             reports=self._reports,
         )
-        self._inputs = InputPump(self._results.pending, self._reports)
+        mirror = TranscriptMirror(self._output, environ, Path.cwd()) if arguments.sdk.mirror else None
+        self._inputs = InputPump(self._results.pending, self._reports, self._output, mirror)
         self._stdin = EarlyInput(STDIN, self._output.message)
         self._session_id = arguments.session.session_id or str(uuid.uuid4())
         self._session: RemoteSession | None = None
@@ -132,6 +136,10 @@ class HeadlessRun:
         if not self._has_stdin_messages:
             return await self._work(await read_prompt(self._arguments.prompt, STDIN, say=report))
         async with self._stdin:
+            if self._arguments.sdk.await_initialize:
+                request = await self._stdin.first_request()
+                self._arguments, confirmed = with_boot_fields(self._arguments, request)
+                self._stdin.confirmed = self._inputs.own.confirmed = confirmed
             return await self._work("")
 
     async def _work(self, prompt: str) -> ExitCode:
@@ -232,6 +240,8 @@ class HeadlessRun:
         self._session = connected.session
         self._session_id, self._resume = hello.session, connected.resume
         self._reports.session_id = hello.session
+        if self._inputs.mirror is not None:
+            self._inputs.mirror.begin(hello.session)
         self._stdin.connected()
         self._results.pending.foreign_turn = hello.state != "idle"
 

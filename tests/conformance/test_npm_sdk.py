@@ -17,11 +17,25 @@ pytestmark = pytest.mark.visited
 
 async def test_a_client_with_tools_hooks_and_permissions(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
     fake_model.add(
-        calls(("mcp__calc__add", {"a": 1, "b": 2}), ("Bash", {"command": "touch made"})),
+        calls(("mcp__calc__add", {"a": 1, "b": 2}), ("Shell", {"command": "touch made"})),
         {"text": "three"},
         {"text": "again"},
     )
-    settings = {"cli": program_ccb(project.parent), "cwd": str(project), "prompts": ["work", "more"], "controls": True}
+    more = {
+        "settings": {"language": "Esperanto"},
+        "settingsDelivery": "initialize",
+        "title": "a name",
+        "thinking": {"type": "disabled"},
+        "persistSession": False,
+        "toolAliases": {"Shell": "Bash"},
+    }
+    settings = {
+        "cli": program_ccb(project.parent),
+        "cwd": str(project),
+        "prompts": ["work", "more"],
+        "controls": True,
+        "more": more,
+    }
     async with npm_sdk(laptop, settings) as program:
         await program.end()
     assert [each["given"] for each in program.of("tool")] == [{"a": 1, "b": 2}]
@@ -33,6 +47,13 @@ async def test_a_client_with_tools_hooks_and_permissions(laptop: Laptop, fake_mo
     results = program.messages("result")
     assert [(each["subtype"], each["result"]) for each in results] == [("success", "three"), ("success", "again")]
     assert not program.of("error") and program.of("info")[0]["models"] > 1
+    assert "Esperanto" in json.dumps((fake_model.requests[0].body or {})["system"])
+    answers = program.of("asked_for")[0]
+    assert answers["settings"]["effective"]["language"] == "Esperanto" and "session" in answers["usage"]
+    assert "mcp__calc__add" in [each["rule"] for each in answers["rules"]["state"]["rules"]]
+    titles = [each["title"] for each in program.messages("system") if each["subtype"] == "session_title_changed"]
+    assert titles == ["a name", "another name"]
+    assert not list(laptop.home.glob(".local/state/ccb/sessions/*/journal.jsonl")), "nothing of the session stays"
     (status,) = program.of("mcp")[0]["status"]
     assert (status["name"], status["status"]) == ("calc", "connected")
     init = [each for each in program.messages("system") if each["subtype"] == "init"]

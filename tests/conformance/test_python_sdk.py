@@ -39,6 +39,8 @@ async def test_a_client_with_tools_hooks_and_permissions(laptop: Laptop, fake_mo
         touch("asked"),
         touch("forbidden"),
         touch("hooked"),
+        calls(("Task", {"description": "look at it", "prompt": "look", "subagent_type": "reviewer"})),
+        {"text": "WORDS OF THE REVIEWER"},
         {"text": "touched"},
         {"text": "a long answer that is broken off", "stall_after": 4},
     )
@@ -55,6 +57,9 @@ async def test_a_client_with_tools_hooks_and_permissions(laptop: Laptop, fake_mo
     first = fake_model.requests[0]
     assert {"mcp__calc__add", "mcp__calc__picture", "mcp__calc__fail", "Bash"} <= set(first.tool_names)
     assert "APPENDED" in json.dumps((first.body or {})["system"])
+    budget = (first.body or {})["output_config"]["task_budget"]
+    assert budget == {"type": "tokens", "total": 50_000} and "thinking" not in (first.body or {})
+    assert {"context-1m-2025-08-07", "task-budgets-2026-03-13"} <= set(first.headers["anthropic-beta"].split(","))
     assert fake_model.requests[1].tool_result_text == "the sum is 3"
     seen, failed = fake_model.requests[2].tool_results
     assert seen["content"][0]["type"] == "image" and failed["is_error"] and "on purpose" in str(failed["content"])
@@ -79,6 +84,13 @@ async def test_a_client_with_tools_hooks_and_permissions(laptop: Laptop, fake_mo
     assert (status["status"], status["serverInfo"]["version"], len(status["tools"])) == ("connected", "1.2.3", 3)
     assert program.of("usage")[0]["usage"]["maxTokens"] > 0
     assert "must be one of" in program.of("refused")[0]["error"]
+    inner = [each for each in program.messages("AssistantMessage") if each["parent_tool_use_id"]]
+    assert not inner, "what a sub-agent says is shown to those who ask for it"
+    (started,), (ended,) = (program.messages(f"Task{name}Message") for name in ("Started", "Notification"))
+    assert (started["description"], started["task_type"], ended["status"]) == ("look at it", "local_agent", "completed")
+    assert ended["summary"] == "WORDS OF THE REVIEWER" and ended["usage"]["total_tokens"] > 0
+    kept = program.of("kept")[0]["messages"]
+    assert kept[0]["content"] == "add" and json.dumps(kept).count('"tool_result"') == 7, "the session store has it all"
     init = [each for each in program.messages("SystemMessage") if each["subtype"] == "init"]
     assert len(init) == 3 and init[0]["data"]["mcp_servers"] == [{"name": "calc", "status": "connected"}]
     assert (init[2]["data"]["permissionMode"], "sonnet" in init[2]["data"]["model"]) == ("acceptEdits", True)

@@ -102,15 +102,25 @@ SDK_OPTIONS = (
         ("--no-session-persistence",), Group.SDK, "forget", _FLAG,
         "Remove the session from its host when it ends.",
     ),
+    Option(
+        ("--session-mirror",), Group.SDK, "mirror", _FLAG,
+        "With stream-json: also print a copy of the transcript, from which SDKs fill their session stores.",
+    ),
+    Option(
+        ("--await-initialize",), Group.SDK, "await_initialize", _FLAG,
+        "With stream-json: read the first request before the session starts; its MCP servers, settings and denied "
+        "tools count as those of the command line.",
+    ),
+    Option(
+        ("--initialize-fields",), Group.SDK, "initialize_fields", _VALUE,
+        "The fields of the first request that count so; ccb takes all that it finds.", "names",
+    ),
     *(
         Option((name,), Group.IGNORED, name, kind, text, metavar)
         for name, kind, text, metavar in (
             ("--plugin-dir", _VALUE, "A directory with a plugin.", "dir"),
-            ("--session-mirror", _FLAG, "A copy of the transcript on stdout.", ""),
             ("--resume-drops-turn", _VALUE, "A check of the resumed turn.", "uuid"),
             ("--debug-file", _VALUE, "A file for debugging output.", "file"),
-            ("--await-initialize", _FLAG, "Wait for the client's first request.", ""),
-            ("--initialize-fields", _VALUE, "Fields of the first answer.", "names"),
         )
     ),
 )  # fmt: skip

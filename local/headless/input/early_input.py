@@ -34,6 +34,9 @@ class EarlyInput:
         self._tasks: list[asyncio.Task[None]] = []
         self._connected = asyncio.Event()
         self._answered: set[str] = set()
+        self._first: Json | Exception | None = None
+        self.confirmed: Json = {}
+        """Fields that an answer given here has besides."""
 
     async def __aenter__(self) -> EarlyInput:
         self._tasks.append(asyncio.create_task(self._read(), name="stdin"))
@@ -52,9 +55,17 @@ class EarlyInput:
         """Return whether a request was answered here, so that the session's answer is not to be shown."""
         return request_id in self._answered
 
+    async def first_request(self) -> Json:
+        """Return the first request of the client once it has come, without taking it; {} if it does not begin with
+        one."""
+        self._first = await self._messages.get()
+        request = self._first.get("request") if isinstance(self._first, dict) else None
+        return request if isinstance(request, dict) else {}
+
     async def messages(self) -> AsyncIterator[Json]:
         """Yield the messages up to the end of stdin. Raises BadInput."""
-        while (item := await self._messages.get()) is not None:
+        while (item := self._first or await self._messages.get()) is not None:
+            self._first = None
             if isinstance(item, Exception):
                 raise item
             yield item
@@ -76,7 +87,7 @@ class EarlyInput:
                 await self._connected.wait()
         except TimeoutError:
             self._answered.add(request_id)
-            await self._answer(public_answer(Success(request_id, early_description())))
+            await self._answer(public_answer(Success(request_id, {**early_description(), **self.confirmed})))
 
 
 def _subtype(body: Json) -> object:

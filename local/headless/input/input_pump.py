@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
-from ccb.tunnel.wire.messages import ControlResponseLine, UserLine, parse_message
+from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, UserLine, parse_message
+from ccb.tunnel.wire.requests import Success, public_answer
 
 from ...session.client import Json
 from ...session.remote_session import RemoteSession
+from ..mirror import TranscriptMirror
+from ..output import HeadlessOutput
 from ..turn_reports import TurnReports
 from ..turn_results import PendingPrompts
+from .own_answers import END, OwnAnswers
 
 _REFUSAL = "AbortError: Tool permission stream closed before response received"
 
 
 class InputPump:
-    """The input of one run. `ended` means that no more input will come."""
+    """The input of one run. `ended` means that no more input will come. `own` answers what this machine answers itself,
+    on `output`; `mirror` copies the transcript there."""
 
-    def __init__(self, pending: PendingPrompts, reports: TurnReports) -> None:
+    def __init__(
+        self,
+        pending: PendingPrompts,
+        reports: TurnReports,
+        output: HeadlessOutput,
+        mirror: TranscriptMirror | None = None,
+    ) -> None:
+        self.own = OwnAnswers()
+        self.mirror = mirror
+        self._output = output
         self._pending = pending
         self._reports = reports
         self._open_questions: dict[str, bool] = {}  # by request id: whether the person is asked
@@ -35,14 +49,31 @@ class InputPump:
             if isinstance(message, UserLine):
                 input_id = await session.send(body)
                 self._pending.sent(input_id)
+                if self.mirror is not None:
+                    self.mirror.sent(input_id, body)
                 await self._reports.queued(input_id, message.uuid)
                 continue
+            if isinstance(message, ControlRequestLine):
+                answer = self.own.payload(message)
+                if answer is not None:
+                    await self._output.message(public_answer(Success(message.request_id, answer)))
+                    if message.subtype == END:
+                        break
+                    continue
             if isinstance(message, ControlResponseLine):
                 await self.question_closed(message.request_id)
             await session.send(body)
         self.ended = True
         for request_id in list(self._open_questions):
             await self._refuse(session, request_id)
+
+    async def taken(self, input_ids: Sequence[str]) -> None:
+        """The running turn has taken these inputs."""
+        self._pending.taken(input_ids)
+        await self._reports.taken(input_ids)
+        if self.mirror is not None:
+            for input_id in input_ids:
+                await self.mirror.taken(input_id)
 
     async def question_opened(self, session: RemoteSession, request_id: str, *, to_person: bool) -> None:
         """Note a question of the worker. Its answer comes on stdin; if stdin has ended, refuse the question at once."""

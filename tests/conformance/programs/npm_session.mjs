@@ -59,6 +59,10 @@ const session = query({
 });
 
 const models = session.supportedModels();
+const asked = given.controls
+  ? Promise.all([session.getSettings(), session.listPermissionRules(), session.usage_EXPERIMENTAL_MAY_CHANGE_DO_NOT_RELY_ON_THIS_API_YET(), session.renameSession("another name")])
+  : null;
+asked?.then(([settings, rules, usage]) => tell("asked_for", { settings, rules, usage }), (error) => tell("error", { text: error.message }));
 const status = given.controls ? models.then(() => session.mcpServerStatus()) : null;
 models.then((found) => tell("info", { models: found.length }));
 status?.then((servers) => tell("mcp", { status: servers }));
@@ -72,5 +76,6 @@ try {
 }
 await models;
 await status;
+await asked;
 tell("end");
 process.exit(0);

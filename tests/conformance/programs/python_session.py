@@ -11,9 +11,11 @@ from claude_agent_sdk import (
     ClaudeAgentOptions,
     ClaudeSDKClient,
     HookMatcher,
+    InMemorySessionStore,
     PermissionResultAllow,
     PermissionResultDeny,
     create_sdk_mcp_server,
+    get_session_messages_from_store,
     query,
     tool,
 )
@@ -75,12 +77,17 @@ async def hook(event, tool_use_id, _):
     return {}
 
 
+session_ids = []
+
+
 async def show(messages):
     async for message in messages:
+        session_ids.extend([message.session_id] if hasattr(message, "session_id") else [])
         tell("message", type=type(message).__name__, body=vars(message))
 
 
 async def client():
+    store = InMemorySessionStore()
     options = ClaudeAgentOptions(
         cli_path=given["cli"],
         cwd=given["cwd"],
@@ -88,12 +95,19 @@ async def client():
         mcp_servers={"calc": create_sdk_mcp_server("calc", "1.2.3", [add, picture, fail])},
         allowed_tools=["mcp__calc__add", "mcp__calc__picture", "mcp__calc__fail"],
         can_use_tool=may,
-        hooks={"PreToolUse": [HookMatcher(matcher="Bash", hooks=[hook])], "Stop": [HookMatcher(hooks=[hook])]},
+        hooks={
+            "PreToolUse": [HookMatcher(matcher="Bash", hooks=[hook], on_failure="block")],
+            "Stop": [HookMatcher(hooks=[hook])],
+        },
         agents={"reviewer": AgentDefinition(description="Reviews code", prompt="You review.", tools=["Read"])},
         system_prompt={"type": "preset", "preset": "claude_code", "append": "APPENDED"},
         setting_sources=[],
         include_partial_messages=True,
         env=given.get("env", {}),
+        session_store=store,
+        thinking={"type": "disabled"},
+        betas=["context-1m-2025-08-07"],
+        task_budget={"total": 50_000},
         extra_args={"a-flag-of-the-future": "x"},
         stderr=lambda line: tell("stderr", line=line),
     )
@@ -119,6 +133,8 @@ async def client():
                     await session.interrupt()
                     break
             await show(session.receive_response())
+            kept = await get_session_messages_from_store(store, session_ids[0], directory=given["cwd"])
+            tell("kept", messages=[each.message for each in kept])
     tell("end")
 
 
