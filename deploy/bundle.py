@@ -18,7 +18,7 @@ def _pack(data: bytes, form: str) -> bytes:
 
 @dataclass(frozen=True)
 class Bundle:
-    """The zip, and its SHA-256 in hex, which identifies it everywhere. `pack` makes the zip smaller, or has kept the
+    """The bundle, and its SHA-256 in hex, which identifies it everywhere. `pack` makes it smaller, or has kept the
     result."""
 
     data: bytes
@@ -30,13 +30,13 @@ class Bundle:
         return Bundle(data, hashlib.sha256(data).hexdigest(), pack)
 
     def packed(self, form: str) -> bytes:
-        """Return the zip in the form `xz` or `zlib`. Raise ImportError if this Python cannot make that form."""
+        """Return the bundle in the form `xz` or `zlib`. Raise ImportError if this Python cannot make that form."""
         return self.pack(self.data, form)
 
 
 def load() -> Bundle:
     """Return the bundle that was built into the wheel, or, in a source tree, the bundle of its sources."""
-    built = Path(__file__).with_name("worker.zip")
+    built = Path(__file__).with_name("worker.bundle")
     try:
         return Bundle.of(built.read_bytes(), lambda _, form: built.with_suffix(f".{form}").read_bytes())
     except FileNotFoundError:

@@ -10,9 +10,9 @@ import hashlib
 import json
 import marshal
 import os
+import re
 import select
 import stat
-import struct
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -138,7 +138,7 @@ def prune(directory: str, keep: str) -> None:
         path = os.path.join(directory, name)
         try:
             when = os.lstat(path).st_mtime
-            if name.endswith(".zip"):
+            if name.endswith((".bundle", ".zip")):  # older versions of ccb kept zips
                 found.append((path == keep, when, path))
             elif name.startswith(".") and when < os.lstat(directory).st_mtime - 86400:
                 os.unlink(path)
@@ -206,14 +206,17 @@ def upload() -> tuple[bytes, dict[str, CodeType]]:
     # slower than this machine, those that have come are compiled. None is run before the SHA-256 is known.
     form, length = receive(1), int(receive(9))
     left = min(length, size + 999)
-    data, at = bytearray(), 0
+    data, at, room = bytearray(), 0, size + 65536
     codes: dict[str, CodeType] = {}
     unpack, errors = unpacker(form)
+    spell = bytes if form == b"r" else Words().spell
     while left:
         chunk = some(left)
         left -= len(chunk)
         try:
-            data += unpack(chunk, size + 1 - len(data)) if len(data) <= size else b""
+            chunk = unpack(chunk, room) if room > 0 and len(data) <= size else b""
+            room -= len(chunk)
+            data += spell(chunk)
         except errors:
             data += bytes(size + 1)
         while left and not select.select([0], [], [], 0)[0]:
@@ -221,6 +224,25 @@ def upload() -> tuple[bytes, dict[str, CodeType]]:
             if at == before:
                 break
     return bytes(data), codes
+
+
+class Words:
+    # Puts the words back for which codes stand, see ccb.deploy.bundling.words.
+    def __init__(self) -> None:
+        self.rest = b""
+        self.words: dict[bytes, bytes] = {}
+
+    def spell(self, chunk: bytes) -> bytes:
+        self.rest += chunk
+        end = self.rest.rfind(0) + 1
+        ready, self.rest = self.rest[:end], self.rest[end:]
+        if ready and not self.words:
+            words, _, ready = ready.partition(b"\0")
+            ones = (*range(1, 10), *range(11, 32), 127, *range(144, 256))
+            codes = [bytes([code]) for code in ones]
+            codes += [bytes([first, second]) for first in range(128, 144) for second in range(128, 256)]
+            self.words = dict(zip(codes, words.split(b" ")))
+        return re.sub(b"(?s)[\x80-\x8f].|[^ -~\\n\\0]", lambda code: self.words.get(code[0], b""), ready)
 
 
 def unpacker(form: bytes) -> tuple[Callable[[bytes, int], bytes], tuple[type[Exception], ...]]:
@@ -235,20 +257,17 @@ def unpacker(form: bytes) -> tuple[Callable[[bytes, int], bytes], tuple[type[Exc
 
 
 def compile_next(data: bytearray, at: int, codes: dict[str, CodeType]) -> int:
-    # Compile the module whose local header is at `at`, if all of it has come. Return where the next one begins.
-    if not data.startswith(b"PK\3\4", at) or len(data) < at + 30:
-        return at
-    length: int
-    length, name, extra = struct.unpack_from("<18xI4xHH", data, at)
-    start: int = at + 30 + name + extra
-    if len(data) < start + length:
+    # Compile the module that begins at `at`, if all of it has come. Return where the next one begins.
+    name = data.find(0, at)
+    end = data.find(0, name + 1)
+    if min(name, end) < 0:
         return at
     try:
-        file = data[at + 30 : at + 30 + name].decode()
-        codes[file] = compiled(bytes(data[start : start + length]), file)
+        file = data[at:name].decode()
+        codes[file] = compiled(bytes(data[name + 1 : end]), file)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return at  # the module is compiled again when it is imported, and the error is shown then
-    return start + length
+    return end + 1
 
 
 def compiled(source: bytes, file: str) -> CodeType:
@@ -257,24 +276,12 @@ def compiled(source: bytes, file: str) -> CodeType:
 
 
 class BundleImporter(Loader):
-    # Imports modules from the bytes of the bundle. zipimport would compile every module twice on Python 3.10 and 3.11,
-    # and would need the file for as long as the worker lives.
+    # Imports modules from the bundle: each file as its name and its source, with a zero byte behind.
     def __init__(self, data: bytes, early: dict[str, CodeType]) -> None:
-        self.data = data
+        parts = data.split(b"\0")
+        self.entries = {name.decode(): source for name, source in zip(parts[::2], parts[1::2])}
         self.early = early
         self.compiled: dict[str, bytes] = {}  # what the compiled copy has of the modules, see ccb.remote.compiled
-        self.entries: dict[str, tuple[int, int]] = {}  # name: offset of the local header, size; nothing is compressed
-        at = int.from_bytes(data[-6:-2], "little")  # the bundle has no comment, so its directory's offset stands here
-        while data.startswith(b"PK\1\2", at):
-            size, name, extra, comment, offset = struct.unpack_from("<20xI4xHHH8xI", data, at)
-            self.entries[data[at + 46 : at + 46 + name].decode()] = (offset, size)
-            at += 46 + name + extra + comment
-
-    def source(self, file: str) -> bytes:
-        offset, size = self.entries[file]
-        name, extra = struct.unpack_from("<26xHH", self.data, offset)
-        start = offset + 30 + name + extra
-        return self.data[start : start + size]
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         base = name.replace(".", "/")
@@ -291,7 +298,7 @@ class BundleImporter(Loader):
 
     def compile(self, file: str) -> CodeType:
         if file not in self.early:
-            self.early[file] = compiled(self.source(file), file)
+            self.early[file] = compiled(self.entries[file], file)
         return self.early[file]
 
     def file(self, name: str) -> str:
@@ -304,7 +311,7 @@ class BundleImporter(Loader):
         return marshal.loads(stored) if stored else self.compile(file)
 
     def get_source(self, name: str) -> str:  # for tracebacks
-        return self.source(self.file(name)).decode()
+        return self.entries[self.file(name)].decode()
 
 
 def main() -> None:
@@ -317,7 +324,7 @@ def main() -> None:
     start_params = json.loads(base64.b64decode(params))
     waits = start_params.pop("wait", False)
     for directory in places():
-        path = os.path.join(directory, digest + ".zip")
+        path = os.path.join(directory, digest + ".bundle")
         try:
             data = good(path) if ours(directory, False) else None
         except OSError as error:
@@ -355,6 +362,7 @@ def main() -> None:
             pass
     start_params.update(notes=notes, bundle_path=chosen)
     importer = BundleImporter(data, early)
+    del data, early
     sys.meta_path.insert(0, importer)
     sys.argv[1:] = []
     if chosen and "ccb/remote/compiled/copy.py" in importer.entries:

@@ -18,7 +18,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class WorkerBundleHook(BuildHookInterface[Any]):
-    """Adds `ccb/deploy/worker.zip`, and what it is packed in for the transfer."""
+    """Adds `ccb/deploy/worker.bundle`, and what it is packed in for the transfer."""
 
     PLUGIN_NAME = "custom"
 
@@ -33,7 +33,7 @@ class WorkerBundleHook(BuildHookInterface[Any]):
             raise ValueError("src/ccb/__init__.py names no version")
         builder = _load(root / "deploy" / "bundling")
         bundle = builder.build(root / "remote", root / "tunnel" / "wire", found.group(1))
-        files = {"worker.zip": bundle, **{f"worker.{form}": builder.pack(bundle, form) for form in builder.FORMS}}
+        files = {"worker.bundle": bundle, **{f"worker.{form}": builder.pack(bundle, form) for form in builder.FORMS}}
         files["stub.txt"] = builder.pack_stub((root / "deploy" / "stub.py").read_bytes())
         self._out.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():

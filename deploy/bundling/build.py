@@ -1,4 +1,4 @@
-"""Builds the worker bundle: one reproducible zip of the worker's sources. Packs it for the transfer to a host.
+"""Builds the worker bundle of the worker's sources. Packs it for the transfer to a host.
 
 The sources travel without prose, types and needless spaces, and with short names of local variables: the host has no
 use for more. Every statement keeps its line number, so a traceback from the host names the right line of the source.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import ast
 import base64
-import io
-import zipfile
 import zlib
 from pathlib import Path
 
+from .files import joined
 from .prose import without_prose
 from .squeeze import squeeze
 from .unneeded import without_types
+from .words import coded
 
 MAX_SIZE = 300 * 1024
 """Largest packed bundle in bytes."""
@@ -27,14 +27,12 @@ _LATER = tuple(f"ccb/remote/{room}/" for room in ("host_commands", "permissions/
 """What the start of a session does not import. It comes last, because the host compiles what has come while the rest is
 on its way."""
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)
-
 
 def build(remote: Path, wire: Path, version: str) -> bytes:
     """Return the bundle of the source folders `remote` and `wire`.
 
-    The same sources give the same bytes under every Python. Nothing in the zip is compressed: it is packed as a whole,
-    which takes a quarter off what is sent, and imported without unpacking.
+    The same sources give the same bytes under every Python. Nothing in the bundle is compressed: it is packed as a
+    whole, and imported without unpacking.
     """
     entries = {
         "ccb/__init__.py": f'__version__ = "{version}"\n'.encode(),
@@ -42,27 +40,20 @@ def build(remote: Path, wire: Path, version: str) -> bytes:
         **_sources(remote, "ccb/remote"),
         **_sources(wire, "ccb/tunnel/wire"),
     }
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for name in sorted(entries, key=lambda name: (name.startswith(_LATER), name)):
-            info = zipfile.ZipInfo(name, _EPOCH)
-            info.create_system = 3
-            info.external_attr = 0o644 << 16
-            archive.writestr(info, entries[name])
-    return out.getvalue()
+    return joined(dict(sorted(entries.items(), key=lambda item: (item[0].startswith(_LATER), item[0]))))
 
 
 def pack(data: bytes, form: str) -> bytes:
     """Return the bundle in one of FORMS. Raise ValueError if it is larger than MAX_SIZE, ImportError if this Python
     cannot make that form."""
     if form == "zlib":
-        packed = zlib.compress(data, 9)
+        packed = zlib.compress(coded(data), 9)
     else:
         import lzma
 
         # The host needs as much memory as the dictionary has; the bundle is smaller than a megabyte.
-        filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 20, "pb": 0, "nice_len": 200}]
-        packed = lzma.compress(data, check=lzma.CHECK_NONE, filters=filters)
+        filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 20, "lc": 4, "pb": 0, "nice_len": 200}]
+        packed = lzma.compress(coded(data), check=lzma.CHECK_NONE, filters=filters)
     if len(packed) > MAX_SIZE:
         raise ValueError(f"the packed worker bundle has {len(packed)} bytes, over the limit of {MAX_SIZE}")
     return packed

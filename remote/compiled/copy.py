@@ -31,7 +31,7 @@ class Odd(Exception):
 def copy_path(bundle_path: str) -> str:
     """Return the path of the copy for this Python of the bundle at `bundle_path`, "" if this Python has no name."""
     tag = sys.implementation.cache_tag
-    return "%s.%s.code" % (bundle_path[: -len(".zip")], tag) if tag else ""
+    return "%s.%s.code" % (os.path.splitext(bundle_path)[0], tag) if tag else ""
 
 
 def load(bundle_path: str, digest: str) -> tuple[dict[str, bytes], str]:

@@ -110,6 +110,6 @@ def _remove_orphans(directory: int) -> None:
     names = set(os.listdir(directory))
     for name in names:
         copy = _COPY.fullmatch(name)
-        if copy and copy[1] + ".zip" not in names:
+        if copy and not {copy[1] + ".bundle", copy[1] + ".zip"} & names:
             with contextlib.suppress(OSError):
                 os.unlink(name, dir_fd=directory)

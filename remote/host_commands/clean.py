@@ -22,7 +22,7 @@ from .stopping import all_targets, stop_all
 
 _WHY = ""  # no reason is reported: the person asked for the removal
 _RUNTIME = re.compile(r".+\.(sock|lock)|\.probe-([0-9a-f]{16}|\d+)")
-_WORKER = re.compile(r"[0-9a-f]{64}\.zip|[0-9a-f]{64}\.[\w.+-]+\.code|\.[0-9a-f]{16}\.\d+(-[0-9a-f]{16})?")
+_WORKER = re.compile(r"[0-9a-f]{64}\.(bundle|zip|[\w.+-]+\.code)|\.[0-9a-f]{16}\.\d+(-[0-9a-f]{16})?")
 
 
 def clean(reports: Reports, bundle: str, *, dry_run: bool) -> None:
@@ -74,7 +74,7 @@ def _runtime_files(remover: Remover, ending: set[str]) -> None:
 
 def _bundles(remover: Remover, in_use: set[str], last: str) -> None:
     tops = worker_directories()
-    own = [os.path.join(top, last + ".zip") for top in tops]
+    own = [os.path.join(top, last + ".bundle") for top in tops]
     for top in tops:
         if is_ours(top):
             for name in sorted(filter(_WORKER.fullmatch, os.listdir(top))):

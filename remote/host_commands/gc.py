@@ -45,7 +45,7 @@ _TEMPORARY = re.compile(
     r"\.probe-[0-9a-f]{16}|\.probe-(\d+)|journal\.jsonl\.new-(\d+)"
     r"|\.[0-9a-f]{16}\.(\d+)(?:-[0-9a-f]{16})?|\.(\d+)-\d+-.+"
 )
-_BUNDLE = re.compile(r"[0-9a-f]{64}\.(zip|[\w.+-]+\.code)")  # a bundle, or the compiled copy of one
+_BUNDLE = re.compile(r"[0-9a-f]{64}\.(bundle|zip|[\w.+-]+\.code)")  # a bundle, or the compiled copy of one
 _HALF_WRITTEN = ("summary.json.new", "epoch.new")
 _WHOLE_SESSION = ("journal.jsonl", "summary.json", "epoch", "daemon.log")
 

@@ -7,8 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import zipfile
-from io import BytesIO
 from pathlib import Path
 
 from hypothesis import given
@@ -17,6 +15,7 @@ from hypothesis import strategies as st
 from ccb import __version__
 from ccb.deploy.bundle import Bundle, load
 from ccb.deploy.bundling.build import MAX_SIZE, build
+from ccb.deploy.bundling.files import files_of
 from ccb.deploy.command import bootstrap_command
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +44,7 @@ def test_the_bundle_is_small_and_holds_the_worker_only() -> None:
     bundle = load()
     assert len(bundle.packed("xz")) <= 220 * 1024
     assert len(bundle.packed("xz")) < len(bundle.packed("zlib")) <= MAX_SIZE == 300 * 1024
-    names = zipfile.ZipFile(BytesIO(bundle.data)).namelist()
+    names = files_of(bundle.data)
     assert {name.split("/")[1] for name in names} == {"__init__.py", "remote", "tunnel"}
     assert all(name.endswith(".py") for name in names)
 
@@ -71,6 +70,6 @@ def test_the_command_line_is_one_short_line_that_every_shell_reads_alike() -> No
 
 @given(st.dictionaries(st.text(max_size=10), st.text(max_size=60), max_size=4))
 def test_parameters_cannot_break_out_of_the_command_line(params: dict[str, str]) -> None:
-    command = bootstrap_command(MARKER, Bundle.of(b"zip"), params)
+    command = bootstrap_command(MARKER, Bundle.of(b"bundle"), params)
     assert command.count("'") == 2
     assert re.fullmatch(r"[A-Za-z0-9+/=]*", command.split(f"{MARKER} ")[1].split()[2])

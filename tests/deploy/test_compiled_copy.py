@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import io
 import json
 import marshal
 import os
@@ -13,7 +12,6 @@ import stat
 import subprocess
 import sys
 import uuid
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from tests.remote.bundle_in_memory import imports_from
 from tests.remote.worker_process import Laptop, WorkerHost, until, worker_host
 
 from ccb.deploy.bundle import Bundle, load
+from ccb.deploy.bundling.files import files_of
 from ccb.deploy.command import bootstrap_command
 from ccb.remote.compiled import copy
 from ccb.remote.compiled.writer import CopyWriter
@@ -37,7 +36,7 @@ class Visited:
         self.host = host
         self.bundle = bundle
         self.cache = host.home / ".cache/ccb/worker"
-        self.path = Path(copy.copy_path(str(self.cache / f"{bundle.sha256}.zip")))
+        self.path = Path(copy.copy_path(str(self.cache / f"{bundle.sha256}.bundle")))
         self.log = ""
         self.notes: list[str] = []
 
@@ -77,14 +76,14 @@ class Visited:
     @property
     def codes(self) -> dict[str, bytes]:
         """What the copy holds. Raises for one that a start would not use."""
-        codes, why = copy.load(str(self.cache / f"{self.bundle.sha256}.zip"), self.bundle.sha256)
+        codes, why = copy.load(str(self.cache / f"{self.bundle.sha256}.bundle"), self.bundle.sha256)
         assert not why, why
         return codes
 
     def plant(self, version: str, *, digest: str = "") -> bytes:
         """Put a copy in place that a start would use, whose worker names another version. Return its bytes."""
         file = "ccb/remote/model/request.py"
-        source = zipfile.ZipFile(io.BytesIO(self.bundle.data)).read(file).decode()
+        source = files_of(self.bundle.data)[file]
         told = source.replace('f"ccb/{version}"', f'"ccb/{version}"')
         assert told != source
         code = marshal.dumps(compile(told, "<ccb>/" + file, "exec", dont_inherit=True))
@@ -105,7 +104,7 @@ async def test_the_first_session_leaves_a_copy_and_the_next_uses_it(tmp_path: Pa
         version = await visited.visit()
         assert stat.S_IMODE(visited.path.stat().st_mode) == 0o600
         assert {"ccb/remote/main.py", "ccb/remote/daemon/daemon.py", "ccb/__init__.py"} <= set(visited.codes)
-        assert sorted(os.listdir(visited.cache)) == sorted([visited.path.name, f"{bundle.sha256}.zip"])
+        assert sorted(os.listdir(visited.cache)) == sorted([visited.path.name, f"{bundle.sha256}.bundle"])
         visited.plant("of-the-copy")
         assert version and await visited.visit() == "of-the-copy"
         assert "compiled copy" not in visited.log
@@ -199,7 +198,7 @@ def test_an_odd_copy_is_not_read(
         data = visited.plant("bad")
         assert visited.codes
         make(visited, data)
-        zip_path = str(visited.cache / f"{bundle.sha256}.zip")
+        zip_path = str(visited.cache / f"{bundle.sha256}.bundle")
         assert copy.load(zip_path, bundle.sha256) == ({}, why)
     finally:
         host.runtime.rmdir()
@@ -227,7 +226,7 @@ async def test_two_first_sessions_at_once_leave_one_good_copy(tmp_path: Path, bu
         first, second = Visited(host, bundle), Visited(host, bundle)
         await asyncio.gather(first.visit(), second.visit())
         assert "ccb/remote/main.py" in first.codes
-        assert sorted(os.listdir(first.cache)) == sorted([first.path.name, f"{bundle.sha256}.zip"])
+        assert sorted(os.listdir(first.cache)) == sorted([first.path.name, f"{bundle.sha256}.bundle"])
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can run a program as another user")
@@ -245,19 +244,19 @@ print(json.dumps([copy.load(path, "d" * 64)[1] for path in sys.argv[1:]]))
     theirs, open_to_all, own = tmp_path / "theirs", tmp_path / "open", tmp_path / "own"
     for directory, owner, mode in ((theirs, 0, 0o755), (open_to_all, NOBODY, 0o777), (own, NOBODY, 0o700)):
         directory.mkdir()
-        file = Path(copy.copy_path(str(directory / f"{'d' * 64}.zip")))
+        file = Path(copy.copy_path(str(directory / f"{'d' * 64}.bundle")))
         file.write_bytes(copy.pack({}, "d" * 64))
         file.chmod(0o600)
         os.chown(directory, owner, -1)
         directory.chmod(mode)
-    argv = [sys.executable, "-c", program, *(f"{each}/{'d' * 64}.zip" for each in (theirs, open_to_all, own))]
+    argv = [sys.executable, "-c", program, *(f"{each}/{'d' * 64}.bundle" for each in (theirs, open_to_all, own))]
     source = Path(__file__).resolve().parents[2] / "src"
     done = subprocess.run(argv, env={"PYTHONPATH": str(source)}, capture_output=True, check=True, text=True)
     assert json.loads(done.stdout) == ["its directory is not private"] * 2 + ["Permission denied"]
 
 
 async def test_nothing_is_written_for_a_worker_that_runs_from_memory(tmp_path: Path) -> None:
-    for path, no_copy in (("", copy.MISSING), (str(tmp_path / "b.zip"), "")):
+    for path, no_copy in (("", copy.MISSING), (str(tmp_path / "b.bundle"), "")):
         writer = CopyWriter(path, "d" * 64, no_copy)
         writer.soon()
         await writer.close()
@@ -265,9 +264,9 @@ async def test_nothing_is_written_for_a_worker_that_runs_from_memory(tmp_path: P
 
 
 def test_a_traceback_from_the_copy_shows_the_line_of_the_source(tmp_path: Path, bundle: Bundle) -> None:
-    (tmp_path / "worker.zip").write_bytes(bundle.data)
+    (tmp_path / "worker.bundle").write_bytes(bundle.data)
     program = f"""
-{imports_from(tmp_path / "worker.zip")}
+{imports_from(tmp_path / "worker.bundle")}
 importer = sys.meta_path[0]
 importer.compiled = {{file: marshal.dumps(importer.compile(file)) for file in importer.entries if file[-3:] == ".py"}}
 importer.compile = None
@@ -284,9 +283,9 @@ except TypeError:
 
 
 def test_what_a_first_start_has_compiled_is_not_compiled_again_for_the_copy(tmp_path: Path, bundle: Bundle) -> None:
-    (tmp_path / "worker.zip").write_bytes(bundle.data)
+    (tmp_path / "worker.bundle").write_bytes(bundle.data)
     program = f"""
-{imports_from(tmp_path / "worker.zip")}
+{imports_from(tmp_path / "worker.bundle")}
 importer, files, really = sys.meta_path[0], [], compiled
 def compiled(source, file):
     files.append(file)

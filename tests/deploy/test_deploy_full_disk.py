@@ -78,7 +78,7 @@ async def test_an_upload_that_fails_at(what: str, host: Host, tmp_path: Path) ->
         assert hello.notes[0].startswith(f"{host.cache}") and hello.notes[0].endswith(f": {SAID[error]}"), hello.notes
         runtime = host.home / "run" / "ccb" / "worker"
         assert f"the worker's program is in {runtime}" in hello.notes
-        assert [path.name for path in runtime.iterdir()] == [f"{hello.bundle}.zip"]
+        assert [path.name for path in runtime.iterdir()] == [f"{hello.bundle}.bundle"]
         assert not (host.home / ".cache").exists()
         assert hello.storage == "disk"
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 import stat
 import subprocess
 import sys
 import uuid
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +17,7 @@ import pytest
 
 from ccb.deploy.bootstrap import Launched, launch
 from ccb.deploy.bundle import Bundle, load
+from ccb.deploy.bundling.files import joined
 from ccb.deploy.command import CANDIDATES, bootstrap_command
 from ccb.tunnel.errors import DeployError, NoPython
 from ccb.tunnel.transports.local import LocalTransport
@@ -31,22 +30,14 @@ RECENT = [path for path in PYTHONS if path not in OLD] or [Path(sys.executable)]
 
 def tiny_bundle(text: str = "hello") -> Bundle:
     """A bundle whose worker prints where it came from."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr(zipfile.ZipInfo("ccb/__init__.py"), "")
-        archive.writestr(zipfile.ZipInfo("ccb/remote/__init__.py"), "")
-        printing = f"os.write(1, ('{text} %s %s\\n' % (s, p['cwd'])).encode())"
-        worker = f"import os\ndef start(p, b, s):\n    {printing}\n    return 0\n"
-        archive.writestr(zipfile.ZipInfo("ccb/remote/main.py"), worker)
-    return Bundle.of(out.getvalue())
+    printing = f"os.write(1, ('{text} %s %s\\n' % (s, p['cwd'])).encode())"
+    worker = f"import os\ndef start(p, b, s):\n    {printing}\n    return 0\n"
+    return Bundle.of(joined({"ccb/__init__.py": "", "ccb/remote/__init__.py": "", "ccb/remote/main.py": worker}))
 
 
 def fresh_bundle() -> Bundle:
-    """The real worker in a zip that no cache on this machine has."""
-    out = io.BytesIO(load().data)
-    with zipfile.ZipFile(out, "a") as archive:
-        archive.writestr("ccb/fresh", uuid.uuid4().hex)
-    return Bundle.of(out.getvalue())
+    """The real worker in a bundle that no cache on this machine has."""
+    return Bundle.of(load().data + joined({"ccb/fresh": uuid.uuid4().hex}))
 
 
 class Host:
@@ -86,16 +77,16 @@ async def test_the_bundle_is_sent_once_and_kept_private(host: Host) -> None:
     assert (first.uploaded, said) == (True, "hello disk /\n")
     second, said = await host.start(bundle)
     assert (second.uploaded, said) == (False, "hello disk /\n")
-    assert [path.name for path in host.cache.iterdir()] == [f"{bundle.sha256}.zip"]
+    assert [path.name for path in host.cache.iterdir()] == [f"{bundle.sha256}.bundle"]
     assert stat.S_IMODE(host.cache.stat().st_mode) == 0o700
-    assert stat.S_IMODE((host.cache / f"{bundle.sha256}.zip").stat().st_mode) == 0o600
+    assert stat.S_IMODE((host.cache / f"{bundle.sha256}.bundle").stat().st_mode) == 0o600
 
 
 async def test_the_newest_three_are_kept(host: Host) -> None:
     bundles = [tiny_bundle(str(number)) for number in range(5)]
     for age, bundle in enumerate(bundles):
         await host.start(bundle)
-        for path in host.cache.glob("*.zip"):
+        for path in host.cache.glob("*.bundle"):
             if path.name.startswith(bundle.sha256):
                 os.utime(path, (1_000_000 + age, 1_000_000 + age))
     assert {path.stem for path in host.cache.iterdir()} == {bundle.sha256 for bundle in bundles[-3:]}
@@ -166,15 +157,15 @@ async def test_a_worker_on_trial_that_is_given_up_does_nothing(host: Host) -> No
 async def test_a_cached_bundle_that_is_not_ours_any_more_is_never_run(host: Host, damage: str) -> None:
     bundle, other = tiny_bundle("good"), tiny_bundle("evil")
     await host.start(bundle)
-    path = host.cache / f"{bundle.sha256}.zip"
+    path = host.cache / f"{bundle.sha256}.bundle"
     path.unlink()
     if damage == "changed":
         path.write_bytes(other.data)
     elif damage == "cut":
         path.write_bytes(bundle.data[:-10])
     elif damage == "link":
-        (host.home / "evil.zip").write_bytes(other.data)
-        path.symlink_to(host.home / "evil.zip")
+        (host.home / "evil.bundle").write_bytes(other.data)
+        path.symlink_to(host.home / "evil.bundle")
     elif damage == "directory":
         path.mkdir()
     else:
@@ -195,7 +186,7 @@ async def test_first_connects_at_the_same_moment_leave_one_bundle(host: Host) ->
             data += more
         assert b'"code": "no_session"' in data
         await transport.close()
-    assert [path.name for path in host.cache.iterdir()] == [f"{bundle.sha256}.zip"]
+    assert [path.name for path in host.cache.iterdir()] == [f"{bundle.sha256}.bundle"]
 
 
 async def test_uploads_from_processes_of_the_same_number_do_not_meet(host: Host) -> None:
@@ -208,7 +199,7 @@ async def test_uploads_from_processes_of_the_same_number_do_not_meet(host: Host)
     for other in others:
         other.touch()
     await host.start(bundle)
-    assert (host.cache / f"{bundle.sha256}.zip").exists()
+    assert (host.cache / f"{bundle.sha256}.bundle").exists()
     assert all(other.exists() for other in others), "what another writes is not ours to remove"
 
 
@@ -239,7 +230,7 @@ async def test_a_full_disk_leaves_nothing_half_written(host: Host) -> None:
         while await launched.pipe.read():
             pass
         await transport.close()
-        assert not list((host.home / ".cache").rglob("*.zip"))
+        assert not list((host.home / ".cache").rglob("*.bundle"))
         assert not [path for path in (host.home / ".cache").rglob("*") if path.is_file()]
 
 

@@ -8,17 +8,18 @@ import re
 import subprocess
 import symtable
 import sys
-import zipfile
 from collections.abc import Iterator
 from functools import cache
-from io import BytesIO, StringIO
+from io import StringIO
 from pathlib import Path
 from tokenize import COMMENT, generate_tokens
 from typing import Any
 
 import pytest
+from tests.remote.bundle_in_memory import imports_from
 
 from ccb.deploy.bundle import load
+from ccb.deploy.bundling.files import files_of
 from ccb.deploy.bundling.prose import without_prose
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,9 +34,7 @@ def _sources() -> Iterator[tuple[str, str]]:
 
 @cache
 def _shipped() -> dict[str, tuple[str, ast.Module]]:
-    archive = zipfile.ZipFile(BytesIO(load().data))
-    texts = {name: archive.read(name).decode() for name in archive.namelist()}
-    return {name: (text, ast.parse(text)) for name, text in texts.items()}
+    return {name: (text, ast.parse(text)) for name, text in files_of(load().data).items()}
 
 
 class _Comparison:
@@ -187,8 +186,8 @@ def test_nothing_in_the_worker_reads_a_docstring() -> None:
 
 
 def test_a_traceback_of_the_worker_names_the_line_of_the_source(tmp_path: Path) -> None:
-    (tmp_path / "worker.zip").write_bytes(load().data)
-    program = "import sys; sys.path.insert(0, 'worker.zip'); from ccb.tunnel.wire import ndjson; ndjson.dump(object())"
+    (tmp_path / "worker.bundle").write_bytes(load().data)
+    program = imports_from(tmp_path / "worker.bundle") + "from ccb.tunnel.wire import ndjson; ndjson.dump(object())"
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", program],
         cwd=tmp_path,

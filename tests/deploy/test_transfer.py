@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import sys
-import zipfile
 import zlib
 from asyncio.subprocess import PIPE
 from dataclasses import replace
@@ -16,6 +14,7 @@ from tests.deploy.test_deploy_local import Host, tiny_bundle
 
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import Bundle
+from ccb.deploy.bundling.files import joined
 from ccb.deploy.command import bootstrap_command
 from ccb.tunnel.transports.local import LocalTransport
 
@@ -89,17 +88,14 @@ async def test_what_is_not_the_announced_bundle_is_not_run(host: Host, packed: b
     assert launched.uploaded
     assert '"error": "the bundle arrived damaged"' in said and "hello" not in said
     assert await launched.pipe.exit_status() == 95
-    assert not list(host.home.rglob("*.zip"))
+    assert not list(host.home.rglob("*.bundle"))
 
 
 async def test_the_host_compiles_what_has_come_while_the_rest_is_on_its_way(host: Host) -> None:
     """The compiler warns about the worker before the last bytes are sent, and does not see it again."""
     worker = b"import os\ndef start(p, b, s):\n    os.write(1, b'hello')\n    return 1 is 0\n"
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for name, source in (("__init__", b""), ("remote/__init__", b""), ("remote/main", worker), ("remote/z", b"")):
-            archive.writestr(zipfile.ZipInfo(f"ccb/{name}.py"), source)
-    bundle = Bundle.of(out.getvalue())
+    files = {"__init__": b"", "remote/__init__": b"", "remote/main": worker, "remote/z": bytes(b" " * 100)}
+    bundle = Bundle.of(joined({f"ccb/{name}.py": source for name, source in files.items()}))
     first, rest = bundle.data[:-100], bundle.data[-100:]
     line = bootstrap_command("5" * 32, bundle, {"cwd": "/"}, python=sys.executable)
     process = await asyncio.create_subprocess_exec("sh", "-c", line, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=host.env)

@@ -136,7 +136,7 @@ async def test_a_full_disk_at_home_leaves_nothing_half_written_there(
         (host_user.home / "full").write_bytes(b"x" * 24 * 1024)
         done = await laptop.run(["ssh", f"{host_user.name}@127.0.0.1:/", *sshd.client_options(), "-p", "hi"])
         assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
-        assert not list(host_user.home.rglob("*.zip"))
+        assert not list(host_user.home.rglob("*.bundle"))
         half = [path for path in host_user.home.rglob(".*") if path.is_file() and path.name != ".made"]
         assert not half
         assert gone(host_user)

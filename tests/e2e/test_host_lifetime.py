@@ -165,7 +165,7 @@ async def test_clean_leaves_nothing_of_ccb_on_the_host(
         os.chown(path, uid, -1)
     before = tree(host_user)
     async with at_work(laptop, fake_model, sshd, host_user):
-        (bundle,) = host_user.home.glob(".cache/ccb/worker/*.zip")
+        (bundle,) = host_user.home.glob(".cache/ccb/worker/*.bundle")
         for name in (f"{bundle.stem}.cpython-39.code", f"{'f' * 64}.pypy310-pp73.code"):
             bundle.with_name(name).write_text("compiled copy")
         would = await command(sshd, host_user, "clean", dry_run=True)
@@ -189,7 +189,7 @@ async def test_clean_touches_nothing_that_is_not_ours(sshd: Sshd, host_user: Hos
     (session / "journal.jsonl").write_text(json.dumps(record) + "\n")
     owner = {"cwd": "/", "hostname": "nodeb", "boot": "b", "pid": 7, "bundle": "e" * 64}
     (session / "summary.json").write_text(json.dumps(owner))
-    for ending in ("zip", "cpython-39.code"):
+    for ending in ("bundle", "zip", "cpython-39.code"):
         (home / f".cache/ccb/worker/{'e' * 64}.{ending}").write_text("bundle and compiled copy")
     (home / ".local/state/ccb/ccb-7.log").write_text("a laptop's own log")
     (home / "precious/sessions/file").write_text("x")
@@ -201,7 +201,7 @@ async def test_clean_touches_nothing_that_is_not_ours(sshd: Sshd, host_user: Hos
     reports = await command(sshd, host_user, "clean")
     assert tree(host_user) == before
     kept = {body["path"] for kind, body in reports if kind == "kept"}
-    assert kept >= {str(session), str(home / f".cache/ccb/worker/{'e' * 64}.zip"), str(home / ".local/state/ccb")}
+    assert kept >= {str(session), str(home / f".cache/ccb/worker/{'e' * 64}.bundle"), str(home / ".local/state/ccb")}
 
 
 @contextmanager

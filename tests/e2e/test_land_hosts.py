@@ -32,7 +32,7 @@ exec "$@"' scene "$@"
 """
 
 LOOK = (
-    'umask; find /mnt /tmp \\( -name "*.zip" -o -name journal.jsonl -o -name "*.sock" \\) -printf "%m %h\\n"; '
+    'umask; find /mnt /tmp \\( -name "*.bundle" -o -name journal.jsonl -o -name "*.sock" \\) -printf "%m %h\\n"; '
     'echo "$(printf "\\303\\274") $TERM."'
 )
 """Shows where the bundle, the journal and the socket are and with what modes, and a letter that is not ASCII."""

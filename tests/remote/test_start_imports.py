@@ -1,4 +1,4 @@
-"""What the worker imports before hello: each module is compiled from the zip, so they must stay few and small."""
+"""What the worker imports before hello: each module is compiled from the bundle, so they must stay few and small."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _SHARED = (
     "glusterfs",
 )
 _ST_NOEXEC = 8
-_BUNDLE = re.compile(r"[0-9a-f]{64}\.zip")
+_BUNDLE = re.compile(r"[0-9a-f]{64}\.(bundle|zip)")
 
 
 def directories() -> list[HostFinding]:
@@ -244,7 +244,7 @@ def bundle_cache(bundle: str) -> list[HostFinding]:
     problems = [(top, _store_problem(top)) for top in _stores()]
     refused = ["%s: %s" % (shown(top), problem) for top, problem in problems if problem]
     place = next((top for top, problem in problems if not problem), "")
-    own = next((path for path in kept if os.path.basename(path) == bundle + ".zip"), "")
+    own = next((path for path in kept if os.path.basename(path) == bundle + ".bundle"), "")
     if not (own or place):
         text = "nothing can be stored: the worker runs from memory and is sent again with every connection"
         return [HostFinding("bundle cache", WARN, "; ".join([text, *refused]), "Repair one of these places.")]

@@ -77,8 +77,8 @@ def _prepare(user: HostUser, *, warm: bool, copy: str) -> None:
     if warm:
         visit(user.home, owner.pw_uid)
         if copy:
-            (zipped,) = user.home.glob(".cache/ccb/worker/*.zip")
-            path = zipped.with_name(f"{zipped.stem}.{_cache_tag()}.code")
+            (bundle,) = user.home.glob(".cache/ccb/worker/*.bundle")
+            path = bundle.with_name(f"{bundle.stem}.{_cache_tag()}.code")
             path.unlink(missing_ok=True)
             _put_copy(path, copy, owner)
 

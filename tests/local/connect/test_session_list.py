@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import os
-import zipfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from pathlib import Path
@@ -12,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ccb.deploy.bundle import Bundle
+from ccb.deploy.bundling.files import joined
 from ccb.local.command_line.error_text import code_of
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.connect import session_list
@@ -33,12 +32,8 @@ def start(params, bundle_hash, storage):
 
 def worker(said: bytes) -> Bundle:
     """A bundle whose worker says these bytes and ends."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for name in ("ccb/__init__.py", "ccb/remote/__init__.py"):
-            archive.writestr(name, "")
-        archive.writestr("ccb/remote/main.py", _START % said)
-    return Bundle.of(out.getvalue())
+    main = _START % said
+    return Bundle.of(joined({"ccb/__init__.py": "", "ccb/remote/__init__.py": "", "ccb/remote/main.py": main}))
 
 
 def frames(*said: Frame) -> bytes:

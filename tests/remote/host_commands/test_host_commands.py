@@ -388,11 +388,11 @@ async def test_gc_keeps_the_bundles_that_somebody_uses(host: WorkerHost, session
     cache.mkdir(parents=True, mode=0o700)
     unused, theirs = uuid.uuid4().hex * 2, uuid.uuid4().hex * 2
     for digest in (CURRENT, unused, theirs):
-        (cache / f"{digest}.zip").write_text("zip")
+        (cache / f"{digest}.bundle").write_text("bundle")
         (cache / f"{digest}.cpython-39.code").write_text("compiled copy")
     (cache / f".{unused[:16]}.999999999").write_text("cut off")
     (cache / "notes.txt").write_text("the user's")
-    (cache / f"{'d' * 64}.zip").symlink_to(host.project)
+    (cache / f"{'d' * 64}.zip").symlink_to(host.project)  # as older versions of ccb named them
     with subprocess.Popen(
         [sys.executable, "-c", "input()", "marker", theirs], stdin=subprocess.PIPE, env=host.env
     ) as login:
@@ -400,14 +400,14 @@ async def test_gc_keeps_the_bundles_that_somebody_uses(host: WorkerHost, session
         login.communicate()
     kinds = {Path(body["path"]).name: (kind, body.get("what")) for kind, body in reports}
     assert kinds == {
-        f"{unused}.zip": ("removed", "bundle"),
+        f"{unused}.bundle": ("removed", "bundle"),
         f"{unused}.cpython-39.code": ("removed", "bundle"),
         f".{unused[:16]}.999999999": ("removed", "temp"),
         f"{'d' * 64}.zip": ("removed", "bundle"),
-        f"{theirs}.zip": ("kept", None),
+        f"{theirs}.bundle": ("kept", None),
         f"{theirs}.cpython-39.code": ("kept", None),
     }
-    left = {f"{digest}.{ending}" for digest in (CURRENT, theirs) for ending in ("zip", "cpython-39.code")}
+    left = {f"{digest}.{ending}" for digest in (CURRENT, theirs) for ending in ("bundle", "cpython-39.code")}
     assert {path.name for path in cache.iterdir()} == {*left, "notes.txt"}
     assert host.project.exists()
 
@@ -428,7 +428,7 @@ async def test_links_in_the_place_of_directories_are_not_followed(
     precious = tmp_path / "precious"
     (precious / "old").mkdir(parents=True)
     (precious / "old/journal.jsonl").touch()
-    (precious / f"{OTHER}.zip").write_text("x")
+    (precious / f"{OTHER}.bundle").write_text("x")
     os.utime(precious / "old", (1, 1))
     (host.home / ".cache/ccb").mkdir(parents=True)
     (host.home / ".cache/ccb/worker").symlink_to(precious)
@@ -437,5 +437,5 @@ async def test_links_in_the_place_of_directories_are_not_followed(
     (host.state(session) / "outputs").symlink_to(precious)
     make_old(host, session)
     await command(host, "gc")
-    assert sorted(path.name for path in precious.iterdir()) == [f"{OTHER}.zip", "old"]
+    assert sorted(path.name for path in precious.iterdir()) == [f"{OTHER}.bundle", "old"]
     assert not host.state(session).exists()

@@ -10,13 +10,12 @@ import stat
 import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.remote.bundle_in_memory import imports_from
+from tests.remote.bundle_in_memory import bundle_of_the_sources, imports_from
 from tests.remote.tools_kit import is_alive, until
 
 from ccb.remote.sandbox import server as server_module
@@ -257,31 +256,22 @@ os.kill(os.getpid(), 9)
         assert time.monotonic() < deadline, "the zygote lives on"
 
 
-@pytest.mark.parametrize("how", ["zip", "memory"])
-def test_the_zygote_starts_from_the_bundle(how: str, tmp_path: Path) -> None:
-    """From a zip on the disk, and from one that was removed, as on a host: its bytes are in memory then."""
-    root = Path(__file__).parents[3]
-    bundle = tmp_path / "worker.zip"
-    with zipfile.ZipFile(bundle, "w") as archive:
-        archive.writestr("ccb/__init__.py", "__version__ = 'x'")
-        archive.writestr("ccb/tunnel/__init__.py", "")
-        for top, name in ((root / "remote", "ccb/remote"), (root / "tunnel" / "wire", "ccb/tunnel/wire")):
-            for path in top.rglob("*.py"):
-                archive.write(path, f"{name}/{path.relative_to(top)}")
+def test_the_zygote_starts_from_the_bundle(tmp_path: Path) -> None:
+    """As on a host: the bundle's file was removed, and its bytes are in memory."""
+    bundle = tmp_path / "worker.bundle"
+    bundle.write_bytes(bundle_of_the_sources())
     program = f"""
-{imports_from(bundle) if how == "memory" else ""}
+{imports_from(bundle)}
 from ccb.remote.system.host import LocalHost
 host = LocalHost()
 print(host.cages().mechanism.name, host.cages().why, __import__("ccb").__spec__.origin)
 host.close()
 """
-    env = {**os.environ, "PYTHONPATH": str(bundle) if how == "zip" else ""}
-    done = subprocess.run([sys.executable, "-S", "-c", program], capture_output=True, text=True, check=True, env=env)
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
     server = CageServer()
     expected = server.availability()
     server.close()
-    origin = f"{bundle if how == 'zip' else '<ccb>'}/ccb/__init__.py"
-    assert done.stdout.strip() == f"{expected.mechanism.name} {expected.why} {origin}"
+    assert done.stdout.strip() == f"{expected.mechanism.name} {expected.why} <ccb>/ccb/__init__.py"
 
 
 def test_a_python_that_was_replaced_meanwhile_compiles_the_zygote_itself(monkeypatch: pytest.MonkeyPatch) -> None:

