@@ -14,6 +14,7 @@ from ..hooks.table import (
     POST_TOOL_USE_FAILURE,
     PRE_TOOL_USE,
     STOP,
+    SUBAGENT_START,
     SUBAGENT_STOP,
 )
 from ..permissions.decision import Decision
@@ -75,14 +76,29 @@ async def after_tool(
     return outcome
 
 
-async def before_stop(deps: AgentDeps, recorder: Recorder, ending: Ending, state: LoopState) -> HookOutcome:
+async def agent_starts(deps: AgentDeps, recorder: Recorder, agent_type: str) -> None:
+    """Run the SubagentStart hooks. The sub-agent gets what they say with its first prompt."""
+    if deps.hooks is None:
+        return
+    payload = {"agent_type": agent_type}
+    outcome = await deps.hooks.run(SUBAGENT_START, payload, agent_type, agent_id=recorder.agent_id)
+    if outcome.context:
+        said = "\n\n".join(outcome.context)
+        deps.reminders.add(SUBAGENT_START, f"SubagentStart hook additional context: {said}")
+
+
+async def before_stop(
+    deps: AgentDeps, recorder: Recorder, ending: Ending, state: LoopState, agent_type: str
+) -> HookOutcome:
     """Run the Stop hooks, those of SubagentStop for a sub-agent. They learn whether the agent goes on already because
     of them."""
     if deps.hooks is None:
         return NOTHING
     event = SUBAGENT_STOP if recorder.agent_id else STOP
     payload: Json = {"stop_hook_active": state.stop_blocks > 0, "last_assistant_message": ending.text}
-    return await deps.hooks.run(event, payload, agent_id=recorder.agent_id)
+    if agent_type:
+        payload["agent_type"] = agent_type
+    return await deps.hooks.run(event, payload, agent_type, agent_id=recorder.agent_id)
 
 
 async def _run(deps: AgentDeps, recorder: Recorder, event: str, name: str, payload: Json) -> HookOutcome:

@@ -91,6 +91,11 @@ class AgentConfig:
     permission_tool: Callable[[], Tool | None] = lambda: None
 
     @property
+    def agent_type(self) -> str:
+        """The name of a sub-agent's definition, "" for the main agent."""
+        return self.label.partition(": ")[0]
+
+    @property
     def window(self) -> WindowSettings:
         """What the settings and the environment say about the model's window."""
         found = WindowSettings.from_env({**os.environ, **self.settings.env})

@@ -121,6 +121,7 @@ def _hooks(host: SessionHost, parts: SessionParts) -> HookRunner:
         parts.broker,
         log,
         connected=lambda: host.calls.link_up_since() is not None,
+        allow_private=lambda: host.context.web.allow_private,
     )
     return HookRunner(session, lambda: parts.launches.options.include_hook_events)
 
@@ -202,8 +203,10 @@ class AgentFactory:
             permission_tool=lambda: tools.named(launches.options.permission_prompts),
         )
         if self.hooks is not None:
-            self.hooks.mode = lambda: engine.mode
+            self.hooks.mode, self.hooks.covers = lambda: engine.mode, engine.covers
         agent = self.agent(config, history)
+        if self.hooks is not None:
+            self.hooks.remind = agent.reminders.add
         agent.reminders.follow(
             PlanReminders(
                 context.plan,

@@ -11,7 +11,7 @@ import asyncio
 import json
 import logging
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Callable, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -45,7 +45,8 @@ class HookLog(Protocol):
 
 @dataclass(frozen=True)
 class HookSession:
-    """What a session lends to its hooks. `connected`: the driving program can be reached now."""
+    """What a session lends to its hooks. `connected`: the driving program can be reached now.
+    `allow_private`: hooks may be sent to private addresses."""
 
     id: str
     transcript: str
@@ -54,6 +55,7 @@ class HookSession:
     broker: Broker
     log: HookLog
     connected: Callable[[], bool] = lambda: True
+    allow_private: Callable[[], bool] = lambda: False
 
 
 class HookRunner:
@@ -63,6 +65,12 @@ class HookRunner:
 
     def __init__(self, session: HookSession, reports: Callable[[], bool] = lambda: False) -> None:
         self.mode: Callable[[], str] = lambda: "default"
+        self.covers: Callable[[str, str, Json], bool] = lambda rule, name, tool_input: True
+        """Whether a permission rule covers a call of a tool."""
+        self.remind: Callable[[str, str], None] = lambda key, text: None
+        """Tell the model what a hook says that nothing waited for; see `Reminders.add`."""
+        self.ran: set[str] = set()
+        """The keys of the hooks that have run and run only once."""
         self._session = session
         self._reports = reports
         self._configured: tuple[Hook, ...] = ()
@@ -100,7 +108,7 @@ class HookRunner:
         found: dict[tuple[str, str], Hook] = {}
         for hook in self.hooks:
             if hook.event == event and hook.matches(match):
-                found[hook.command, hook.callback] = hook
+                found[hook.does, hook.condition] = hook
         return list(found.values())
 
     async def run(
@@ -109,11 +117,13 @@ class HookRunner:
         """Run the hooks of an event. `payload` are the event's own fields, `match` is what matchers are compared with,
         `about` the id of the tool call. A hook that fails is shown to the person and decides nothing. When this is
         cancelled, nothing runs on. Raise NotKept."""
-        hooks = self.matching(event, match)
+        hooks = [each for each in self.matching(event, match) if self._is_due(each, match, payload)]
         if not hooks:
             return NOTHING
         session = self._session
-        session.log.emit(HookRecord(event, match, about, len(hooks)), agent_id)
+        once = [each.key for each in hooks if each.once]
+        self.ran.update(once)
+        session.log.emit(HookRecord(event, match, about, len(hooks), " ".join(once)), agent_id)
         await session.log.commit()
         whole = {
             "session_id": session.id,
@@ -124,26 +134,56 @@ class HookRunner:
             **({"agent_id": agent_id} if agent_id else {}),
             **payload,
         }
-        tasks = [asyncio.ensure_future(self._one(hook, match, whole, about)) for hook in hooks]
+        name = f"{event}:{match}" if match else event
+        for hook in hooks:
+            if hook.beside:
+                self._keep(self._beside(hook, name, whole, agent_id))
+        tasks = [asyncio.ensure_future(self._one(hook, match, whole, about)) for hook in hooks if not hook.beside]
+        if not tasks:
+            return NOTHING
         try:
             outcome = merged(await asyncio.gather(*tasks))
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
-        name = f"{event}:{match}" if match else event
+        self._tell_all(outcome, name, agent_id)
+        return outcome
+
+    def _is_due(self, hook: Hook, name: str, payload: Json) -> bool:
+        """Return whether a hook that matches runs for this event."""
+        if hook.once and hook.key in self.ran:
+            return False
+        return not hook.condition or self.covers(hook.condition, name, payload.get("tool_input") or {})
+
+    async def _beside(self, hook: Hook, name: str, payload: Json, agent_id: str) -> HookOutcome:
+        """Run a hook that nothing waits for. What it says to the model goes with the next user message."""
+        outcome = await self._one(hook, name.partition(":")[2], payload, "")
+        self._tell_all(outcome, name, agent_id)
+        if outcome.context:
+            self.remind(f"hook:{hook.key}", f"{name} hook additional context: {' '.join(outcome.context)}")
+        return outcome
+
+    def _tell_all(self, outcome: HookOutcome, name: str, agent_id: str) -> None:
+        """Show the person what hooks say to them, and which have failed."""
         for text in outcome.notes:
             self._tell(text, "info", agent_id)
         for text in outcome.errors:
             self._tell(f"A {name} hook failed: {text}", "warning", agent_id)
-        return outcome
 
     def run_later(self, event: str, payload: Json, match: str = "", *, agent_id: str = MAIN_AGENT) -> None:
         """Run the hooks of an event beside the turn, because nothing waits for what they decide."""
-        if self.matching(event, match) and len(self._later) < _MAX_LATER:
-            task = asyncio.ensure_future(self.run(event, payload, match, agent_id=agent_id))
-            self._later.add(task)
-            task.add_done_callback(self._ended)
+        if self.matching(event, match):
+            self._keep(self.run(event, payload, match, agent_id=agent_id))
+
+    def _keep(self, work: Coroutine[Any, Any, HookOutcome]) -> None:
+        """Run hooks until they or the session end. Those over the limit do not run."""
+        if len(self._later) >= _MAX_LATER:
+            work.close()
+            return
+        task = asyncio.ensure_future(work)
+        self._later.add(task)
+        task.add_done_callback(self._ended)
 
     async def end(self, reason: str) -> None:
         """Run the SessionEnd hooks if a turn ever began in this worker, and stop the hooks that run beside the turns.
@@ -169,6 +209,11 @@ class HookRunner:
         try:
             if hook.callback:
                 return await self._callback(hook, payload, about)
+            if hook.url:
+                from .http import send
+
+                answer = await send(hook, payload, allow_private=self._session.allow_private())
+                return read_output(hook.event, 0, answer, "")
             return await self._command(hook, match, payload)
         except NotKept:
             raise

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import field, replace
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -15,7 +16,7 @@ PRE_TOOL_USE, PERMISSION_REQUEST = "PreToolUse", "PermissionRequest"
 POST_TOOL_USE, POST_TOOL_USE_FAILURE = "PostToolUse", "PostToolUseFailure"
 USER_PROMPT_SUBMIT, NOTIFICATION = "UserPromptSubmit", "Notification"
 SESSION_START, SESSION_END, PRE_COMPACT = "SessionStart", "SessionEnd", "PreCompact"
-STOP, SUBAGENT_STOP = "Stop", "SubagentStop"
+STOP, SUBAGENT_START, SUBAGENT_STOP = "Stop", "SubagentStart", "SubagentStop"
 
 EVENTS = (
     PRE_TOOL_USE,
@@ -25,11 +26,13 @@ EVENTS = (
     USER_PROMPT_SUBMIT,
     NOTIFICATION,
     STOP,
+    SUBAGENT_START,
     SUBAGENT_STOP,
     PRE_COMPACT,
     SESSION_START,
     SESSION_END,
 )
+_ABOUT_TOOLS = (PRE_TOOL_USE, PERMISSION_REQUEST, POST_TOOL_USE, POST_TOOL_USE_FAILURE)
 _WITHOUT_MATCHER = (USER_PROMPT_SUBMIT, STOP)
 
 COMMAND_TIMEOUT_S, CALLBACK_TIMEOUT_S = 600.0, 60.0
@@ -42,9 +45,13 @@ _SHAPE = 'an entry is {"matcher": "…", "hooks": [{"type": "command", "command"
 
 @dataclass(frozen=True)
 class Hook:
-    """One hook of an event: the shell `command`, or the `callback` id of the program that drives. `source` and `path`
-    say where it is configured: see `WorkerSettings`; callbacks have the source `client`. `must_decide`: what it is
-    asked about is blocked if it fails."""
+    """One hook of an event: the shell `command`, the `url` that gets it, or the `callback` id of the program that
+    drives. `source` and `path` say where it is configured: see `WorkerSettings`; callbacks have the source `client`.
+    `must_decide`: what it is asked about is blocked if it fails.
+
+    `condition` is a permission rule: the hook runs for the calls that the rule covers. `beside`: nothing waits for it,
+    and it decides nothing. `once`: it runs once in a session. `headers` go to the `url`, with the values of the
+    variables in `variables`."""
 
     event: str
     matcher: str
@@ -54,6 +61,22 @@ class Hook:
     source: str = ""
     path: str = ""
     must_decide: bool = False
+    url: str = ""
+    condition: str = ""
+    beside: bool = False
+    once: bool = False
+    headers: Mapping[str, str] = field(default_factory=dict)
+    variables: tuple[str, ...] = ()
+
+    @property
+    def does(self) -> str:
+        """What it runs."""
+        return self.command or self.url or f"callback {self.callback}"
+
+    @property
+    def key(self) -> str:
+        """What tells it from other hooks, also after a restart."""
+        return hashlib.sha256(repr((self.event, self.matcher, self.does, self.condition)).encode()).hexdigest()[:16]
 
     def matches(self, subject: str) -> bool:
         """Return whether the hook runs for an event about `subject`: a tool's name, a source, a trigger."""
@@ -125,13 +148,44 @@ def _listed(given: HookSource, report: Callable[[str], None]) -> Iterator[tuple[
 
 def _read(event: str, matcher: object, hook: Json, given: HookSource) -> Hook | str:
     """Return the hook, or what is wrong with it."""
-    command, timeout = hook.get("command"), hook.get("timeout", COMMAND_TIMEOUT_S)
-    wrong = _matcher_problem(matcher)
+    kind, timeout = hook.get("type"), hook.get("timeout", COMMAND_TIMEOUT_S)
+    condition, headers, variables = hook.get("if"), hook.get("headers", {}), hook.get("allowedEnvVars", [])
+    wrong = _matcher_problem(matcher) or (condition and _condition_problem(event, condition))
     if wrong:
-        return wrong
-    if hook.get("type") != "command" or not isinstance(command, str) or not _is_positive(timeout):
+        return str(wrong)
+    if kind in ("prompt", "agent"):
+        return f"hooks of the type {kind} do not run in ccb: use a command"
+    target = hook.get("url" if kind == "http" else "command")
+    if kind not in ("command", "http") or not isinstance(target, str) or not target or not _is_positive(timeout):
         return _SHAPE
-    return Hook(event, str(matcher or ""), command, timeout_s=float(timeout), source=given.source, path=given.path)
+    if not isinstance(headers, dict) or not isinstance(variables, list):
+        return "`headers` is an object and `allowedEnvVars` a list"
+    return Hook(
+        event,
+        str(matcher or ""),
+        "" if kind == "http" else target,
+        timeout_s=float(timeout),
+        source=given.source,
+        path=given.path,
+        url=target if kind == "http" else "",
+        condition=str(condition or ""),
+        beside=hook.get("async") is True,
+        once=hook.get("once") is True,
+        headers={str(name): str(value) for name, value in headers.items()},
+        variables=tuple(map(str, variables)),
+    )
+
+
+def _condition_problem(event: str, condition: object) -> str:
+    from ..permissions.rules.rules import RuleError, parse_rule
+
+    if event not in _ABOUT_TOOLS:
+        return f"`if` is for the events about tools, not for {event}"
+    try:
+        parse_rule(condition if isinstance(condition, str) else "")
+    except RuleError as error:
+        return f"`if`: {error}"
+    return ""
 
 
 def _matcher_problem(matcher: object) -> str:

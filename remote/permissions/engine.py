@@ -12,7 +12,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ccb.tunnel.wire.tool_traits import RuleKind, View, traits_of
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.tool_traits import RuleKind, ToolTraits, View, traits_of
 
 from ..settings.worker_settings import MANAGED, SOURCES, Sourced, WorkerSettings
 from .decision import Behavior, Decision
@@ -136,6 +137,20 @@ class PermissionEngine:
     def listed(self) -> list[dict[str, str]]:
         """Return all rules, as clients see them."""
         return self._rules.listed()
+
+    def covers(self, rule: str, tool_name: str, tool_input: Json) -> bool:
+        """Return whether a rule is about a call, in doubt True."""
+        asked, rules = _Named(tool_name), RuleSet()
+        try:
+            rules.add("", Behavior.DENY, [parse_rule(rule)])
+            matcher, state = _matcher(asked.traits.rules), replace(self._state(self._places.cwd), rules=rules)
+            if rules.whole_tool(Behavior.DENY, tool_name) or not rules.about(Behavior.DENY, tool_name):
+                return bool(rules.about(Behavior.DENY, tool_name))
+            found = matcher.matching_rule(Behavior.DENY, asked, tool_input, state)
+            return bool(found or matcher.question_about_deny_rules(asked, tool_input, state))
+        except Exception:
+            log.exception("whether %s is about a call of %s is not known", rule, tool_name)
+            return True
 
     def lend(self, rules: Sequence[str]) -> None:
         """Let these allow rules of the person's skills hold until this is called again. One that cannot be read does
@@ -267,6 +282,20 @@ class PermissionEngine:
 
     def _state(self, start: str) -> RuleState:
         return RuleState(self._rules, self._places, self._mode, start, self._sandbox)
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A tool of which only the name is known."""
+
+    name: str
+
+    @property
+    def traits(self) -> ToolTraits:
+        return traits_of(self.name)
+
+    def is_read_only(self, tool_input: Json) -> bool:
+        return False
 
 
 def read_rule(given: Sourced) -> Rule:

@@ -18,6 +18,7 @@ from ...hooks.table import SESSION_START, USER_PROMPT_SUBMIT, HookSource
 from ...model.errors import ModelError
 from ...ports import NotKept
 from .. import messages
+from ..agent_hooks import agent_starts
 from ..deps import AgentConfig, AgentDeps, Prompt
 from ..recorder import Recorder
 from ..state import Ending, Terminal
@@ -54,6 +55,7 @@ class PromptOpening:
         """Return what of the prompts of a new turn enters the conversation. Raise NotKept."""
         hooks, commands = self._deps.hooks, self._deps.commands
         if not self._main:
+            await agent_starts(self._deps, self._recorder, self._config.agent_type)
             return Opened(prompts)
         if hooks is not None:
             settings = self._config.settings

@@ -78,10 +78,12 @@ def _listing(runner: HookRunner | None) -> str:
         if of_event:
             lines.append(event)
         for hook in of_event:
-            does = " ".join((hook.command or f"callback {hook.callback}").split())
+            does = " ".join(hook.does.split())
             matcher = f"{hook.matcher}: " if hook.matcher else ""
             where = hook.source + (f", {hook.path}" if hook.path else "")
-            lines.append(f"  {matcher}{does[:_MOST_CHARS]}  ({where}; at most {hook.timeout_s:g} s)")
+            more = [f"if {hook.condition}" if hook.condition else "", "async" * hook.beside, "once" * hook.once]
+            facts = "; ".join(filter(None, [where, *more, f"at most {hook.timeout_s:g} s"]))
+            lines.append(f"  {matcher}{does[:_MOST_CHARS]}  ({facts})")
     if not lines:
         lines.append('No hooks run on this host. They are configured under "hooks" in the settings.')
     problems = runner.problems if runner is not None else []

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.kinds.hooks import HookRecord
 from ccb.tunnel.wire.kinds.queue import QueuedRecord, TakenRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.reasoning import ReasoningRecord
 from ccb.tunnel.wire.kinds.workers import ForkedRecord
@@ -146,6 +147,8 @@ class Recovered(Projection):
         self.result_due = False
         self.updates: list[Json] = []
         self.damage: set[str] = set()
+        self.hooks_run: set[str] = set()
+        """The keys of the hooks that have run and run only once."""
 
     @on(OptionsRecord)
     def _options(self, content: OptionsRecord, _: Record) -> None:
@@ -166,6 +169,10 @@ class Recovered(Projection):
     def _damaged(self, damage: DamagedRecord, _: Record) -> None:
         if damage.what:
             self.damage.add(damage.what)
+
+    @on(HookRecord)
+    def _hook(self, content: HookRecord, _: Record) -> None:
+        self.hooks_run.update(content.once.split())
 
     @on(TurnStartRecord, main_only=True)
     def _turn_start(self, _: TurnStartRecord, __: Record) -> None:

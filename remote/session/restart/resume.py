@@ -65,6 +65,8 @@ def take_up(restored: Restored, agent: Agent) -> Session:
     agent.config.permissions.apply(recovered.updates)
     agent.config.context.todos.restore(log.snapshot.todos)
     agent.config.permissions.mode_before_plan = recovered.mode_before_plan
+    if agent.hooks is not None:
+        agent.hooks.ran |= recovered.hooks_run
     if recovered.result_due:
         session.turns.fail([_CUT_OFF])
         prompts.answered()

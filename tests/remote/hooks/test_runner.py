@@ -112,6 +112,7 @@ def test_what_is_no_hook_is_reported_and_the_rest_counts() -> None:
     hooks = read_hooks([HookSource(value, "user", "/s.json"), HookSource([], "local")], problems.append)
     assert [(each.event, each.command, each.path) for each in hooks] == [("PreToolUse", "true", "/s.json")]
     assert len(problems) == 6 and all("hooks" in each for each in problems)
+    assert any("type prompt do not run in ccb: use a command" in each for each in problems)
 
 
 async def test_the_command_gets_the_event_and_its_decision_counts(desk: Desk, tmp_path: Path) -> None:

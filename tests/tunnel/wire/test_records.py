@@ -80,7 +80,7 @@ FIELDS = [
     "id", "body", "options", "session", "created", "cwd", "pid", "bundle", "mark", "context", "items", "tool_use_id",
     "name", "message_id", "stop_reason", "usage", "model", "request_id", "what", "by", "epoch", "from", "type",
     "message", "response", "request", "agent_id", "parent_tool_use_id", "input_id", "event", "match", "about", "count",
-    "content", "origin", "wakes", "effort", "thinking_tokens", "path", "branch", "base", "top", "removed",
+    "once", "content", "origin", "wakes", "effort", "thinking_tokens", "path", "branch", "base", "top", "removed",
 ]  # fmt: skip
 bodies = st.dictionaries(st.sampled_from(FIELDS) | text, values | objects | st.lists(objects, max_size=2), max_size=6)
 

@@ -8,6 +8,7 @@ import http.client
 import socket
 import time
 import zlib
+from collections.abc import Mapping
 from urllib.parse import urljoin
 
 from ..dataclass import dataclass
@@ -71,19 +72,28 @@ class WebFetcher:
             place = following
         raise WebRefused(f"more than {_MAX_REDIRECTS} redirects")
 
-    def _hop(self, place: WebPlace) -> tuple[Page, str]:
-        """Make one request. Return the page, and where it sends to."""
+    def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Page:
+        """Send a JSON object and return the answer. A redirect is not followed. Raise WebRefused."""
+        return self._hop(read_url(url), body, headers)[0]
+
+    def _hop(
+        self, place: WebPlace, sent: bytes | None = None, headers: Mapping[str, str] | None = None
+    ) -> tuple[Page, str]:
+        """Make one request: a POST if something is `sent`. Return the page, and where it sends to."""
         connection = http.client.HTTPConnection(place.host, place.port)
         try:
             self._socket = connection.sock = self._connected(place)
             connection.request(
-                "GET",
+                "GET" if sent is None else "POST",
                 place.target,
-                headers={
+                sent,
+                {
                     "User-Agent": f"{self._agent} (+https://pypi.org/project/ccb/)",
                     "Accept": "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5",
                     "Accept-Encoding": "gzip, identity",
                     "Connection": "close",
+                    **({} if sent is None else {"Content-Type": "application/json"}),
+                    **(headers or {}),
                 },
             )
             response = connection.getresponse()

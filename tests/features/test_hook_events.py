@@ -1,0 +1,180 @@
+"""What hooks may say at every event: context as JSON, exit code 2, and the end of the turn."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.remote.agent_kit import Reply, calls, says
+from tests.remote.subagents.delegation import MAIN, Delegation, delegation, task
+
+from ccb.tunnel.wire.options import SettingsOption
+
+Json = dict[str, Any]
+
+ONE = "toolu_one"
+IN_A_TURN = ("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure", "SubagentStart")
+
+
+def settings(hooks: Json) -> Json:
+    entries = {
+        event: [{"hooks": [given if isinstance(given, dict) else {"type": "command", "command": given}]}]
+        for event, given in hooks.items()
+    }
+    layers = [{"source": "user", "path": "settings.json", "values": {"hooks": entries}}]
+    return SettingsOption(layers=layers).to_json()
+
+
+def bash(command: str, call_id: str, message_id: str) -> Reply:
+    return calls((call_id, "Bash", {"command": command}), message_id=message_id)
+
+
+def asked(d: Delegation, key: str = MAIN) -> list[str]:
+    """The newest message of each request of an agent."""
+    return [json.dumps(request["messages"][-1]) for request in d.model.requests[key]]
+
+
+async def test_context_of_every_event_reaches_the_agent_that_it_is_about(tmp_path: Path) -> None:
+    def say(event: str) -> str:
+        own = {"hookEventName": event, "additionalContext": f"{event} says so"}
+        return f"echo '{json.dumps({'hookSpecificOutput': own, 'systemMessage': f'{event} was here'})}'"
+
+    scripts = {
+        MAIN: [
+            bash("echo fine", "b1", "m1"),
+            bash("false", "b2", "m2"),
+            calls(task(ONE, "look"), message_id="m3"),
+            says("done", "m4"),
+        ],
+        "look": [says("seen", "c1")],
+    }
+    hooks = settings({event: say(event) for event in IN_A_TURN})
+    async with delegation(tmp_path, scripts, settings=hooks, allowed_tools=["Bash"]) as d:
+        await d.turn(MAIN + "go")
+        main, (child,) = asked(d), asked(d, "look")
+        for event, request in zip(IN_A_TURN, (0, 0, 1, 1, 2), strict=False):
+            assert f"{event} says so" in main[request], event
+        assert "SubagentStart says so" in child and "SubagentStart says so" not in "".join(main)
+        told = {each["content"] for each in d.messages("system", "informational")}
+        assert told == {f"{event} was here" for event in IN_A_TURN}
+
+
+async def test_exit_code_2_refuses_at_every_event_that_can_be_refused(tmp_path: Path) -> None:
+    def refuse(event: str, word: str = "bad") -> str:
+        return f'case "$(cat)" in *{word}*) echo "{event} says no" >&2; exit 2;; esac'
+
+    events = ("UserPromptSubmit", "PreToolUse", "PostToolUse", "PermissionRequest", "PreCompact")
+    hooks: Json = {event: refuse(event) for event in events}
+    hooks["PermissionRequest"] = refuse("PermissionRequest", "touch")
+    hooks["PostToolUse"] = refuse("PostToolUse", "fine")
+    hooks["Stop"] = refuse("Stop", "active*false")
+    scripts = {
+        MAIN: [
+            bash("echo bad", "b1", "m1"),
+            bash("echo fine", "b2", "m2"),
+            bash("touch made", "b3", "m3"),
+            says("done", "m4"),
+            says("really", "m5"),
+        ]
+    }
+    async with delegation(tmp_path, scripts, settings=settings(hooks)) as d:
+        refused = await d.turn("bad prompt")
+        assert "UserPromptSubmit says no" in refused["result"] and not d.model.requests[MAIN]
+        ended = await d.turn(MAIN + "go")
+        assert [each["tool_use_id"] for each in ended["permission_denials"]] == ["b1", "b3"]
+        _, first, second, third, last = asked(d)
+        assert "PreToolUse:Bash hook error: PreToolUse says no" in first
+        assert "fine" in second and "PostToolUse:Bash hook feedback:\\nPostToolUse says no" in second
+        assert "PermissionRequest says no" in third and not (tmp_path / "project/made").exists()
+        assert "Stop hook feedback:\\nStop says no" in last and ended["result"] == "really"
+        assert "PreCompact says no" in str((await d.turn("/compact bad"))["result"])
+
+
+@pytest.mark.parametrize("event", ["UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"])
+async def test_continue_false_ends_the_turn(tmp_path: Path, event: str) -> None:
+    hooks = settings({event: """echo '{"continue": false, "stopReason": "enough"}'"""})
+    scripts = {MAIN: [bash("touch made", "b1", "m1"), says("done", "m2")]}
+    async with delegation(tmp_path, scripts, settings=hooks, allowed_tools=["Bash"]) as d:
+        ended = await d.turn(MAIN + "go")
+        assert ended["terminal_reason"] == ("completed" if event == "UserPromptSubmit" else "hook_stopped")
+        assert any("enough" in str(each["content"]) for each in d.messages("system", "informational"))
+        calls_made = {"UserPromptSubmit": 0, "PreToolUse": 1, "PostToolUse": 1, "Stop": 2}[event]
+        assert len(d.model.requests[MAIN]) == calls_made
+        assert (tmp_path / "project/made").exists() is (event in ("PostToolUse", "Stop"))
+
+
+async def test_a_hook_runs_only_for_the_calls_of_its_condition_once_or_beside_the_turn(tmp_path: Path) -> None:
+    """`once` holds over a restart of the worker."""
+    said = json.dumps({"hookSpecificOutput": {"hookEventName": "PostToolUse", "additionalContext": "checked later"}})
+    wait = "for i in $(seq 1000); do [ -e go ] && break; sleep 0.01; done"
+    beside = {"type": "command", "command": f"cat > /dev/null; {wait}; echo '{said}'; touch told", "async": True}
+    guard = {"type": "command", "command": "echo no >&2; exit 2", "if": "Bash(git push *)"}
+    once = {"type": "command", "command": "echo x >> prompts", "once": True}
+    hooks = settings({"PreToolUse": guard, "PostToolUse": beside, "UserPromptSubmit": once})
+    push, other = "cd . && git push origin", "echo git push"
+    scripts = {MAIN: [bash(push, "b1", "m1"), bash(other, "b2", "m2"), says("done", "m3"), says("again", "m4")]}
+    async with delegation(tmp_path, scripts, settings=hooks, allowed_tools=["Bash"]) as d:
+        await d.turn(MAIN + "go")
+        assert "hook error: no" in d.result_text("b1") and d.result_text("b2") == "git push"
+        (tmp_path / "project/go").touch()
+        hook = next(iter(d.session.hooks._later)) if d.session.hooks is not None else None
+        assert hook is not None
+        await hook
+        await d.turn("next")
+        assert "checked later" in asked(d)[-1]
+    async with delegation(tmp_path, {MAIN: [says("more", "m5")]}) as d:
+        await d.turn("third")
+    assert (tmp_path / "project/prompts").read_text() == "x\n"
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """Refuses calls, and keeps what it was sent."""
+
+    sent: list[tuple[str, Json]]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.sent.append((self.headers["X-Who"], body))
+        self.send_response(500 if self.path == "/broken" else 200)
+        self.end_headers()
+        self.wfile.write(b'{"decision": "block", "reason": "not on Fridays"}')
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def receiver() -> Iterator[tuple[str, list[tuple[str, Json]]]]:
+    """The URL of a server of hooks, and what it was sent."""
+    handler = type("Handler", (Receiver,), {"sent": []})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", handler.sent  # type: ignore[attr-defined]
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("private", [True, False])
+async def test_a_hook_is_sent_to_a_url_under_the_rules_for_addresses(
+    tmp_path: Path, receiver: tuple[str, list[tuple[str, Json]]], monkeypatch: pytest.MonkeyPatch, private: bool
+) -> None:
+    url, sent = receiver
+    monkeypatch.setenv("WHO", "me")
+    monkeypatch.setenv("SECRET", "s")
+    refuse = {"type": "http", "url": url, "headers": {"X-Who": "${WHO}:$SECRET"}, "allowedEnvVars": ["WHO"]}
+    hooks = settings({"PreToolUse": refuse, "PostToolUse": {"type": "http", "url": f"{url}/broken"}})
+    scripts = {MAIN: [bash("echo hi", "b1", "m1"), says("done", "m2")]}
+    async with delegation(tmp_path, scripts, settings=hooks, web_allow_private=private) as d:
+        await d.turn(MAIN + "go")
+        told = " ".join(str(each["content"]) for each in d.messages("system", "informational"))
+        if private:
+            assert d.result_text("b1") == "PreToolUse:Bash hook error: not on Fridays"
+            assert [(who, body["tool_input"]) for who, body in sent] == [("me:", {"command": "echo hi"})]
+        else:
+            assert d.result_text("b1") == "hi" and sent == [] and "no public address" in told
