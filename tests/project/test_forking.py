@@ -8,6 +8,7 @@ import os
 import pty
 import resource
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -132,6 +133,14 @@ async def test_signals_reach_it(tmp_path: Path, number: signal.Signals) -> None:
     assert await process.stdout.readline() == b"up\n"
     process.send_signal(number)
     assert await process.wait() == (3 if number == signal.SIGINT else -number)
+
+
+async def test_to_kill_what_has_ended_meanwhile_is_no_error(tmp_path: Path) -> None:
+    process = await start_process("worker", ["-c", ""], env=environment(tmp_path))
+    while Path(f"/proc/{process.pid}").exists():
+        time.sleep(0.001)  # the loop must not learn of the end
+    process.kill()
+    assert await process.wait() == 0
 
 
 async def test_runs_side_by_side_do_not_hold_each_other_up(tmp_path: Path) -> None:

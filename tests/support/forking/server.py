@@ -14,9 +14,11 @@ import builtins
 import contextlib
 import ctypes
 import gc
+import importlib
 import io
 import json
 import os
+import pkgutil
 import resource
 import runpy
 import select
@@ -28,6 +30,7 @@ from importlib.machinery import BuiltinImporter
 from types import ModuleType
 from typing import Any, Callable, cast
 
+_NOT_IMPORTED = ("ccb.local.mcp", "ccb.deploy.stub", "ccb.deploy.wheel_hook")  # the stub is a program
 _PR_SET_MM, _PR_SET_MM_MAP = 35, 14
 
 
@@ -41,7 +44,15 @@ def import_worker() -> None:
 
 
 def import_ccb() -> None:
-    """Import what a session from the command line imports."""
+    """Import all of ccb but what few runs need: MCP servers of the laptop, and the worker."""
+    from ccb.tunnel.loading import load_asyncssh
+
+    load_asyncssh()
+    for room in ("local", "tunnel", "deploy"):
+        package = importlib.import_module(f"ccb.{room}")
+        for module in pkgutil.walk_packages(package.__path__, f"ccb.{room}."):
+            if not module.name.startswith(_NOT_IMPORTED):
+                importlib.import_module(module.name)
 
 
 KINDS: dict[str, Callable[[], None]] = {"worker": import_worker, "ccb": import_ccb}

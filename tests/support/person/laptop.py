@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.forking.process import start_process
 from tests.support.hosts.visited_host import visit
 from tests.support.model.fake_model import API_KEY
 
@@ -92,8 +93,8 @@ class Laptop:
     @asynccontextmanager
     async def start(self, argv: Sequence[str], *, piped: bool = True, **env: str) -> AsyncIterator[Running]:
         """Run `ccb ARGV`; killed on leaving when it has not ended."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "ccb", *argv,
+        process = await start_process(
+            "ccb", ["-m", "ccb", *argv],
             stdin=asyncio.subprocess.PIPE if piped else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             env={**self.env, **env}, cwd=self.home, limit=64 * 1024 * 1024,

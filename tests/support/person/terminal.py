@@ -8,10 +8,13 @@ import os
 import pty
 import re
 import struct
+import sys
 import termios
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+
+from tests.support.forking.process import start_process
 
 from ccb.local.tui.widgets.cards.answer_keys import BURST_S
 
@@ -119,10 +122,16 @@ async def terminal(
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
     try:
-        process = await asyncio.create_subprocess_exec(
-            *argv, stdin=slave, stdout=slave, stderr=slave, env={**env, "TERM": term}, cwd=cwd,
-            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )  # fmt: skip
+        if list(argv[:3]) == [sys.executable, "-m", "ccb"]:
+            process = await start_process(
+                "ccb", argv[1:], stdin=slave, stdout=slave, stderr=slave, env={**env, "TERM": term}, cwd=cwd,
+                new_session=True, terminal=True,
+            )  # fmt: skip
+        else:
+            process = await asyncio.create_subprocess_exec(
+                *argv, stdin=slave, stdout=slave, stderr=slave, env={**env, "TERM": term}, cwd=cwd,
+                start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            )  # fmt: skip
     finally:
         os.close(slave)
     running = Terminal(process, master)
