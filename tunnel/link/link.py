@@ -41,6 +41,7 @@ from ..wire import (
     Refused,
     Snapshot,
 )
+from ..wire.kinds.names import NamesFound
 from .event_order import ACK_SECONDS, EventOrder
 from .frame_reader import FrameReader
 from .frame_writer import FrameWriter
@@ -53,7 +54,7 @@ log = logging.getLogger(__name__)
 HELLO_TIMEOUT = 30.0
 """Seconds from the start of the worker to its hello."""
 
-SessionFrame = Attached | Snapshot | Event | Progress | Applied | Past | Fenced | Bye
+SessionFrame = Attached | Snapshot | Event | Progress | Applied | Past | NamesFound | Fenced | Bye
 """The frames that a link hands to its owner. It handles all others itself."""
 
 
@@ -252,7 +253,7 @@ class Link:
                 case Snapshot():
                     self._events.skip_to(frame.seq, self._host)
                     yield frame
-                case Progress() | Applied() | Attached() | Past() | Fenced():
+                case Progress() | Applied() | Attached() | Past() | NamesFound() | Fenced():
                     yield frame
                 case Bye():
                     yield frame

@@ -39,6 +39,7 @@ from ccb.tunnel.wire import (
     Snapshot,
     Stop,
 )
+from ccb.tunnel.wire.kinds.names import NAMES, FindNames, NamesFound
 from ccb.tunnel.wire.requests import SET_MODEL, Request, RequestFailed
 
 ME = "alice@laptop pid 1 aaa"
@@ -247,6 +248,17 @@ async def test_earlier_events_are_fetched_on_demand(host: ScriptedHost) -> None:
         peer.hang_up()
         with pytest.raises(ConnectionLost):
             await lost
+
+
+async def test_the_names_of_files_are_asked_of_the_host(host: ScriptedHost) -> None:
+    host.greeting = replace(host.greeting, capabilities=[NAMES])
+    async with session_on(host) as (session, peer):
+        asking = asyncio.create_task(session.names("ca"))
+        question = await peer.next(FindNames)
+        await peer.send(NamesFound(1, question.request, {"names": ["cart.py"], "settled": True}))
+        found = await asking
+        assert found is not None
+        assert found.names == ("cart.py",)
 
 
 async def test_a_gap_is_never_shown_as_silence(host: ScriptedHost) -> None:

@@ -60,7 +60,10 @@ class ScriptedHost:
             await asyncio.Event().wait()
         async with link_pair() as (pipe, peer), Link(pipe) as link:
             await peer.hello(
-                **{name: getattr(self.greeting, name) for name in ("epoch", "seq", "state", "driver", "storage")}
+                **{
+                    name: getattr(self.greeting, name)
+                    for name in ("epoch", "seq", "state", "driver", "storage", "capabilities")
+                }
             )
             hello = await link.hello()
             self._peers.put_nowait(peer)
