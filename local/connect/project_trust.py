@@ -18,6 +18,7 @@ from ..command_line.model import Arguments
 from ..config.projects import RULE_KINDS, HostIdentity, ProjectRecord, Projects
 from ..config.settings import KEPT, Settings
 from .host_identity import host_identity
+from .session_request import flagged_mode
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +70,15 @@ class ProjectDesk:
         if len(json.dumps(layers)) > _MAX_BYTES:
             raise ConfigError(f"the settings for the worker are larger than {_MAX_BYTES} bytes", do="Shorten them.")
         trusted = ANY_PROJECT if self._arguments.agent.trust else kept.trusted if kept is not None else ""
-        return SettingsOption(layers, None if sources is None else sources.split(",") if sources else [], trusted)
+        chosen = None if sources is None else sources.split(",") if sources else []
+        return SettingsOption(layers, chosen, trusted, [] if hello.seq else self._left_open())
+
+    def _left_open(self) -> list[str]:
+        """Return what the person has not chosen, so that a trusted project may."""
+        settings, agent = self._settings, self._arguments.agent
+        mode = flagged_mode(self._arguments) or settings.permissionMode or settings.permissions.defaultMode
+        chosen = {"model": agent.model or settings.model, "permission_mode": mode}
+        return [name for name, value in chosen.items() if not value]
 
     async def answer(self, question: ProjectTrust) -> Json:
         """Answer the worker's question. Raises RequestRefused."""

@@ -15,11 +15,11 @@ from typing import Any
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import RuleKind, ToolTraits, View, traits_of
 
-from ..settings.worker_settings import MANAGED, SOURCES, Sourced, WorkerSettings
+from ..settings.worker_settings import MANAGED, OF_PROJECT, SOURCES, Sourced, WorkerSettings
 from .decision import Behavior, Decision
 from .matchers import AgentMatcher, Askable, PathMatcher, RuleMatcher, RuleState
 from .modes import ACCEPT_EDITS, BYPASS, DEFAULT, DONT_ASK, PLAN, check_mode, is_root_without_sandbox
-from .paths import PathPattern, Places
+from .paths import ROOT_MARK, PathPattern, Places
 from .rules.rules import Rule, RuleError, parse_rule, parse_rules
 from .rules.ruleset import COMMAND, COMMAND_LINE, SKILLS, RuleSet
 from .rules.updates import UpdateError, read_update
@@ -60,8 +60,8 @@ class PermissionEngine:
         self._sandbox = sandbox
         self._home = home or os.path.expanduser("~")
         self._cwd = cwd
-        self._add_dirs = list(add_dirs)
-        self._places = Places.of(cwd, self._home, add_dirs)
+        self._set_dirs: list[str] = []  # of the settings
+        self._work_in(add_dirs)
         self._rules = RuleSet()
         self._rules.add(COMMAND_LINE, Behavior.ALLOW, parse_rules(allowed))
         self._rules.add(COMMAND_LINE, Behavior.DENY, parse_rules(disallowed))
@@ -89,6 +89,10 @@ class PermissionEngine:
         check_mode(mode, self._allow_bypass, self._is_root)
         self._switch(mode)
 
+    def _work_in(self, add_dirs: Sequence[str]) -> None:
+        self._add_dirs = list(add_dirs)
+        self._places = Places.of(self._cwd, self._home, [*add_dirs, *self._set_dirs])
+
     def _switch(self, mode: str) -> None:
         if mode == PLAN and self._mode != PLAN:
             self.mode_before_plan = self._mode
@@ -111,8 +115,7 @@ class PermissionEngine:
         allow, deny = parse_rules(allowed), parse_rules(disallowed)
         self._allow_bypass, self._sandbox = may_bypass, sandbox
         self._switch(mode)
-        self._add_dirs = list(add_dirs)
-        self._places = Places.of(self._cwd, self._home, add_dirs)
+        self._work_in(add_dirs)
         self._rules.replace(COMMAND_LINE, Behavior.ALLOW, allow)
         self._rules.replace(COMMAND_LINE, Behavior.DENY, deny)
 
@@ -125,6 +128,8 @@ class PermissionEngine:
                 found[each.layer.source, behavior].append(read_rule(each))
         for (source, behavior), rules in found.items():
             self._rules.replace(source, behavior, rules)
+        self._set_dirs = settings.directories
+        self._work_in(self._add_dirs)
         managed = [each.value for each in settings.of("permissions", MANAGED)]
         if any(isinstance(each, dict) and each.get("disableBypassPermissionsMode") == "disable" for each in managed):
             self._allow_bypass = False
@@ -204,12 +209,12 @@ class PermissionEngine:
         else:
             current = Places.of(self._cwd, self._home, change.directories).roots[1:]
             if change.kind == "addDirectories":
-                self._add_dirs = list(dict.fromkeys([*self._places.roots[1:], *current]))
+                self._work_in(list(dict.fromkeys([*self._places.roots[1:], *current])))
             elif change.kind == "removeDirectories":
-                self._add_dirs = [d for d in self._places.roots[1:] if d not in current]
+                self._set_dirs = [d for d in self._set_dirs if d not in current]
+                self._work_in([d for d in self._places.roots[1:] if d not in current])
             else:
                 raise UpdateError(f"unknown type {change.kind!r}")
-            self._places = Places.of(self._cwd, self._home, self._add_dirs)
 
     def decide(
         self, tool: Askable, tool_input: Json, *, can_ask: bool = False, shell_cwd: str = "", granted: bool = False
@@ -299,11 +304,19 @@ class _Named:
 
 
 def read_rule(given: Sourced) -> Rule:
-    """Return a rule of settings. Raise RuleError, which names its file."""
+    """Return a rule of settings. Raise RuleError, which names its file. A path that begins with one slash starts where
+    the settings of a project are."""
+    layer = given.layer
     try:
-        return parse_rule(given.value)
+        rule = parse_rule(given.value)
     except RuleError as error:
-        raise RuleError(f"{given.layer.path}: {error}") from None
+        raise RuleError(f"{layer.path}: {error}") from None
+    content = rule.content or ""
+    if layer.source not in OF_PROJECT or traits_of(rule.tool).rules is not RuleKind.PATH:
+        return rule
+    if not content.startswith("/") or content.startswith("//"):
+        return rule
+    return replace(rule, content=f"/{os.path.dirname(os.path.dirname(layer.path))}{ROOT_MARK}{content[1:]}")
 
 
 def _denied_without_question(decision: Decision) -> Decision:

@@ -13,6 +13,10 @@ from ..sandbox.protected import NAMES_IN_REPOSITORY, is_repository, why_protecte
 from ..sessions.registry import worker_directories
 from ..system.host import is_under
 
+ROOT_MARK = "/./"
+"""Stands between a directory and the pattern that starts in it. Links below the directory do not lead an allow rule out
+of it."""
+
 _WILD = re.compile(r"[*?\[]")
 
 
@@ -102,9 +106,14 @@ def _anchored(text: str, places: Places, wide: bool) -> list[tuple[str, str]]:
     rule about a link to a directory means the directory; but a link in the project does not extend a relative allow
     rule to files outside the project."""
     starts: list[tuple[str, str]] = []
-    relative = False
+    relative, within = False, places.cwd
     if text.startswith("//"):
-        starts.append(("/", text[2:]))
+        root, relative_to_it, glob = text[2:].partition(ROOT_MARK)
+        if relative_to_it:
+            relative, within = True, os.path.realpath("/" + root)
+            starts.append((within, "/" + glob))
+        else:
+            starts.append(("/", text[2:]))
     elif text == "~" or text.startswith("~/"):
         starts.append((places.home, text[2:] or "**"))
     else:
@@ -118,7 +127,7 @@ def _anchored(text: str, places: Places, wide: bool) -> list[tuple[str, str]]:
         real = os.path.realpath(os.path.join(start, head))
         if wide:
             found.append((os.path.normpath(os.path.join(start, head)), tail))
-        elif relative and not is_under(real, places.cwd):
+        elif relative and not is_under(real, within):
             continue
         found.append((real, tail))
     return found

@@ -71,6 +71,7 @@ class Session:
         self.log = parts.log
         self.broker = parts.broker
         self.agent = agent
+        self._launches = parts.launches
         context = agent.config.context
         self.settings = SessionSettings(context.cwd, home_directory(), parts.broker, self._use_settings)
         self.settings.use(parts.launches.options)
@@ -88,7 +89,6 @@ class Session:
         if isinstance(context.sub_agents, SubAgents):
             agent.config.announced.add("agents", context.sub_agents.listed)
         self._inputs = parts.inputs
-        self._launches = parts.launches
         self._watchers = parts.watchers
 
     def _use_background(self, options: SessionOptions) -> None:
@@ -340,11 +340,23 @@ class Session:
         self.log.say({"type": "system", "subtype": "informational", "content": text, "level": "warning"})
 
     def _use_settings(self, settings: WorkerSettings) -> None:
-        self.agent.config.permissions.use_settings(settings)
-        variables = self.agent.config.context.variables
+        permissions, context = self.agent.config.permissions, self.agent.config.context
+        permissions.use_settings(settings)
+        context.add_dirs[:] = [*added_directories(context.cwd, self.options), *settings.directories]
+        if not self.agent.conversation.messages:  # a session that begins
+            self._begin_as(settings)
+        variables = context.variables
         variables.clear()
         variables.update(settings.env)
         self.agent.configure(replace(self.agent.config, settings=settings))
+
+    def _begin_as(self, settings: WorkerSettings) -> None:
+        """Use what a trusted project has chosen, where the person has not."""
+        model, mode = settings.of_project("model"), settings.of_project("defaultMode")
+        if model and "model" in settings.left_open:
+            self.agent.set_model(model)
+        if mode and "permission_mode" in settings.left_open:
+            self.agent.config.permissions.set_mode(mode)
 
     def _check_askable(self, sent: SessionOptions) -> None:
         if sent.permission_prompts != "stdio" and self.broker.waits_for(AnsweredBy.PERSON):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Callable
 
 from ccb.tunnel.wire import SessionOptions
@@ -43,6 +43,7 @@ class SessionSettings:
         self._changed = changed
         self._option = SettingsOption()
         self._settled = False
+        self._problems: list[str] = []  # of the policy of the host
         self._trusted = ""  # the fingerprint of the project that counts
 
     def use(self, options: SessionOptions) -> None:
@@ -64,6 +65,8 @@ class SessionSettings:
         try:
             loop = asyncio.get_running_loop()
             project = await loop.run_in_executor(None, read_project, self._cwd, self._home, self.current.sources)
+            if self._problems:
+                project = replace(project, problems=(*self._problems, *project.problems))
             if await self._counts(project):
                 self._trusted = project.fingerprint
                 self._put(project)
@@ -104,9 +107,16 @@ class SessionSettings:
         layers = [each for each in layers if each.source != USER or USER in chosen]
         problems: list[str] = []
         policy = read_settings(MANAGED_FILE, problems.append)
+        if policy is not None:
+            from ..settings.project import at_line, unknown_keys, wrong_value
+
+            wrong = wrong_value(policy)
+            problems += [f"{at_line(MANAGED_FILE, wrong)}: {wrong} has a wrong value"] if wrong else []
         if problems:
             raise ValueError("the policy of this host cannot be used: %s" % problems[0])
         if policy is not None:
+            named = unknown_keys(policy, ("disableBypassPermissionsMode", "allowManagedHooksOnly"))
+            self._problems = [f"{at_line(MANAGED_FILE, name)}: {why}" for name, why in named]
             layers.append(Layer(MANAGED, MANAGED_FILE, policy, on_host=True))
         if project is not None:
             layers += project.layers
@@ -115,6 +125,7 @@ class SessionSettings:
             chosen,
             project is not None,
             project.directories if project is not None else (),
+            tuple(option.left_open),
         )
         self._changed(self.current)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -19,6 +19,13 @@ Json = dict[str, Any]
 _FILES = ((PROJECT, ".claude/settings.json"), (LOCAL, ".claude/settings.local.json"))
 _MCP_FILE = ".mcp.json"
 _TEXTS = (("agent", ".claude/agents"), ("command", ".claude/commands"), ("skill", ".claude/skills"))
+_KEYS: dict[str, type] = {
+    "permissions": dict, "hooks": dict, "env": dict, "model": str, "outputStyle": str, "language": str,
+    "autoCompactEnabled": bool, "disableAllHooks": bool, "mcpServers": dict, "enabledMcpjsonServers": list,
+    "disabledMcpjsonServers": list, "enableAllProjectMcpServers": bool,
+}  # fmt: skip
+_LISTS = ("allow", "ask", "deny", "additionalDirectories")
+_MODES = ("default", "plan", "acceptEdits", "dontAsk")
 _MAX_ITEMS = 500
 _MAX_DETAIL = 2000  # characters
 
@@ -64,8 +71,10 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
         values = read_settings(path, problems.append) if path and source in sources else None
         wrong = wrong_value(values or {})
         if wrong:
-            problems.append(f"{path}, line {_line_of(path, wrong)}: {wrong} has a wrong value; the file does not count")
+            problems.append(f"{at_line(path, wrong)}: {wrong} has a wrong value; the file does not count")
         elif values is not None:
+            problems += [f"{at_line(path, name)}: {why}" for name, why in unknown_keys(values)]
+            problems += [f"{at_line(path, name)}: {why}" for name, why in _not_a_projects(values, path, home)]
             layers.append(Layer(source, path, values, on_host=True))
     texts: list[Switch] = []
     shared: list[Layer] = []
@@ -86,25 +95,66 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
 
 def wrong_value(values: Json) -> str:
     """Return the name of a value whose type is wrong, with dots; "" if there is none."""
-    for name, kind in (("permissions", dict), ("hooks", dict), ("env", dict), ("mcpServers", dict), ("model", str)):
+    for name, kind in _KEYS.items():
         if not isinstance(values.get(name, kind()), kind):
             return name
     for name, value in values.get("env", {}).items():
         if not isinstance(value, str):
             return f"env.{name}"
-    for behavior in ("allow", "ask", "deny"):
-        rules = values.get("permissions", {}).get(behavior, [])
-        if not isinstance(rules, list) or not all(isinstance(rule, str) for rule in rules):
-            return f"permissions.{behavior}"
-    return ""
+    permissions = values.get("permissions", {})
+    for key in _LISTS:
+        texts = permissions.get(key, [])
+        if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
+            return f"permissions.{key}"
+    return "" if isinstance(permissions.get("defaultMode", ""), str) else "permissions.defaultMode"
 
 
-def _line_of(path: str, dotted: str) -> int:
-    """Return the number of the line on which a value stands."""
+def unknown_keys(values: Json, also: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Take the keys that have no effect on a host out of the values, and return their names with why."""
+    known = {*_KEYS, *also}
+    found = [name for name in values if name not in known and not name.startswith("$")]
+    permissions = values.get("permissions", {})
+    nested = [key for key in permissions if key not in (*_LISTS, "defaultMode", *also)]
+    for name in found:
+        del values[name]
+    for key in nested:
+        del permissions[key]
+    names = [*found, *(f"permissions.{key}" for key in nested)]
+    return [(name, f"unknown key {name!r} has no effect") for name in names]
+
+
+def _not_a_projects(values: Json, path: str, home: str) -> list[tuple[str, str]]:
+    """Take what a project cannot choose out of the values, and return it with why. Directories become real paths."""
+    permissions = values.get("permissions", {})
+    found = []
+    mode = permissions.get("defaultMode", "default")
+    if mode not in _MODES:
+        del permissions["defaultMode"]
+        found.append(("permissions.defaultMode", f"a project cannot choose the mode {mode!r}"))
+    root = os.path.dirname(os.path.dirname(path))
+    given = permissions.get("additionalDirectories", [])
+    kept = []
+    for each in given:
+        real = os.path.realpath(os.path.join(root, home + each[1:] if each == "~" or each.startswith("~/") else each))
+        below = os.path.relpath(real, os.path.realpath(home))
+        if below.split("/")[-1] == ".." or (below.startswith(".") and not below.startswith("../")):
+            name = "permissions.additionalDirectories"
+            found.append(
+                (name, f"a project cannot add {each!r}: it is or holds the home directory, or is hidden in it")
+            )
+        else:
+            kept.append(real)
+    if given:
+        permissions["additionalDirectories"] = kept
+    return found
+
+
+def at_line(path: str, dotted: str) -> str:
+    """Return the file with the number of the line on which a value stands."""
     text, at = read_text(path) or "", 0
     for key in dotted.split("."):
         at = max(at, text.find(json.dumps(key), at))
-    return text.count("\n", 0, at) + 1
+    return f"{path}, line {text.count(chr(10), 0, at) + 1}"
 
 
 def project_directories(cwd: str, home: str) -> tuple[str, ...]:
@@ -130,9 +180,9 @@ def _switches(layer: Layer) -> Iterator[Switch]:
                 yield Switch("mcp", server, _command_line(given), layer.path)
         elif name == "permissions" and isinstance(value, dict):
             for key, rules in sorted(value.items()):
-                kind = key if key in ("allow", "ask", "deny") and isinstance(rules, list) else ""
-                for rule in rules if kind else [f"{key}: {_short(rules)}"]:
-                    yield Switch(kind or "setting", str(rule), "", layer.path)
+                kind = key if key in ("allow", "ask", "deny") else ""
+                for rule in rules if isinstance(rules, list) else [rules]:
+                    yield Switch(kind or "setting", str(rule) if kind else key, "" if kind else str(rule), layer.path)
         elif not name.startswith("$"):
             yield Switch("setting", name, _short(value), layer.path)
 

@@ -48,12 +48,14 @@ class WorkerSettings:
     """`layers` are ordered from the weakest to the strongest. `sources` are those of `--setting-sources`: without
     `project`, instruction files of the project do not count either. `trusted`: what the project switches on may count;
     `trusted_directories` are then the real paths whose `.claude` directories and `.mcp.json` count, the session's
-    directory first; otherwise it is empty."""
+    directory first; otherwise it is empty. `left_open` names what the person has not chosen for a new session (`model`,
+    `permission_mode`), which a trusted project may."""
 
     layers: tuple[Layer, ...] = ()
     sources: frozenset[str] = frozenset((USER, PROJECT, LOCAL))
     trusted: bool = False
     trusted_directories: tuple[str, ...] = field(default=())
+    left_open: tuple[str, ...] = field(default=())
 
     def value(self, name: str) -> Sourced | None:
         """Return the strongest value of a key that only one layer can set, such as `model`; None if none sets it."""
@@ -96,6 +98,21 @@ class WorkerSettings:
             rules = each.value.get(behavior) if isinstance(each.value, dict) else None
             if isinstance(rules, list):
                 found += [Sourced(rule, each.layer) for rule in rules if isinstance(rule, str)]
+        return found
+
+    @property
+    def directories(self) -> list[str]:
+        """The real paths of further working directories, which a trusted project or an earlier answer has added."""
+        permissions = [each.value for each in self.each("permissions") if each.layer.source in (*OF_PROJECT, KEPT)]
+        return [path for each in permissions for path in each.get("additionalDirectories", [])]
+
+    def of_project(self, name: str) -> str:
+        """Return what a trusted project sets for `model` or `defaultMode`, "" for nothing."""
+        found = ""
+        for layer in self.layers:
+            if layer.source in OF_PROJECT:
+                holder = layer.values if name == "model" else layer.values.get("permissions", {})
+                found = holder.get(name) or found
         return found
 
     def _merged(self, name: str) -> dict[str, Sourced]:

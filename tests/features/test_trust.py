@@ -10,7 +10,7 @@ from typing import Any
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost
 
-from ccb.tunnel.wire import Input, SessionOptions
+from ccb.tunnel.wire import Input, Refused, SessionOptions
 from ccb.tunnel.wire.options import SettingsOption
 from ccb.tunnel.wire.requests import Success, public_answer
 
@@ -110,3 +110,59 @@ async def test_what_was_trusted_is_not_asked_again_until_it_changes(host: Worker
     third = await host.connect(str(uuid.uuid4()))
     await third.attach(options(trusted=fingerprint))
     assert (await answer(third, trusted=False))["fingerprint"] != fingerprint
+
+
+async def test_a_trusted_project_chooses_what_the_person_has_left_open_and_never_what_is_dangerous(
+    host: WorkerHost, session: str
+) -> None:
+    library = host.project.parent / "library"
+    library.mkdir()
+    permissions = {"defaultMode": "acceptEdits", "additionalDirectories": ["../library", "~/.ssh", "~"], "colour": 1}
+    bring(host.project, {"model": "opus", "permissions": permissions, "statusLine": {}})
+    laptop = await host.connect(session)
+    await laptop.attach(options(left_open=["model", "permission_mode"]))
+    asked = await answer(laptop, trusted=True)
+    shown = [(each["name"], each["detail"]) for each in asked["switches"]]
+    real = str(library.resolve())
+    assert shown == [("model", '"opus"'), ("additionalDirectories", real), ("defaultMode", "acceptEdits")]
+    assert [each.partition(": ")[2] for each in asked["problems"]] == [
+        "unknown key 'statusLine' has no effect",
+        "unknown key 'permissions.colour' has no effect",
+        "a project cannot add '~/.ssh': it is or holds the home directory, or is hidden in it",
+        "a project cannot add '~': it is or holds the home directory, or is hidden in it",
+    ]
+    await laptop.say("go")
+    opened, body = await laptop.call()
+    assert "opus" in json.loads(body)["model"]
+    given = {"file_path": f"{real}/made", "content": "x"}
+    await laptop.answer(opened, content(calls(("toolu_1", "Write", given))))
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(says("done", "msg_end")))
+    await laptop.message("result")
+    assert (library / "made").read_text() == "x"
+    bring(host.project, {"model": "haiku", "permissions": {"defaultMode": "bypassPermissions"}})
+    other = await host.connect(str(uuid.uuid4()))
+    await other.attach(SessionOptions(model="sonnet", settings=SettingsOption(trusted="*").to_json()))
+    asked = await answer(other, trusted=True)
+    assert "a project cannot choose the mode 'bypassPermissions'" in asked["problems"][0]
+    await other.say("go")
+    opened, body = await other.call()
+    assert "sonnet" in json.loads(body)["model"]
+
+
+async def test_the_policy_of_the_host_outranks_the_project_and_must_be_valid(
+    host: WorkerHost, session: str, tmp_path: Path
+) -> None:
+    policy = tmp_path / "policy.json"
+    host.prelude = f"import ccb.remote.session.settings as s; s.MANAGED_FILE = {str(policy)!r}"
+    policy.write_text(json.dumps({"permissions": {"deny": ["Bash(touch *)"]}, "hookz": 1}))
+    bring(host.project, SETTINGS)
+    laptop = await host.connect(session)
+    await laptop.attach(options(trusted="*"))
+    assert f"{policy}, line 1: unknown key 'hookz' has no effect" in (await answer(laptop, trusted=True))["problems"]
+    assert "denies" in await touch(laptop)
+    assert not (host.project / "made").exists()
+    policy.write_text('{\n"env": {"A": 1}}')
+    broken = await host.connect(str(uuid.uuid4()))
+    await broken.attach()
+    assert f"{policy}, line 2: env.A has a wrong value" in str(await broken.next(Refused))

@@ -107,11 +107,13 @@ class SettingsOption:
 
     `layers` are objects {"source", "path", "values"}, the weakest first, with sources as in
     `ccb.remote.settings`. `sources` are the values of `--setting-sources`, None for all. `trusted` is the fingerprint
-    of what the person has trusted in the session's directory, `*` for anything (`--trust`), "" for nothing."""
+    of what the person has trusted in the session's directory, `*` for anything (`--trust`), "" for nothing.
+    `left_open` names what they have not chosen for a new session: `model`, `permission_mode`."""
 
     layers: list[Json] = field(default_factory=list)
     sources: list[str] | None = None
     trusted: str = ""
+    left_open: list[str] = field(default_factory=list)
 
     def to_json(self) -> Json:
         """Return what differs from the defaults."""
@@ -122,11 +124,13 @@ class SettingsOption:
     def from_json(data: Json) -> SettingsOption:
         """Read the option. Raise FrameError if it is not valid."""
         layers, sources, trusted = data.get("layers", []), data.get("sources"), data.get("trusted", "")
+        left_open = data.get("left_open", [])
         if not (
             isinstance(layers, list)
             and all(isinstance(each, dict) and isinstance(each.get("values"), dict) for each in layers)
             and (sources is None or _fits("list[str]", sources))
             and isinstance(trusted, str)
+            and _fits("list[str]", left_open)
         ):
             raise FrameError("session option 'settings' is not valid", repr(data).encode())
-        return SettingsOption(layers, sources, trusted)
+        return SettingsOption(layers, sources, trusted, left_open)

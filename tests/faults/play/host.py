@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 from tests.support.hosts.sshd import HostUser
 
-_NAMES = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32,64}")
+_NAMES = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32,64}|(?<=/outputs/)\d{4}")
 
 
 def processes_of(user: HostUser) -> list[psutil.Process]:

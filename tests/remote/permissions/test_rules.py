@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from ccb.remote.permissions.engine import read_rule
 from ccb.remote.permissions.paths import PathPattern, Places, protection
 from ccb.remote.permissions.rules.rules import CommandPattern, Rule, RuleError, parse_rule, parse_rules, split_rules
+from ccb.remote.settings.worker_settings import PROJECT, Layer, Sourced
 
 
 @pytest.mark.parametrize(
@@ -184,3 +186,20 @@ def test_what_the_next_worker_runs_is_protected(places: Places, monkeypatch: pyt
 @pytest.mark.parametrize("path", ["src/a.py", ".gitignore", ".github/workflows/x.yml", ".claude/notes.md", "bin/x"])
 def test_ordinary_files_are_not(places: Places, path: str) -> None:
     assert protection(places.real(path), places.home) is None
+
+
+def test_a_path_with_one_slash_in_settings_of_a_project_starts_where_they_are(tmp_path: Path) -> None:
+    home, root = tmp_path / "home", tmp_path.resolve() / "re[po"
+    (root / "deep").mkdir(parents=True)
+    (root / "out").symlink_to(tmp_path)
+    layer = Layer(PROJECT, f"{root}/.claude/settings.json", {}, on_host=True)
+    places = Places.of(str(root / "deep"), str(home))
+
+    def pattern(text: str) -> PathPattern:
+        return PathPattern(read_rule(Sourced(text, layer)).content or "")
+
+    assert pattern("Edit(/src/**)").allows(f"{root}/src/a.py", places)
+    assert not pattern("Edit(src/**)").allows(f"{root}/src/a.py", places)
+    assert not pattern("Edit(/out/**)").allows(str(tmp_path.resolve() / "key"), places), "a link leads out"
+    assert pattern("Read(/out/**)").forbids(f"{root}/out/key", places)
+    assert pattern("Read(//etc/*)").text == "//etc/*" and pattern("Read(~/x)").text == "~/x"
