@@ -251,7 +251,7 @@ SUBCOMMANDS = (
     ),
     Subcommand(
         "mcp",
-        ("ccb mcp add NAME -- COMMAND [ARG]...", "ccb mcp add NAME URL", "ccb mcp list|get|remove|test"),
+        ("ccb mcp add NAME -- COMMAND [ARG]...", "ccb mcp add NAME URL", "ccb mcp list|get|remove|test|login|logout"),
         "manage the MCP servers of this machine",
         "Manage the MCP servers of your settings. They run on this machine, and agents on any host use their tools: "
         "`add` adds one, `list` and `get` show them, `remove` removes one, `test` starts one and lists its tools.",

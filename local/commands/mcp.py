@@ -1,4 +1,4 @@
-"""`ccb mcp add`, `list`, `get`, `remove` and `test`: the MCP servers of the person's settings on this machine."""
+"""`ccb mcp add`, `list`, `test`, `login` and the like: the MCP servers of the person's settings on this machine."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ccb.tunnel.wire.requests import RequestRefused
 from ..command_line.exit_codes import ExitCode
 from ..config.settings import load_settings, settings_path
 from ..config.settings_file import write_settings
-from ..mcp.config import ServerConfig, server_config, server_configs
+from ..mcp.config import HttpServer, ServerConfig, server_config, server_configs
 from ..mcp.service import MISSING, package_missing
 from ..terminal.console import write_stdout
 
@@ -40,14 +40,20 @@ def run_mcp(args: Sequence[str]) -> int:
 
 def mcp_parser() -> _Parser:
     parser = _Parser(prog="ccb mcp", description="MCP servers that run on this machine for agents on any host.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="add|list|get|remove|test")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="add|list|get|remove|test|login|logout")
     add = commands.add_parser("add", help="add a server to your settings: ccb mcp add NAME -- COMMAND ARG..., or a URL")
     add.add_argument("-e", "--env", action="append", default=[], metavar="NAME=VALUE", help="a variable for COMMAND")
     add.add_argument("-H", "--header", action="append", default=[], metavar="NAME: VALUE", help="a header for the URL")
     add.add_argument("name")
     add.add_argument("words", nargs="+", metavar="COMMAND|URL")
     commands.add_parser("list", help="list the servers of your settings")
-    for name, what in (("get", "show one server"), ("remove", "remove a server"), ("test", "start it, list its tools")):
+    for name, what in (
+        ("get", "show one server"),
+        ("remove", "remove a server"),
+        ("test", "start it, list its tools"),
+        ("login", "log in at a server with OAuth, in the browser"),
+        ("logout", "forget that login"),
+    ):
         commands.add_parser(name, help=what).add_argument("name")
     return parser
 
@@ -75,6 +81,8 @@ def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
         return write_stdout(f"{options.name}: {config.shown}\n")
     if package_missing():
         raise UsageError(MISSING)
+    if options.command in ("login", "logout"):
+        return _account(options.command, options.name, config)
     return asyncio.run(_test(options.name, config))
 
 
@@ -101,12 +109,11 @@ def _pairs(key: str, texts: Sequence[str], sign: str, option: str) -> Json:
 
 async def _test(name: str, config: ServerConfig) -> int:
     """Start the server, with its stderr on ours, and list its tools."""
+    from ..mcp.connection import ClientSide
+    from ..mcp.oauth import stored_login
     from ..mcp.server import LaptopServer
 
-    async def said(_: str, __: Json) -> None:
-        """Pass over what a server says of its own accord."""
-
-    server = LaptopServer(name, config, said, sys.stderr)
+    server = LaptopServer(name, config, ClientSide(sys.stderr, auth=stored_login))
     try:
         hello = (await server.reply({"id": 0, "method": "initialize"}))["result"]
         listed = await server.reply({"id": 1, "method": "tools/list"}) if "tools" in hello["capabilities"] else {}
@@ -118,3 +125,15 @@ async def _test(name: str, config: ServerConfig) -> int:
     tools = [each["name"] for each in listed.get("result", {}).get("tools", [])]
     info = hello["serverInfo"]
     return write_stdout(f"{name} works: {info['name']} {info['version']}, {len(tools)} tools: {', '.join(tools)}\n")
+
+
+def _account(command: str, name: str, config: ServerConfig) -> int:
+    """Log in at a server, or out."""
+    from ..mcp.login import log_in, log_out
+
+    if not isinstance(config, HttpServer):
+        raise UsageError(f"{name} is a program on this machine: it has no login", do="Give it what it needs with -e.")
+    if command == "logout":
+        there = asyncio.run(log_out(config))
+        return write_stdout(f"Logged out of {name}.\n" if there else f"You were not logged in at {name}.\n")
+    return write_stdout(asyncio.run(log_in(name, config)) + "\n")

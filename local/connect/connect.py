@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
     from ccb.tunnel.login.prompter import Prompts
 
+    from ..mcp.service import LaptopServers
     from .dial import Dialer
     from .session_list import SessionRow
 
@@ -64,7 +65,8 @@ class Connected:
     """An attached session, and what its clients show about it.
 
     `host` is the name that the person used, `resume` the command that returns to the session. `projects` asks the
-    person about the project; who reads the events says how. `notifications` are hooks of the person on this machine.
+    person about the project; who reads the events says how. `notifications` are hooks of the person on this machine,
+    `mcp` their MCP servers.
     """
 
     session: RemoteSession
@@ -74,6 +76,7 @@ class Connected:
     resume: str
     projects: ProjectDesk
     notifications: NotificationHooks = field(default_factory=lambda: NotificationHooks({}, ""))
+    mcp: LaptopServers | None = None
 
 
 @asynccontextmanager
@@ -108,12 +111,13 @@ async def connect_session(
         attach = _attach_options(arguments, startup, options, dialer.parameters, desk)
         session = await stack.enter_async_context(RemoteSession(dialer.dial, attach))
         session.register(TRUST_PROJECT, desk.answer)
+        mcp: LaptopServers | None = None
         if servers:
-            from ..mcp.service import serving
+            from ..mcp.service import LaptopServers
 
             new = bool(dialer.parameters.get("create"))
             permissions = laptop_permissions(arguments, startup.settings, options, desk, session, new=new)
-            await stack.enter_async_context(serving(session, servers, permissions))
+            mcp = await stack.enter_async_context(LaptopServers(session, servers, permissions))
         if options.web == "laptop":  # else the kind is unknown here, and refused
             from ccb.tunnel.wire.kinds.web import WEB_FETCH
 
@@ -131,7 +135,7 @@ async def connect_session(
         own_hooks = {} if startup.settings.disableAllHooks else startup.settings.hooks
         notifications = NotificationHooks(own_hooks, f"ccb {host}")
         try:
-            yield Connected(session, host, options, warnings, resume, desk, notifications)
+            yield Connected(session, host, options, warnings, resume, desk, notifications, mcp)
         finally:
             await notifications.close()
 

@@ -36,6 +36,16 @@ class StdioServer(BaseModel):
         return f"{names}{' '.join([self.command, *self.args])}"
 
 
+class OAuthClient(BaseModel):
+    """What a server that registers no clients wants to know: the id under which it knows ccb, and the port of the
+    address to which the browser comes back."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    clientId: str = ""
+    callbackPort: int = Field(default=0, ge=0, le=65535)
+
+
 class HttpServer(BaseModel):
     """A server that is reached over Streamable HTTP."""
 
@@ -44,6 +54,7 @@ class HttpServer(BaseModel):
     type: Literal["http"]
     url: str = Field(pattern=r"^https?://")
     headers: dict[str, str] = Field(default_factory=dict)
+    oauth: OAuthClient | None = None
 
     @property
     def shown(self) -> str:

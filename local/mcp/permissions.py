@@ -28,12 +28,12 @@ from ccb.tunnel.wire.requests import (
     ToolPermission,
     answer_in,
 )
-from ccb.tunnel.wire.tool_traits import mcp_rule_covers, split_rules
+from ccb.tunnel.wire.tool_traits import READ_MCP_RESOURCE, mcp_rule_covers, split_rules
 
 Json = dict[str, Any]
 Ask = Callable[[ToolApproval], Awaitable[ToolPermission]]
 
-READ_RESOURCE = "ReadMcpResourceTool"
+READ_RESOURCE = READ_MCP_RESOURCE.name
 """The tool with which the agent reads resources of servers. Its input names the server and the URI."""
 
 _BYPASS, _DONT_ASK = "bypassPermissions", "dontAsk"

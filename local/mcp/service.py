@@ -4,25 +4,36 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Self
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.wire.kinds.mcp import CLIENT_MCP_MESSAGE, LAPTOP_MCP_MESSAGE, TOOL_USE_ID, McpMessage, tool_name
+from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.mcp import (
+    CLIENT_MCP_MESSAGE,
+    ELICITATION,
+    LAPTOP_MCP_MESSAGE,
+    TOOL_USE_ID,
+    Elicitation,
+    McpMessage,
+    tool_name,
+)
 from ccb.tunnel.wire.requests import Request, RequestFailed, RequestRefused
 
 from .config import ServerConfig
 from .permissions import LaptopPermissions
 
 if TYPE_CHECKING:
-    from ..session.client import SessionClient
+    from ..session.remote_session import RemoteSession
     from .server import LaptopServer
 
 Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
+
+_MAX_PROGRESS = 200
 
 MISSING = "MCP servers are configured, but the package for them is missing: pip install 'ccb[mcp]'"
 
@@ -34,47 +45,110 @@ def package_missing() -> bool:
     return find_spec("mcp") is None
 
 
-def _nowhere() -> TextIO:
-    """What servers say beside the protocol is shown by `ccb mcp test`."""
-    return Path(os.devnull).open("w", encoding="utf-8")
+@dataclass(frozen=True)
+class ServerState:
+    """What the person is told about a server of this laptop: whether it runs, the reason of its last failure, and the
+    seconds until it may be started again."""
+
+    name: str
+    shown: str
+    running: bool
+    why: str
+    retry_s: float
 
 
-@asynccontextmanager
-async def serving(
-    session: SessionClient, configs: Mapping[str, ServerConfig], permissions: LaptopPermissions
-) -> AsyncIterator[None]:
-    """Answer messages of the worker to the servers of these names, until the session is left. What `permissions`
-    refuses reaches no server."""
-    if not configs:
-        yield
-        return
-    with _nowhere() as stderr:
-        servers: dict[str, LaptopServer] = {}
+class LaptopServers:
+    """The servers of one session. What `permissions` refuses reaches none of them. Use as a context manager: leaving
+    ends them."""
 
-        async def said(name: str, message: Json) -> None:
-            try:
-                await session.request(Request(CLIENT_MCP_MESSAGE, McpMessage(name, message)))
-            except (RequestFailed, CcbError) as error:
-                log.info("the worker does not take a message of the MCP server %s: %s", name, error)
+    def __init__(
+        self, session: RemoteSession, configs: Mapping[str, ServerConfig], permissions: LaptopPermissions
+    ) -> None:
+        self._session = session
+        self._configs = configs
+        self._permissions = permissions
+        self._servers: dict[str, LaptopServer] = {}
+        self._stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # `ccb mcp test` shows it
 
-        async def answer(message: McpMessage) -> Json:
-            from .server import LaptopServer
+    async def __aenter__(self) -> Self:
+        self._session.register(LAPTOP_MCP_MESSAGE, self._answer)
+        return self
 
-            config = configs.get(message.server_name)
-            if config is None:
-                raise RequestRefused("This laptop has no MCP server of that name.")
-            server = servers.get(message.server_name)
+    async def __aexit__(self, *_: object) -> None:
+        for server in self._servers.values():
+            await server.close()
+        self._stderr.close()
+
+    def states(self) -> list[ServerState]:
+        """Return the state of each server."""
+        found = []
+        for name, config in self._configs.items():
+            server = self._servers.get(name)
             if server is None:
-                server = servers[message.server_name] = LaptopServer(message.server_name, config, said, stderr)
-            allowed = await permitted(permissions, message.server_name, message.message)
-            return {"mcp_response": await server.reply(allowed)}
+                found.append(ServerState(name, config.shown, False, "", 0.0))
+            else:
+                found.append(ServerState(name, config.shown, server.running, server.why, server.retry_s))
+        return found
 
-        session.register(LAPTOP_MCP_MESSAGE, answer)
+    async def restart(self, name: str) -> None:
+        """Start a server again, without waiting. Raise KeyError, RequestRefused."""
+        await self._server(name, self._configs[name]).restart()
+
+    def _server(self, name: str, config: ServerConfig) -> LaptopServer:
+        from .connection import ClientSide
+        from .oauth import stored_login
+        from .server import LaptopServer
+
+        if name not in self._servers:
+            client = ClientSide(self._stderr, self._said, self._ask, stored_login)
+            self._servers[name] = LaptopServer(name, config, client)
+        return self._servers[name]
+
+    async def _answer(self, message: McpMessage) -> Json:
+        config = self._configs.get(message.server_name)
+        if config is None:
+            raise RequestRefused("This laptop has no MCP server of that name.")
+        server = self._server(message.server_name, config)
+        allowed = await permitted(self._permissions, message.server_name, message.message)
+        return {"mcp_response": await server.reply(allowed, self._shower(message))}
+
+    async def _said(self, name: str, message: Json) -> None:
         try:
-            yield
-        finally:
-            for server in servers.values():
-                await server.close()
+            await self._session.request(Request(CLIENT_MCP_MESSAGE, McpMessage(name, message)))
+        except (RequestFailed, CcbError) as error:
+            log.info("the worker does not take a message of the MCP server %s: %s", name, error)
+
+    async def _ask(self, form: Elicitation) -> Json:
+        """Put the form of a server to the person. Where nobody can be asked, decline it."""
+        try:
+            return await self._session.ask_reader(Request(ELICITATION, form))
+        except RequestFailed:
+            return {"action": "decline"}
+
+    def _shower(self, message: McpMessage) -> Callable[[Json], None] | None:
+        """Return what shows the progress of a call in its row. The host has no part in it."""
+        params = message.message.get("params")
+        if message.message.get("method") != "tools/call" or not isinstance(params, dict):
+            return None
+        began = time.monotonic()
+        name, tool_use_id = tool_name(message.server_name, str(params.get("name"))), _tool_use_id(params)
+
+        def show(progress: Json) -> None:
+            total, said = progress.get("total"), str(progress.get("message") or "")[:_MAX_PROGRESS]
+            done = f"{progress['progress']:g}/{total:g}" if total else f"{progress['progress']:g}"
+            self._session.show(
+                {
+                    "type": "tool_progress",
+                    "tool_use_id": tool_use_id,
+                    "tool_name": name,
+                    "elapsed_time_seconds": round(time.monotonic() - began, 1),
+                    "output": f"{done} {said}".strip(),
+                    "total_bytes": 0,
+                    "parent_tool_use_id": None,
+                }
+            )
+
+        return show
 
 
 async def permitted(permissions: LaptopPermissions, server: str, message: Json) -> Json:
@@ -84,13 +158,16 @@ async def permitted(permissions: LaptopPermissions, server: str, message: Json) 
     arguments = params.get("arguments")
     arguments = arguments if isinstance(arguments, dict) else {}
     if method == "tools/call":
-        meta = params.get("_meta")
-        tool_use_id = str(meta.get(TOOL_USE_ID) or "") if isinstance(meta, dict) else ""
         tool = tool_name(server, str(params.get("name")))
-        allowed = await permissions.check(tool, arguments, tool_use_id)
+        allowed = await permissions.check(tool, arguments, _tool_use_id(params))
         return {**message, "params": {**params, "arguments": allowed}}
     if method == "resources/read":
         await permissions.check_reading(server, str(params.get("uri")))
     elif method == "prompts/get":
         await permissions.check_prompt(server, tool_name(server, str(params.get("name"))), arguments)
     return message
+
+
+def _tool_use_id(params: Json) -> str:
+    meta = params.get("_meta")
+    return str(meta.get(TOOL_USE_ID) or "") if isinstance(meta, dict) else ""

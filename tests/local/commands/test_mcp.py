@@ -10,6 +10,7 @@ import pytest
 
 from ccb.local.commands.mcp import run_mcp
 from ccb.local.mcp.config import StdioServer
+from ccb.local.mcp.connection import ClientSide
 from ccb.local.mcp.server import LaptopServer
 from ccb.tunnel.wire.requests import RequestRefused
 
@@ -66,18 +67,17 @@ def test_a_wrong_server_is_not_written(settings: Path, capfd: pytest.CaptureFixt
 def test_a_server_is_tried(settings: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run_mcp(["add", "notes", "-e", f"PYTHONPATH={ROOT}", "--", sys.executable, "-m", "tests.support.mcp_server"])
     assert run_mcp(["test", "notes"]) == 0
-    assert "notes works: notes" in (out := capfd.readouterr().out) and "add, token, leave, grow" in out
+    assert "notes works: notes" in (out := capfd.readouterr().out) and "add, token, leave" in out
+    assert run_mcp(["login", "notes"]) == 2 and "has no login" in capfd.readouterr().err
     run_mcp(["add", "gone", "--", "/nonexistent/server"])
     assert run_mcp(["test", "gone"]) == 1
     assert "the MCP server gone cannot be reached: " in capfd.readouterr().err
 
 
 async def test_the_host_does_not_learn_why_a_server_cannot_be_reached(tmp_path: Path) -> None:
-    async def said(_: str, __: object) -> None: ...
-
     config = StdioServer(command="/nonexistent/token-in-a-path")
     with (tmp_path / "stderr").open("w") as stderr:
-        server = LaptopServer("gone", config, said, stderr)
+        server = LaptopServer("gone", config, ClientSide(stderr))
         with pytest.raises(RequestRefused) as refused:
             await server.reply({"id": 0, "method": "initialize"})
         await server.close()

@@ -64,3 +64,28 @@ CLIENT_MCP_MESSAGE: RequestKind[McpMessage, Json] = RequestKind(
     "mcp_message", AnsweredBy.WORKER, payload_of, read=read_mcp_message, deadline_s=CLIENT_DEADLINE_S
 )
 """The other way: what a server inside the client says of its own accord."""
+
+
+@dataclass(frozen=True)
+class Elicitation:
+    """A server asks the person to fill in a form (`mode` "form", with a schema) or to visit an address ("url"). The
+    fields are those of the public `elicitation` request."""
+
+    mcp_server_name: str
+    message: str
+    mode: str = "form"
+    requested_schema: Json | None = None
+    url: str | None = None
+
+
+def _read_elicited(answer: Answer) -> Json:
+    """Return {"action": accept, decline or cancel, "content"}. Anything that is not a clear answer is a cancel."""
+    try:
+        payload = payload_of(answer)
+    except RequestFailed:
+        return {"action": "cancel"}
+    return payload if payload.get("action") in ("accept", "decline") else {"action": "cancel"}
+
+
+ELICITATION: RequestKind[Elicitation, Json] = RequestKind("elicitation", AnsweredBy.PERSON, _read_elicited)
+"""To the person, for a server on the host; for a server on the laptop, the laptop itself asks."""

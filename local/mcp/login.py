@@ -1,0 +1,49 @@
+"""`ccb mcp login` and `logout`: the person logs in at an MCP server, in the browser of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import webbrowser
+
+import httpx2
+
+from ccb.tunnel.errors import CredentialError
+from ccb.tunnel.plain_text import one_line
+
+from .config import HttpServer
+from .connection import ClientSide, Refusals, connected
+from .oauth import Callback, LoginStore, interactive_login
+from .server import reason_of
+
+
+async def log_in(name: str, server: HttpServer) -> str:
+    """Log in, and return what to tell the person. Raise ConfigError, CredentialError."""
+    store = LoginStore(server)
+    asked = False
+
+    async def open_page(address: str) -> None:
+        nonlocal asked
+        asked = True
+        sys.stderr.write(f"Log in at {name} in your browser. If it does not open, open this address there:\n")
+        sys.stderr.write(f"{one_line(address)}\n")
+        sys.stderr.flush()
+        await asyncio.to_thread(webbrowser.open, address)
+
+    async with Callback(server.oauth.callbackPort if server.oauth is not None else 0) as callback:
+
+        async def auth(_: str, server: HttpServer) -> httpx2.Auth:
+            return interactive_login(server, store, callback, open_page)
+
+        try:
+            async with connected(name, server, ClientSide(sys.stderr, auth=auth), Refusals()):
+                pass
+        except Exception as error:  # noqa: BLE001 - whatever the server says, there is no login
+            why = reason_of(error)
+            raise CredentialError(f"the login at {name} has failed", evidence=why, do="Try again.") from None
+    return f"You are logged in at {name}." if asked else f"{name} wants no login."
+
+
+async def log_out(server: HttpServer) -> bool:
+    """Forget the login. Return False if there was none. Raise ConfigError."""
+    return await LoginStore(server).forget()
