@@ -26,6 +26,8 @@ HEADLESS_RECONNECT_S = 600.0
 """How long a headless run tries to reconnect when --reconnect-timeout does not say."""
 
 _MOST_THINKING = 31_999  # the family's budget for models that think with a budget only
+_NEVER = 1 << 60
+_CHARS_OF_A_PERCENT = 8_000  # of a window of 200,000 tokens, each of about 4 characters
 _BETA = re.compile(r"[a-z0-9-]{1,80}-\d{4}-\d{2}-\d{2}", re.ASCII)
 _WAIT_VARIABLE = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"  # set by SDK clients
 
@@ -106,12 +108,22 @@ def session_options(
         thinking_display=sdk.thinking_display,
         task_budget=sdk.task_budget,
         betas=_betas(sdk.betas),
+        defer_above=_defer_above(os.environ.get("ENABLE_TOOL_SEARCH", "")),
         forget=sdk.forget,
         effort=sdk.effort,
         include_hook_events=sdk.include_hook_events,
         web=agent.web or settings.web or "host",
         web_allow_private=settings.webAllowPrivate,
     )
+
+
+def _defer_above(given: str) -> int | None:
+    """Return from how many characters of tool descriptions on the tools of MCP servers are deferred, by the variable
+    ENABLE_TOOL_SEARCH: true, false, or auto:N, which is N percent of a window. None leaves it to the worker."""
+    if given in ("true", "1", "false", "0"):
+        return 0 if given in ("true", "1") else _NEVER
+    percent = given.removeprefix("auto:")
+    return int(percent) * _CHARS_OF_A_PERCENT if percent != given and re.fullmatch("[0-9]{1,3}", percent) else None
 
 
 def _betas(names: Sequence[str]) -> list[str]:

@@ -44,6 +44,11 @@ class TurnReports:
                 self._started.append(identity)
                 await self._command(identity, "started")
 
+    @property
+    def prompts_of_turn(self) -> Json:
+        """The fields of a result that name the prompts of its turn by their uuids."""
+        return {"user_message_uuid": self._started[-1], "user_message_uuids": [*self._started]} if self._started else {}
+
     async def turn_began(self) -> None:
         await self._change("running")
 

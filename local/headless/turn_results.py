@@ -39,6 +39,9 @@ class PendingPrompts:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     @property
     def more_to_come(self) -> bool:
         """Whether more may happen although no prompt waits."""
@@ -116,6 +119,7 @@ class TurnResults:
         self._print_failures = print_failures
         self._started = time.monotonic()
         self._last: Json | None = None
+        self._count = 0
         self._finished = False
         self.pending = PendingPrompts()
         self.printed = asyncio.Event()
@@ -157,6 +161,10 @@ class TurnResults:
             await self._output.finish()
 
     async def _print(self, result: Json) -> None:
+        if self._print_all:
+            place = {"queued_turn_count": len(self.pending), "result_index": self._count}
+            result = {**result, **place, **self.reports.prompts_of_turn}
+            self._count += 1
         self._last = result
         self._retries.turn_ended(result)
         await self._output.result(result)

@@ -119,8 +119,15 @@ class AgentConfig:
 
     def listed_tools(self, *, can_ask: bool) -> tuple[Tool, ...]:
         """Return the visible tools that every request declares, in order. `can_ask`: the person can be asked."""
-        visible, deferred = self.visible_tools().values(), self.deferred_tools()
-        return tuple(tool for tool in visible if (can_ask or not tool.traits.asks) and tool.name not in deferred)
+        visible, deferred = self.visible_tools(), self.deferred_tools()
+        named = self.offered or ()
+        return tuple(
+            tool
+            for tool in visible.values()
+            if (can_ask or not tool.traits.asks)
+            and tool.name not in deferred
+            and (tool.traits.beside not in visible or tool.name in named)
+        )
 
     def deferred_tools(self) -> dict[str, Tool]:
         """Return the visible tools that no request declares, by name."""

@@ -50,7 +50,7 @@ git, package managers, processes.
 after another.
 - Bash has no terminal and no input: use flags that make programs non-interactive. A `cd` holds for the calls after \
 it: prefer absolute paths to moving about. Quote paths with spaces. Give long commands a timeout, and start servers \
-and watchers in the background; look at them with BashOutput and end them with KillShell.
+and watchers in the background; look at them with TaskOutput and end them with TaskStop.
 - Very long output is stored in a file and you get its beginning, its end and the path. Read that file in parts or \
 search it instead of running the command again.
 - For work of three steps or more keep a list with TodoWrite: one item in progress at a time, ticked off when it is \

@@ -186,6 +186,8 @@ class AgentFactory:
             plan_file=context.plan.path,
         )
         launches, tools = self.parts.launches, default_tools()
+        if options.defer_above is not None:
+            tools.defer_above = options.defer_above
         config = AgentConfig(
             prompts=session_prompt(options, context.cwd, context.host, context.cages),
             tools=tools,

@@ -50,6 +50,7 @@ def task_started(facts: TaskFacts) -> Json:
         **_about("task_started", facts),
         "description": facts.description,
         "task_type": "local_agent",
+        "is_backgrounded": False,
         "prompt": facts.prompt,
     }
 

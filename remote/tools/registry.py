@@ -23,7 +23,7 @@ class ToolRegistry(Sequence["Tool"]):
 
     Requests do not declare tools that are deferred (`deferred` names some from the start): the model finds and calls
     them through two tools that come with the first of them. When the added tools together say more than
-    DEFER_ABOVE_CHARS, all of them are deferred from then on."""
+    `defer_above` characters, all of them are deferred from then on."""
 
     def __init__(self, tools: Iterable[Tool], deferred: Iterable[str] = ()) -> None:
         self._tools = {tool.name: tool for tool in tools if tool.name not in FINDERS}
@@ -31,6 +31,7 @@ class ToolRegistry(Sequence["Tool"]):
         self._waiting: dict[str, Tool | None] = {}  # None: to be removed
         self._deferred = set(deferred)
         self._defers_all = False  # every added tool
+        self.defer_above = DEFER_ABOVE_CHARS
 
     @property
     def deferred(self) -> tuple[Tool, ...]:
@@ -83,7 +84,7 @@ class ToolRegistry(Sequence["Tool"]):
 
     def _defer(self) -> None:
         added = [tool for name, tool in self._tools.items() if name not in self._built_in and name not in FINDERS]
-        self._defers_all = self._defers_all or sum(map(_weight, added)) > DEFER_ABOVE_CHARS
+        self._defers_all = self._defers_all or sum(map(_weight, added)) > self.defer_above
         if self._defers_all:
             self._deferred.update(tool.name for tool in added)
         if self._deferred & self._tools.keys():

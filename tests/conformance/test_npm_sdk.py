@@ -46,6 +46,7 @@ async def test_a_client_with_tools_hooks_and_permissions(laptop: Laptop, fake_mo
     assert "the sum is 3" in fake_model.requests[1].tool_result_text
     results = program.messages("result")
     assert [(each["subtype"], each["result"]) for each in results] == [("success", "three"), ("success", "again")]
+    assert [(each["result_index"], each["queued_turn_count"]) for each in results] == [(0, 0), (1, 0)]
     assert not program.of("error") and program.of("info")[0]["models"] > 1
     assert "Esperanto" in json.dumps((fake_model.requests[0].body or {})["system"])
     answers = program.of("asked_for")[0]

@@ -77,6 +77,7 @@ async def test_what_initialize_says_holds_for_the_session(host: WorkerHost, sess
     first = await answer(laptop, calls(("t1", "ReadTheFile", {"file_path": str(skill)})))
     tools = {each["name"]: each["description"] for each in first["tools"]}
     assert "About deploy" in tools["Skill"] and "About other" not in tools["Skill"]
+    assert {"TaskOutput", "TaskStop"} <= tools.keys() and not {"BashOutput", "KillShell"} & tools.keys()
     assert "Draw a picture of it." in texts(first) and "Say in the plan what will be changed" not in texts(first)
     assert "# Environment" in texts(first) and "# Environment" not in json.dumps(first["system"])
     asked = await laptop.message("control_request")

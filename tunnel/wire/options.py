@@ -60,6 +60,7 @@ class SessionOptions:
     task_budget: int | None = None  # the tokens that the model is told it may use for its task
     betas: list[str] = field(default_factory=list)  # features of the model API to switch on
     include_hook_events: bool = False
+    defer_above: int | None = None  # the characters of added tools above which they are found by ToolSearch
     skills: list[str] | None = None  # the skills that the model is offered; None for all
     tool_aliases: Json = field(default_factory=dict)  # other names under which the model may call tools
     plan_instructions: str | None = None  # what a plan must say, in place of ccb's own words

@@ -78,7 +78,8 @@ class ToolTraits:
     """The public part of a tool's declaration. `covered_by` names the tool whose rules cover this one as well, when
     that is another: a rule about Edit is about every tool that writes files. `parallel`: every call may run beside
     others. `asks`: every call is a question to the person, which no rule and no mode answers; the model is offered the
-    tool only where somebody can be asked. `searches_content`: it shows lines of many files."""
+    tool only where somebody can be asked. `beside`: requests do not declare the tool where they declare the one of that
+    name, which does the same; the model may call it all the same. `searches_content`: it shows lines of many files."""
 
     name: str
     effect: Effect
@@ -92,6 +93,7 @@ class ToolTraits:
     main_only: bool = False
     asks: bool = False
     searches_content: bool = False
+    beside: str = ""
 
     def file_in(self, tool_input: Json) -> str:
         """Return the file that a call reads or writes, as the call names it; "" if it is about no single file."""
@@ -111,8 +113,8 @@ DEFAULT_AGENT = "general-purpose"
 _FILE = PathInput("file_path")
 
 BASH = ToolTraits("Bash", Effect.EXECUTE, RuleKind.COMMAND, view=View.COMMAND)
-BASH_OUTPUT = ToolTraits("BashOutput", Effect.NONE, parallel=True)
-KILL_SHELL = ToolTraits("KillShell", Effect.NONE)
+BASH_OUTPUT = ToolTraits("BashOutput", Effect.NONE, parallel=True, beside="TaskOutput")
+KILL_SHELL = ToolTraits("KillShell", Effect.NONE, beside="TaskStop")
 READ = ToolTraits("Read", Effect.READ, RuleKind.PATH, path=_FILE, view=View.FILE_LINES, parallel=True)
 GLOB = ToolTraits(
     "Glob", Effect.READ, RuleKind.PATH, READ.name, PathInput("path", ".", glob_key="pattern"), parallel=True

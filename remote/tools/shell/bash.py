@@ -46,7 +46,7 @@ _HOW_TO_KEEP = (
     f"If it is needed, ask the user: call Bash with the command that moves it back and {LEAVE_SANDBOX}: true."
 )
 _SLEEP = re.compile(r"\s*sleep\b")  # the model waits on purpose
-_HOW_TO_READ = "BashOutput gives its output, KillShell ends it."
+_HOW_TO_READ = "TaskOutput (or BashOutput) gives its output, TaskStop (or KillShell) ends it."
 _MAX_DESCRIPTION = 200  # characters
 _ASIDE_SHOWN = 5
 _ASIDE_CHARS = 200
@@ -83,8 +83,7 @@ _BASH_DESCRIPTION = (
     f"- timeout is in milliseconds: {DEFAULT_TIMEOUT} by default, {MAX_TIMEOUT} at most. A command that takes "
     "longer is stopped.\n"
     f"- Output over {MAX_OUTPUT_CHARS} characters goes to a file: you get its head, its tail and the path.\n"
-    "- With run_in_background the command goes on while you do other things; BashOutput gives its output, KillShell "
-    "ends it.\n"
+    f"- With run_in_background the command goes on while you do other things. {_HOW_TO_READ}\n"
     "- Use the Read, Edit, Write, Grep, Glob and LS tools rather than cat, sed, echo, grep, find and ls.\n"
     "- Commands that are not approved one by one run in a sandbox. If a result says 'stopped by the sandbox' and the "
     f"command is needed, call again with {LEAVE_SANDBOX}: true; the user is asked. Never set it at the first try.\n"
@@ -146,7 +145,9 @@ def _start_of(tool_input: Json, context: ToolContext) -> ShellStart:
 
 async def _start_in_background(start: ShellStart, context: ToolContext) -> ToolResult:
     if context.shells.running >= MAX_RUNNING:
-        return refusal(f"{MAX_RUNNING} background commands are running already. End one with KillShell first.")
+        return refusal(
+            f"{MAX_RUNNING} background commands are running already. End one with TaskStop or KillShell first."
+        )
     cwd = context.shells.directory(context.host, _roots(context))
     output = Output(context.spill, "background", to_file=True)
     try:

@@ -84,6 +84,19 @@ def test_thinking_and_who_decides_on_permissions() -> None:
     assert chosen("--permission-prompt-tool=mcp__guard__decide")[0] == "mcp__guard__decide"
 
 
+@pytest.mark.parametrize(
+    ("given", "characters"), [("", None), ("auto", None), ("true", 0), ("auto:5", 40_000), ("auto:x", None)]
+)
+def test_the_variable_for_tool_search_counts(
+    given: str, characters: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENABLE_TOOL_SEARCH", given)
+    assert session_options(parse_arguments(STREAMS), Settings()).defer_above == characters
+    monkeypatch.setenv("ENABLE_TOOL_SEARCH", "false")
+    never = session_options(parse_arguments(STREAMS), Settings()).defer_above
+    assert never is not None and never > 10**12
+
+
 def test_a_person_at_the_terminal_is_asked_and_no_tool() -> None:
     with pytest.raises(UsageError, match="is for headless runs"):
         parse_arguments(["--permission-prompt-tool", "mcp__guard__decide"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.headless.stderr_reports import RetryReports
+from ccb.local.headless.turn_reports import TurnReports
 from ccb.local.headless.turn_results import PendingPrompts, TurnResults
 from ccb.local.session.client import Json
 
@@ -28,6 +29,13 @@ class KeptOutput:
 
     async def finish(self) -> None:
         self.finished += 1
+
+
+class ReportedOutput(KeptOutput):
+    """Takes messages as well."""
+
+    async def message(self, body: Json) -> None:
+        assert body["type"] == "command_lifecycle"
 
 
 def turn_results(output: KeptOutput, *, print_all: bool = False, print_failures: bool = True) -> TurnResults:
@@ -125,3 +133,21 @@ async def test_a_run_of_json_messages_succeeds_although_a_call_was_denied() -> N
         results.pending.taken(["a"])
         await results.from_host({"type": "result", "subtype": "success", "is_error": False})
         assert results.exit_code is code
+
+
+async def test_a_result_names_its_place_and_its_prompts() -> None:
+    output, told = KeptOutput(), ReportedOutput()
+    reports = TurnReports(told, None, lifecycle=True)
+    results = TurnResults(output, RetryReports(quiet=True), print_all=True, print_failures=True, reports=reports)
+    for each in ("i1", "i2", "i3"):
+        results.pending.sent(each)
+        await reports.queued(each, f"uuid of {each}")
+    for taken in (["i1", "i2"], ["i3"]):
+        results.pending.taken(taken)
+        await reports.taken(taken)
+        await results.from_host(RESULT)
+        await reports.turn_ended()
+    first, second = output.results
+    assert (first["result_index"], first["queued_turn_count"]) == (0, 1)
+    assert (first["user_message_uuid"], first["user_message_uuids"]) == ("uuid of i2", ["uuid of i1", "uuid of i2"])
+    assert (second["result_index"], second["queued_turn_count"], second["user_message_uuid"]) == (1, 0, "uuid of i3")

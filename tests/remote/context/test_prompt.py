@@ -66,7 +66,7 @@ Today is 2026-01-02.
 </system-reminder>"""
 
 MARK = {"type": "ephemeral"}
-GOLDEN_STATIC = "1d19898445994468b8689ecc5d08b963e94840e991f1d8e61201eb402a857098"
+GOLDEN_STATIC = "011d3c7a616b9110ccfa2e5a8dd9aa7c5c91943bacb9617a3167e580bcea0a19"
 
 
 async def texts(**options: Any) -> list[tuple[str, bool]]:

@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 
 GOLDEN_TOOLS = {
-    "Bash": "8a630d65ce7ab84b",
+    "Bash": "a9eb91fa55d80ebf",
     "BashOutput": "7edca0b06733230e",
     "KillShell": "8bac2c78ee4c411d",
     "Glob": "4d86b2a9aa28f1c3",
