@@ -203,7 +203,7 @@ class LaptopPermissions:
     def _typed_by_person(self, text: str) -> None:
         command = _COMMAND.match(text.strip())
         for typed in (*([command[1]] if command else ()), *re.findall(r"@(\S{1,2000})", text)[:_MAX_TYPED]):
-            self._typed[typed] = None
+            self._typed.update(dict.fromkeys((typed, typed.rstrip(".,;:!?)]'"))))
         while len(self._typed) > _MAX_TYPED:
             self._typed.popitem(last=False)
 

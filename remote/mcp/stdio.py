@@ -112,8 +112,8 @@ class _Child:
         self._name = name
         self._heard = heard
         self._replies: dict[object, asyncio.Future[Json]] = {}
-        self._line = b""
-        self._unsent = b""
+        self._line = bytearray()
+        self._unsent = bytearray()
         self._stdin = self._stderr = -1
         self._said = b""  # the end of stderr
         self._logged = 0
@@ -185,20 +185,22 @@ class _Child:
         loop.remove_writer(self._stdin)
         try:
             while self._unsent:
-                self._unsent = self._unsent[os.write(self._stdin, self._unsent[:65536]) :]
+                del self._unsent[: os.write(self._stdin, self._unsent[:65536])]
         except BlockingIOError:
             loop.add_writer(self._stdin, self._flush)
         except OSError as error:
             log.info("the MCP server %s takes no more messages: %s", self._name, error)
-            self._unsent = b""
+            self._unsent.clear()
 
     def _take(self, data: bytes) -> None:
         """Take output of the process."""
         if self.why_ended:
             return
-        *lines, self._line = (self._line + data).split(b"\n")
+        *lines, last = data.split(b"\n")
         for line in lines:
-            self._hear(line)
+            self._hear(bytes(self._line + line))
+            self._line.clear()
+        self._line += last
         if len(self._line) > MAX_MESSAGE and self._process is not None:
             self._end(f"it was stopped, because it has sent a message of more than {MAX_MESSAGE >> 20} MiB")
             self._process.kill()
@@ -236,7 +238,8 @@ class _Child:
 
     def _end(self, why: str) -> None:
         self.why_ended = self.why_ended or why
-        self._line = self._unsent = b""
+        self._line.clear()
+        self._unsent.clear()
         for reply in self._replies.values():
             if not reply.done():
                 reply.set_exception(McpError(self.why_ended))

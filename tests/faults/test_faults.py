@@ -20,7 +20,7 @@ FIRST, COUNT = (int(part) for part in os.environ.get("CCB_FAULT_SEEDS", "1:40").
 LOG = os.environ.get("CCB_FAULT_LOG", "")
 
 
-REQUESTS = {"basics": 7, "agents": 15, "background": 7, "compaction": 10, "everything": 19}
+REQUESTS = {"basics": 7, "agents": 15, "background": 10, "compaction": 10, "everything": 22}
 
 
 @pytest.mark.parametrize("name", WORKS)

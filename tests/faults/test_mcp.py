@@ -10,37 +10,20 @@ from typing import Any
 
 from tests.faults.play.host import kill_worker, left_by
 from tests.faults.test_sub_agents import argv, laptop_of, said
+from tests.faults.work.servers import ALLOWED, MCP_JSON, count
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import relay
 
 Json = dict[str, Any]
 
-SERVER = """
-import json, os, sys, time
-tool = {"name": "count", "inputSchema": {"type": "object"}}
-for line in sys.stdin:
-    asked = json.loads(line)
-    result = {"capabilities": {"tools": {}}, "tools": [tool]}
-    if asked["method"] == "tools/call":
-        word = asked["params"]["arguments"]["word"]
-        open("count", "a").write(word + " began\\n")
-        while not os.path.exists(word):
-            time.sleep(0.05)
-        open("count", "a").write(word + " ended\\n")
-        result = {"content": [{"type": "text", "text": "counted " + word}]}
-    if "id" in asked:
-        print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
-"""
-
 
 def bring(user: HostUser) -> None:
-    server = {"command": "python3", "args": ["-ISc", SERVER]}
-    (user.home / ".mcp.json").write_text(json.dumps({"mcpServers": {"tally": server}}))
+    (user.home / ".mcp.json").write_text(MCP_JSON)
 
 
 def call(word: str) -> Json:
-    return {"blocks": [{"type": "tool_use", "name": "mcp__tally__count", "input": {"word": word}}]}
+    return {"blocks": [count(word, until=word)]}
 
 
 def results(fake: FakeModel) -> list[str]:
@@ -61,18 +44,18 @@ async def test_a_call_that_runs_while_the_link_is_cut_or_its_worker_dies_runs_on
     bring(host_user)
     (home / "third").touch()
     script = [call("first"), {"text": "one"}, call("second"), call("third"), {"text": "three"}]
-    flags = ["--trust", "--allowedTools", "mcp__tally"]
+    flags = ["--trust", "--allowedTools", ALLOWED]
     async with FakeModel(script) as fake, relay(sshd.port) as between:
         async with laptop_of(tmp_path, fake).start([*argv(host_user, sshd, between.port), *flags]) as run:
             await run.send(said("go"))
-            await counted(home, "first began")
+            await counted(home, "first")
             between.freeze()
             between.cut()
             (home / "first").touch()  # the call ends while nobody is connected
             between.thaw()
             assert (await run.until("result"))["result"] == "one"
             await run.send(said("again"))
-            await counted(home, "second began")
+            await counted(home, "second")
             kill_worker(host_user)
             assert (await run.until("result"))["is_error"]
             (home / "second").touch()
@@ -82,7 +65,7 @@ async def test_a_call_that_runs_while_the_link_is_cut_or_its_worker_dies_runs_on
             done = await run.done()
         assert done.code == 0, done.stderr
         assert (home / "count").read_text().splitlines() == [
-            *("first began", "first ended", "second began", "third began", "third ended")
+            *("first", "first-ended", "second", "third", "third-ended")
         ]
         found = results(fake)
         assert len(found) == 3 and found[0] == '"counted first"' and found[2] == '"counted third"', found

@@ -79,21 +79,25 @@ async def test_a_server_that_ends_starts_again_and_its_new_tools_count_from_the_
     settings(laptop, {"notes": notes(tmp_path, env={"PYTHONPATH": str(ROOT)}), "gone": {"command": "/nonexistent/mcp"}})
     for name, given in (("leave", {}), ("add", {"a": 1, "b": 2}), ("grow", {})):
         fake_model.add(tool(f"mcp__notes__{name}", **given))
-    fake_model.add({"text": "one"})
-    fake_model.add({"text": "two"})
-    async with laptop.start([*STREAMS, "--allowedTools", "mcp__notes"]) as running:
+    fake_model.add({"text": "one"}, {"text": "two"}, {"text": "three"})
+    async with laptop.start(
+        [*STREAMS, "--allowedTools", "mcp__notes__add,mcp__notes__leave,mcp__notes__grow"]
+    ) as running:
         await running.send(user("first"))
         init = await running.until("system", "init")
         await running.until("result")
-        await running.send(user("second"))
-        await running.until("system", "init")
+        await running.send(user("/mcp__notes__review 'my code'"))
+        await running.until("result")
+        await running.send(user("what is in @notes:notes://today?"))
         running.end_input()
         done = await running.done()
     assert done.code == 0, done.stderr
+    second, third = (json.dumps(each.messages) for each in fake_model.requests[-2:])
+    assert "Please review my code." in second and "buy milk" not in second
+    assert "buy milk" in third
     assert {each["name"]: each["status"] for each in init["mcp_servers"]} == {"notes": "connected", "gone": "failed"}
-    said = [
-        line["message"]["content"][0]["content"] for line in running.lines + done.messages if line["type"] == "user"
-    ]
+    blocks = [line["message"]["content"][0] for line in running.lines + done.messages if line["type"] == "user"]
+    said = [each["content"] for each in blocks if each["type"] == "tool_result"]
     assert said[0].endswith("the MCP server notes has ended; the next call starts it again")
     assert said[1:3] == ["3", "grown"]
     assert "mcp__notes__late" not in init["tools"]
@@ -139,15 +143,24 @@ async def test_a_call_that_only_the_host_allows_is_asked_on_the_laptop(
     assert (tmp_path / "calls").read_text() == "add 2 1\n"
 
 
-async def test_a_server_of_another_maker_works(laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
+async def test_a_server_of_another_maker_works_on_the_laptop_and_on_the_host_and_the_person_s_own_name_wins(
+    laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
     require_sdks()  # the same script installs the server from npm
     (tmp_path / "shelf").mkdir()
     (tmp_path / "shelf" / "book").write_text("once upon a time")
     program = PLACE / "npm" / "node_modules" / ".bin" / "mcp-server-filesystem"
-    config = {"mcpServers": {"files": {"command": str(program), "args": [str(tmp_path / "shelf")]}}}
-    fake_model.add(tool("mcp__files__read_text_file", path=str(tmp_path / "shelf" / "book")))
+    shelf = {"command": str(program), "args": [str(tmp_path / "shelf")]}
+    project = tmp_path / "project"
+    project.mkdir()
+    servers = {"shelf": shelf, "files": {"command": "touch", "args": ["started"]}}
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    for name in ("files", "shelf"):
+        fake_model.add(tool(f"mcp__{name}__read_text_file", path=str(tmp_path / "shelf" / "book")))
     fake_model.add({"text": "done"})
-    argv = ["-p", "read", "--strict-mcp-config", "--mcp-config", json.dumps(config), "--allowedTools", "mcp__files"]
+    config = json.dumps({"mcpServers": {"files": shelf}})
+    argv = [str(project), "-p", "read", "--mcp-config", config, "--allowedTools", "mcp__files,mcp__shelf", "--trust"]
     done = await laptop.run(argv)
     assert (done.code, done.stdout) == (0, "done\n"), done.stderr
-    assert "once upon a time" in json.dumps(fake_model.requests[-1].body)
+    assert json.dumps(fake_model.requests[-1].messages).count("once upon a time") == 2
+    assert not (project / "started").exists()

@@ -10,6 +10,7 @@ import pwd
 import re
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.faults.play.client import Around, Session
 from tests.faults.play.host import kept_by, left_by, processes_of
 from tests.faults.play.outcome import Outcome, lines_of, text_of
 from tests.faults.play.plan import Plan, Step
-from tests.faults.work.work import FILES, WORKS, WorkModel
+from tests.faults.work.work import WORKS, WorkModel
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.hosts.visited_host import visit
 from tests.support.machine.clock import jumping_clocks
@@ -40,7 +41,7 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug
     scripted = WorkModel(WORKS[plan.work], str(user.home))
     async with FakeModel([scripted]) as model, relay(sshd.port, delay_s=plan.delay_s) as between:
         laptop = make_laptop(directory, model.url)
-        _prepare(user, warm=not plan.cold, copy=plan.copy)
+        _prepare(user, WORKS[plan.work].files, warm=not plan.cold, copy=plan.copy)
         where = ["ssh", f"{user.name}@127.0.0.1:~", *sshd.client_options(between.port)]
         clocks = jumping_clocks(directory, user) if plan.ending == "clocks jump" else None
         if clocks is not None:
@@ -69,9 +70,9 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug
         return outcome
 
 
-def _prepare(user: HostUser, *, warm: bool, copy: str) -> None:
+def _prepare(user: HostUser, files: Mapping[str, str], *, warm: bool, copy: str) -> None:
     owner = pwd.getpwnam(user.name)
-    for name, text in FILES.items():
+    for name, text in files.items():
         (user.home / name).write_text(text)
         os.chown(user.home / name, owner.pw_uid, owner.pw_gid)
     if warm:

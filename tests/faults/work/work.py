@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tests.faults.work import servers
 from tests.faults.work.basics import FINISH, LOOK, WAIT
 from tests.faults.work.breadth import AGENTS, BACKGROUND, FILL, QUEUE
 from tests.faults.work.piece import SCRIPT, SCRIPT_TEXT, Json, Piece
@@ -19,7 +20,7 @@ from tests.support.model.model_script import Recorded
 SUMMARY = "summary"
 """The moment at which the model is asked for one."""
 
-FILES = {
+_FILES = {
     "a.txt": "alpha\n" * 40,
     "b.txt": "beta\n" * 40,
     "edit.txt": "old line\nkept line\n",
@@ -34,17 +35,25 @@ _HOOK = """grep -o '"command": *"[^"]*' | head -n 1 >> hooked; sleep 0.1"""
 
 @dataclass(frozen=True)
 class Work:
-    """The turns of a session. `hooked`: a hook notes each command in the file `hooked`."""
+    """The turns of a session. `hooked`: a hook notes each command in the file `hooked`. `served`: the project has
+    an MCP server."""
 
     pieces: tuple[Piece, ...]
     hooked: bool = False
+    served: bool = False
 
     @property
     def flags(self) -> list[str]:
         """The options of ccb."""
-        allowed = ["--allowedTools", ",".join(_ALLOWED)]
+        allowed = ["--allowedTools", ",".join((*_ALLOWED, servers.ALLOWED))]
+        allowed += ["--trust"] if self.served else []
         hooks = {"PostToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": _HOOK}]}]}
         return [*allowed, "--settings", json.dumps({"hooks": hooks})] if self.hooked else allowed
+
+    @property
+    def files(self) -> dict[str, str]:
+        """What is on the host before."""
+        return {**_FILES, ".mcp.json": servers.MCP_JSON} if self.served else _FILES
 
     @property
     def counts(self) -> list[str]:
@@ -69,9 +78,9 @@ class Work:
 WORKS = {
     "basics": Work((LOOK, WAIT, FINISH)),
     "agents": Work((LOOK, AGENTS, FINISH), hooked=True),
-    "background": Work((BACKGROUND, QUEUE, FINISH)),
+    "background": Work((BACKGROUND, QUEUE, servers.SERVE, FINISH), served=True),
     "compaction": Work((LOOK, FILL, FINISH)),
-    "everything": Work((FILL, BACKGROUND, AGENTS, WAIT, QUEUE), hooked=True),
+    "everything": Work((FILL, BACKGROUND, AGENTS, WAIT, servers.SERVE, QUEUE), hooked=True, served=True),
 }
 
 

@@ -85,3 +85,11 @@ def test_a_headless_run_gives_up_sooner() -> None:
     assert reconnect_seconds(parse_arguments(["ssh", "h"]), Settings(graceHours=2)) == 7200
     assert reconnect_seconds(parse_arguments(["ssh", "h", "-p", "x"]), Settings(graceHours=2)) == 600
     assert reconnect_seconds(parse_arguments(["ssh", "h", "--reconnect-timeout", "5"]), Settings()) == 5
+
+
+def test_a_strict_run_leaves_the_servers_of_the_project_out_also_of_a_session_that_had_them() -> None:
+    for argv, counts in (([], True), (["--strict-mcp-config"], False)):
+        arguments = parse_arguments(["ssh", "h", *argv])
+        options = session_options(arguments, Settings())
+        assert options.project_mcp is counts
+        assert options_for_existing(arguments, options)["project_mcp"] is counts

@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import pytest
 
+from ccb.remote.commands.mcp_prompts import prompt_commands
+from ccb.remote.commands.registry import CommandCall, CommandRefused, Expanded
 from ccb.remote.mcp.client import McpClient, McpError
 from ccb.remote.mcp.servers import IN_CLIENT, McpServers
 from ccb.remote.mcp.tool import tool_result
@@ -30,6 +32,8 @@ class Server:
         self.heard: list[Json] = []
         self.failure = ""
         self.silent = ""
+        self.offers: Json = {"tools": {}}
+        self.lists: Json = {}
 
     def exchange(self, message: Json) -> Coroutine[Any, Any, Json]:
         return self._exchange(message)
@@ -45,14 +49,14 @@ class Server:
         if method == self.silent:
             await asyncio.Event().wait()
         if method == "initialize":
-            return _reply(message, {"capabilities": {"tools": {}}, "serverInfo": {"name": "calc", "version": "1"}})
+            return _reply(message, {"capabilities": self.offers, "serverInfo": {"name": "calc", "version": "1"}})
         if method == "tools/list":
             at = int(message["params"].get("cursor", 0))
             more = {"nextCursor": str(at + 1)} if at + 1 < len(self.tools) else {}
             return _reply(message, {"tools": self.tools[at : at + 1], **more})
         if method == "tools/call":
             return _reply(message, self.result)
-        return {}
+        return _reply(message, self.lists.get(method, {})) if "id" in message else {}
 
 
 def _reply(message: Json, result: Json) -> Json:
@@ -119,6 +123,63 @@ async def test_a_server_may_change_its_tools() -> None:
     servers.said("s0", {"method": "notifications/tools/list_changed"})
     await servers.ready()
     assert [tool.name for tool in registry.begin_turn()] == ["mcp__s0__look_around"]
+
+
+async def test_what_a_server_changes_counts_from_the_next_turn_and_progress_reaches_its_call() -> None:
+    server = Server(ADD)
+    server.offers = {"tools": {}, "prompts": {}}
+    servers, registry = await connected(server)
+    before = [tool.name for tool in registry]
+    wanted = {"name": "review", "arguments": [{"name": "what", "required": True}, {"name": "how"}]}
+    server.lists["prompts/list"] = {"prompts": [wanted]}
+    server.tools.append(LOOK)
+    for kind in ("prompts", "tools"):
+        servers.said("s0", {"method": f"notifications/{kind}/list_changed"})
+    await servers.ready()
+    assert [each["method"] for each in server.heard].count("initialize") == 1
+    assert [tool.name for tool in registry] == before
+    assert [tool.name for tool in registry.begin_turn()] == [*before, "mcp__s0__look_around"]
+    (command,) = prompt_commands(servers)
+    assert (command.name, command.hint) == ("mcp__s0__review", "<what> [how]")
+    content = {"type": "text", "text": "Review it."}
+    server.lists["prompts/get"] = {"messages": [{"role": "user", "content": content}]}
+    expanded = await command.run(CommandCall(command.name, "'this file' very well"))
+    assert isinstance(expanded, Expanded) and expanded.blocks == [content]
+    assert server.heard[-1]["params"]["arguments"] == {"what": "this file", "how": "very well"}
+    with pytest.raises(CommandRefused, match="needs what"):
+        await command.run(CommandCall(command.name))
+    shown: list[Json] = []
+    server.silent = "tools/call"
+    context = cast(ToolContext, type("C", (), {"tool_use_id": "t1", "progress": staticmethod(shown.append)})())
+    call = asyncio.ensure_future(registry[0].run({}, context))
+    await asyncio.sleep(0)
+    for token in ("t2", "t1"):
+        params = {"progressToken": token, "progress": 1, "total": 4, "message": "at it"}
+        servers.said("s0", {"method": "notifications/progress", "params": params})
+    assert [each["output"] for each in shown] == ["1/4 at it"]
+    call.cancel()
+    await servers.close()
+
+
+async def test_resources_are_listed_and_read() -> None:
+    server, other = Server(ADD), Server(LOOK)
+    server.offers = {"tools": {}, "resources": {}}
+    server.lists = {
+        "resources/list": {"resources": [{"uri": "a://b", "name": "b", "size": 3}]},
+        "resources/read": {"contents": [{"text": "inside"}, {"blob": "aGk=", "mimeType": "image/png"}, {"blob": "eA"}]},
+    }
+    _, registry = await connected(server, other)
+    tools = {tool.name: tool for tool in registry}
+    context = cast(ToolContext, None)
+    listed = await tools["ListMcpResourcesTool"].run({}, context)
+    assert listed.content == '{"server": "s0", "uri": "a://b", "name": "b"}'
+    assert (await tools["ListMcpResourcesTool"].run({"server": "s1"}, context)).content == "There are no resources."
+    found = await tools["ReadMcpResourceTool"].run({"server": "s0", "uri": "a://b"}, context)
+    assert isinstance(found.content, list) and found.content[1]["source"]["data"] == "aGk="
+    assert found.content[0]["text"].startswith("inside\n[image of type unknown")
+    assert (await tools["ReadMcpResourceTool"].run({"server": "s1", "uri": "a://b"}, context)).is_error
+    server.failure = "gone"
+    assert "s0: gone" in str((await tools["ListMcpResourcesTool"].run({}, context)).content)
 
 
 async def test_a_server_that_does_not_answer_in_time_fails() -> None:
