@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.tool_traits import split_rules
+from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, split_rules
 
 from ..settings.front_matter import Value, read_markdown
 from ..settings.settings_files import read_text
@@ -22,7 +22,8 @@ _MAX_DESCRIPTION = 1000  # characters
 class CommandFile:
     """One file. `kind` is `command` or `skill`, `source` is `user` or `project`. `digest` identifies the text that was
     read when the project was trusted: only that text may run commands or bring permission rules. `for_person` and
-    `for_model` say who may call it."""
+    `for_model` say who may call it. `agent` is the sub-agent that works by it ("": the agent that calls it). It is
+    offered to the model when that has worked with a file that one of `paths` covers, if there are any."""
 
     name: str
     kind: str
@@ -35,6 +36,8 @@ class CommandFile:
     model: str | None = None
     for_person: bool = True
     for_model: bool = False
+    agent: str = ""
+    paths: tuple[str, ...] = ()
 
     @property
     def directory(self) -> str:
@@ -80,12 +83,19 @@ def read_definition(name: str, kind: str, path: str, source: str) -> CommandFile
         model=model if model not in ("", "inherit") else None,
         for_person=_text(fields, "user-invocable").lower() != "false",
         for_model=kind == SKILL and _text(fields, "disable-model-invocation").lower() != "true",
+        agent=(_text(fields, "agent") or DEFAULT_AGENT) if _text(fields, "context") == "fork" else "",
+        paths=tuple(_listed(fields.get("paths"))) if kind == SKILL else (),
     )
 
 
 def _text(fields: Mapping[str, Value], name: str) -> str:
     value = fields.get(name, "")
     return value if isinstance(value, str) else f"[{', '.join(value)}]"
+
+
+def _listed(value: Value | None) -> list[str]:
+    listed = value.split(",") if isinstance(value, str) else value or []
+    return [each.strip() for each in listed if each.strip()]
 
 
 def _rules(value: Value | None) -> list[str]:

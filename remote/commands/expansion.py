@@ -20,19 +20,29 @@ async def expand(
 ) -> str:
     """Return `text` with its arguments, and the output of each !`command` in its place. Without `shell` these stay as
     they are. `names` are the values of `${NAME}`. Arguments without a place are added at the end."""
+    if shell is None:
+        return filled(text, arguments, names)
     words = _words(arguments)
     pieces: list[str] = []
     at = 0
     for found in _SHELL.finditer(text):
         pieces.append(_filled(text[at : found.start()], arguments, words, names))
         command = _filled(found[1], arguments, words, names)
-        pieces.append(f"!`{command}`" if shell is None else (await shell(command)).rstrip("\n"))
+        pieces.append((await shell(command)).rstrip("\n"))
         at = found.end()
     pieces.append(_filled(text[at:], arguments, words, names))
-    whole = "".join(pieces)
-    if arguments and not any(found[4] is None for found in _PLACE.finditer(text)):
-        whole += f"\n\nARGUMENTS: {arguments}"
-    return whole
+    return "".join(pieces) + _rest(text, arguments)
+
+
+def filled(text: str, arguments: str, names: Mapping[str, str]) -> str:
+    """Return `text` with its arguments. Its commands stay as they are."""
+    return _filled(text, arguments, _words(arguments), names) + _rest(text, arguments)
+
+
+def _rest(text: str, arguments: str) -> str:
+    """Return what is added to a text that has no place for its arguments."""
+    placed = not arguments or any(found[4] is None for found in _PLACE.finditer(text))
+    return "" if placed else f"\n\nARGUMENTS: {arguments}"
 
 
 def named_files(text: str) -> list[str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from ccb.tunnel.wire import tool_traits
 
+from ..permissions.paths import PathPattern, Places
 from ..settings.worker_settings import USER, WorkerSettings
 from ..tools.registry import ToolRegistry
 from .definition import SKILL, CommandFile
@@ -24,6 +25,8 @@ class FileCommands:
     def __init__(self, session_id: str, tools: ToolRegistry) -> None:
         self.files: Sequence[CommandFile] = ()
         self.problems: list[str] = []
+        self._told: set[str] = set()  # skills for certain files
+        self._worked_with: set[str] = set()
         self._session_id = session_id
         self._tools = tools
         self._sources: tuple[WorkerSettings, Sequence[str], Sequence[str] | None] | None = None
@@ -65,11 +68,29 @@ class FileCommands:
         """Return the names and descriptions of the skills."""
         return [{"name": each.name, "description": each.description} for each in self.files if each.kind == SKILL]
 
+    def due(self, worked_with: Iterable[str], places: Places, *, again: bool) -> Iterator[str]:
+        """Yield a text about each skill for certain files, when the model has worked with one of them. `again`: also
+        about those that were told."""
+        new = [path for path in worked_with if path not in self._worked_with]
+        self._worked_with.update(new)
+        for each in self.files:
+            if not (each.paths and each.for_model):
+                continue
+            told = each.name in self._told
+            if told or any(PathPattern(one).forbids(path, places) for one in each.paths for path in new):
+                self._told.add(each.name)
+                if again or not told:
+                    yield f"Another skill, for the files that you work with: {each.name}: {each.description}"
+
     async def _run(self, file: CommandFile, call: CommandCall) -> Expanded:
         text, unchanged = await asyncio.get_running_loop().run_in_executor(None, file.body)
         allowed = file.allowed if unchanged else ()
         shell = partial(call.shell, allowed) if unchanged and call.shell is not None else None
         whole = skill_text(file, await expand(text, call.arguments, places(file, self._session_id), shell))
+        if file.agent and call.delegate is not None:
+            whole = f"/{file.name} was done by an agent of its own. Its answer:\n\n" + await call.delegate(
+                allowed, task_of(file, whole)
+            )
         blocks = [{"type": "text", "text": whole}, *call.attached]
         for path in named_files(whole):
             content = await call.read(path) if call.read is not None else None
@@ -80,6 +101,12 @@ class FileCommands:
 
 def _named(skill: str, names: Sequence[str]) -> bool:
     return any(skill == name or skill.endswith(f":{name}") for name in names)
+
+
+def task_of(file: CommandFile, text: str) -> dict[str, str]:
+    """Return the input of the call that starts the agent of a file. `text` is its task."""
+    task = {"description": f"Skill {file.name}", "prompt": text, "subagent_type": file.agent}
+    return {**task, "model": file.model} if file.model else task
 
 
 def places(file: CommandFile, session_id: str) -> dict[str, str]:

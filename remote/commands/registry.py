@@ -27,13 +27,15 @@ class CommandCall:
     """One use of a command. `arguments` is the text behind its name; `attached` are the blocks of the prompt besides
     its text, such as images. `shell` runs a command line as Bash would, with its permissions and those of the given
     rules, and returns its output, or raises CommandRefused. `read` returns the content of a file as Read would, None
-    if it cannot be read."""
+    if it cannot be read. `delegate` starts a sub-agent with the input of a Task call, under the given rules, and
+    returns its answer, or raises CommandRefused."""
 
     name: str
     arguments: str = ""
     attached: Sequence[Json] = ()
     shell: Callable[[Sequence[str], str], Awaitable[str]] | None = None
     read: Callable[[str], Awaitable[str | None]] | None = None
+    delegate: Callable[[Sequence[str], Json], Awaitable[str]] | None = None
 
 
 class CommandRefused(Exception):

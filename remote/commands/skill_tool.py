@@ -10,8 +10,8 @@ from ccb.tunnel.wire import tool_traits
 
 from ..tools.contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from .definition import CommandFile
-from .expansion import expand
-from .file_commands import places, skill_text
+from .expansion import filled
+from .file_commands import places, skill_text, task_of
 
 Json = dict[str, Any]
 
@@ -42,7 +42,7 @@ class SkillTool(Tool):
     def __init__(self, skills: Sequence[CommandFile], session_id: str) -> None:
         self._skills = {each.name: each for each in skills}
         self._session_id = session_id
-        described = _DESCRIPTION + listing(list(self._skills.values()))
+        described = _DESCRIPTION + listing([each for each in self._skills.values() if not each.paths])
         self.declaration = ToolDeclaration(tool_traits.SKILL, described, _SCHEMA, max_output_chars=_MOST_CHARS)
 
     def is_read_only(self, tool_input: Json) -> bool:
@@ -53,15 +53,32 @@ class SkillTool(Tool):
             return f"There is no skill {tool_input['skill'][:100]!r}."
         return None
 
+    def stands_for(self, tool_input: Json) -> tuple[str, Json] | None:
+        """Return the call that starts the agent of a skill which has one of its own."""
+        skill = self._skills.get(str(tool_input.get("skill")).lstrip("/"))
+        if skill is None or not skill.agent:
+            return None
+        try:
+            return tool_traits.TASK.name, task_of(skill, self._text(skill, tool_input)[0])
+        except ValueError:
+            return None
+
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         skill = self._skills[tool_input["skill"].lstrip("/")]
         try:
-            text, _ = await asyncio.get_running_loop().run_in_executor(None, skill.body)
+            text, unchanged = await asyncio.get_running_loop().run_in_executor(None, self._text, skill, tool_input)
         except ValueError as error:
             return ToolResult(f"The skill cannot be read: {error}", is_error=True)
-        # The commands in it stay text, so that the model runs them under the usual permissions.
-        whole = await expand(text, str(tool_input.get("args") or ""), places(skill, self._session_id), None)
-        return ToolResult(skill_text(skill, whole))
+        if unchanged and skill.allowed and context.modes is not None:
+            context.modes.grant(skill.allowed)
+        return ToolResult(text)
+
+    def _text(self, skill: CommandFile, tool_input: Json) -> tuple[str, bool]:
+        """Return what the model reads of a skill, and whether its file is unchanged. The commands in it stay text, so
+        that the model runs them under the usual permissions. Raise ValueError."""
+        text, unchanged = skill.body()
+        whole = filled(text, str(tool_input.get("args") or ""), places(skill, self._session_id))
+        return skill_text(skill, whole), unchanged
 
 
 def listing(skills: Sequence[CommandFile]) -> str:

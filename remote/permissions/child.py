@@ -58,6 +58,9 @@ class ChildPermissions(PermissionEngine):
     def left_out(self, tool_name: str) -> list[str]:
         return self._limited().left_out(tool_name)
 
+    def grant_for_turn(self, rules: Sequence[str]) -> None:
+        """Change nothing: the rules of the turn are the main agent's."""
+
     def apply(self, updates: Sequence[Mapping[str, Any]]) -> list[str]:
         mode = self._parent.mode
         problems = self._parent.apply(updates)

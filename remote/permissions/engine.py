@@ -157,14 +157,17 @@ class PermissionEngine:
             log.exception("whether %s is about a call of %s is not known", rule, tool_name)
             return True
 
-    def lend(self, rules: Sequence[str]) -> None:
-        """Let these allow rules of the person's skills hold until this is called again. One that cannot be read does
-        not count."""
+    def lend(self, rules: Sequence[str], *, for_turn: bool = False) -> None:
+        """Let these allow rules of skills hold until this is called again, or, besides others, `for_turn`. One that
+        cannot be read does not count."""
         found = []
         for rule in rules:
             with suppress(RuleError):
                 found.append(parse_rule(rule))
-        self._rules.replace(SKILLS, Behavior.ALLOW, found)
+        if for_turn:
+            self._rules.add(COMMAND, Behavior.ALLOW, found)
+        else:
+            self._rules.replace(SKILLS, Behavior.ALLOW, found)
 
     def visible(self, tool_name: str) -> bool:
         """Return whether the model is offered a tool: False when a rule denies every call of it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Callable, Protocol, Union
 
@@ -100,6 +100,9 @@ class Modes(Protocol):
 
     def leave_plan(self) -> None:
         """Switch to the mode that plan mode has replaced. Do nothing in any other mode."""
+
+    def grant(self, rules: Sequence[str]) -> None:
+        """Let the allow rules of a skill hold until the turn ends."""
 
 
 class SubAgentRunner(Protocol):

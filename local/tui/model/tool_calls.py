@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ccb.tunnel.wire.tool_traits import TODO_WRITE, View, traits_of
+from ccb.tunnel.wire.tool_traits import TODO_WRITE, Effect, View, traits_of
 
-from ...session.messages import ToolProgress, ToolResultBlock, ToolUseBlock
+from ...session.messages import TaskNote, ToolProgress, ToolResultBlock, ToolUseBlock
 from .agents.agent_runs import AgentRuns
 from .blocks import MAX_BLOCK_CHARS, BlockContainer, ToolBlock, ToolState, both_ends
 from .orphans import Orphans
@@ -82,6 +82,13 @@ class ToolCalls:
             tool.state = ToolState.RUNNING
             tool.output, tool.elapsed_s = message.output[-MAX_BLOCK_CHARS:], message.elapsed_time_seconds
             self._container.update_block(tool)
+
+    def told(self, note: TaskNote) -> None:
+        """Take what the worker says about a task. A skill may start an agent; other tools that do, run commands."""
+        tool = self._open.get(note.tool_use_id)
+        if tool is not None and traits_of(tool.name).effect is Effect.NONE and tool.agent is None:
+            self.agents.called(tool)
+        self.agents.told(note)
 
     def result(self, result: ToolResultBlock, structured: Any) -> None:
         """Show the result of a call. `structured` is the public `tool_use_result`, which holds the patch of an edit."""

@@ -297,7 +297,7 @@ class TranscriptReducer(Projection):
                 self.sandbox = message.sandbox or self.sandbox
                 self.notices.system(message)
             case TaskNote():
-                self._tools.agents.told(message)
+                self._tools.told(message)
                 if self.tasks.told(message) and message.summary:
                     self.notice(one_line(message.summary), Level.DIM)
             case ApiRetry():

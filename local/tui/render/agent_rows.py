@@ -40,6 +40,10 @@ def agent_rows(block: ToolBlock, palette: Palette, *, details: bool, cwd: str) -
 
 def _summary(block: ToolBlock, run: AgentRun) -> str:
     parts = ["in the background"] if run.in_background and not run.ended else []
+    if run.branch:
+        parts.append(f"worktree on {run.branch}")
+    elif block.tool_input.get("isolation") and not run.ended:
+        parts.append("in a worktree")
     if run.note and not run.ended:
         parts.append(one_line(run.note))
     if run.tool_uses or run.ended:

@@ -115,7 +115,7 @@ class BlockRenderer:
         elif view is View.PLAN and block.state is ToolState.DONE:
             plan = neutralise(str(block.tool_input.get("plan", "")))
             yield Padding(render_markdown(plan, palette) if len(plan) <= _MAX_MARKDOWN else Text(plan), _INDENT)
-        elif view is View.AGENT and block.agent is not None and block.state is not ToolState.FAILED:
+        elif block.agent is not None and block.state is not ToolState.FAILED:
             rows = agent_rows(block, palette, details=self.details, cwd=self.cwd)
             if rows is not None:
                 yield Padding(rows, _INDENT)

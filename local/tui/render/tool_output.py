@@ -25,7 +25,7 @@ _MAX_SUMMARY_LINES = 4
 _MAX_HEADLINE = 4_000
 _MARKED_ERROR = re.compile(r"\s*<tool_use_error>(.*)</tool_use_error>\s*", re.DOTALL)  # the marks are for the model
 _NUMBERED = re.compile(r"\d+\t")  # a line of a file in the result of Read
-_SUBJECTS = ("command", "file_path", "pattern", "path", "bash_id", "shell_id")
+_SUBJECTS = ("command", "file_path", "pattern", "path", "bash_id", "shell_id", "skill")
 
 
 def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: bool = False) -> str:

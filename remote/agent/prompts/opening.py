@@ -126,7 +126,9 @@ class PromptOpening:
 
     async def _run(self, command: SlashCommand, call: CommandCall, prompt: Prompt) -> Opened:
         try:
-            done = await command.run(replace(call, shell=self._tools.shell, read=self._tools.read))
+            done = await command.run(
+                replace(call, shell=self._tools.shell, read=self._tools.read, delegate=self._tools.delegate)
+            )
         except (NotKept, ModelError):
             raise
         except CommandRefused as refused:

@@ -37,6 +37,14 @@ class CommandTools:
             raise CommandRefused(f"`{command[:500]}`: {result.content}")
         return str(result.content)
 
+    async def delegate(self, allowed: Sequence[str], task: Json) -> str:
+        """Return the answer of a sub-agent. Raise CommandRefused if it may not start or fails."""
+        with granted(self._pipeline.config.permissions, allowed):
+            result = await self._call(tool_traits.TASK.name, task)
+        if result.is_error:
+            raise CommandRefused(str(result.content))
+        return str(result.content)
+
     async def read(self, path: str) -> str | None:
         """Return the content of a file as Read would; None if there is none or it may not be read."""
         context = self._pipeline.config.context
@@ -76,5 +84,4 @@ def granted(permissions: PermissionEngine, rules: Sequence[str]) -> Iterator[Non
     try:
         yield
     finally:
-        if known:
-            permissions.grant_for_turn(())
+        permissions.grant_for_turn(())

@@ -31,6 +31,10 @@ class ModeSwitch:
         if self.mode == PLAN:
             self._apply_mode(self._permissions.mode_before_plan)
 
+    def grant(self, rules: Sequence[str]) -> None:
+        if not self._recorder.agent_id:  # a sub-agent is never freer than the session
+            self._permissions.lend(rules, for_turn=True)
+
     def apply(self, updates: Sequence[Json]) -> None:
         """Apply the permission updates that came with an answer."""
         permissions, mode = self._permissions, self.mode

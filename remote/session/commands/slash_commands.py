@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.wire import SessionOptions
 
 from ...agent.agent import Agent
 from ...commands.registry import CommandCall, CommandRegistry, Printed, SlashCommand
+from ...context.reminders import Occasion
 from ...hooks.runner import HookRunner
 from ...hooks.table import EVENTS
+from ...permissions.paths import Places
 from ...settings.worker_settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -52,12 +54,21 @@ class SessionCommands:
             from ...commands.file_commands import FileCommands
 
             self._files = FileCommands(self._session_id, self._agent.config.tools)
+            self._agent.reminders.follow(self._due)
         if not await self._files.use(settings, homes, options.skills):
             return []
         self._agent.config.permissions.lend(self._files.readable)
         if self._agent.commands is not None:
             self._agent.commands.refresh()
         return self._files.problems
+
+    def _due(self, occasion: Occasion) -> Iterable[str]:
+        """Return what the model is told of skills for the files that it works with."""
+        context = self._agent.config.context
+        if self._files is None or not any(each.paths for each in self._files.files):
+            return ()
+        places = Places.of(context.cwd, context.cages.home)
+        return self._files.due(context.files.paths, places, again=occasion is Occasion.COMPACTED)
 
     def _from_files(self) -> Iterator[SlashCommand]:
         return self._files.commands() if self._files is not None else iter(())

@@ -46,6 +46,11 @@ class FileState:
         self._max_files = max_files
         self._files: OrderedDict[str, Seen] = OrderedDict()
 
+    @property
+    def paths(self) -> list[str]:
+        """The real paths of the files, the most recently used last."""
+        return list(self._files)
+
     def get(self, path: str) -> Seen | None:
         """Return the version of the file that was seen, or None."""
         seen = self._files.get(path)

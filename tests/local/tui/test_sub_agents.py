@@ -67,6 +67,24 @@ async def test_the_calls_of_an_agent_are_rows_under_its_call_and_one_line_when_i
         await at.sees("Of that, by sub-agents:", "Explore: Find the parser: 13.4k tokens, $0.0123")
 
 
+async def test_the_row_of_an_agent_in_a_worktree_says_so_and_that_of_a_skill_shows_its_agent() -> None:
+    async with desk(size=(100, 30)) as at:
+        await at.prompt("go")
+        at.session.begin()
+        apart = at.session.call("Task", **TASK, isolation="worktree")
+        at.session.run(apart, "", 3, name="Task")
+        at.session.say(told(apart, "task_started", 0, 0, 0))
+        await at.sees("└ in a worktree")
+        structured = {"status": "completed", "totalToolUseCount": 1, "worktreeBranch": "worktree/find-1"}
+        at.session.done(apart, "Done.", structured=structured)
+        await at.sees("└ worktree on worktree/find-1 · 1 tool use")
+        skill = at.session.call("Skill", skill="dig")
+        at.session.run(skill, "", 3, name="Skill")
+        at.session.say(told(skill, "task_started", 0, 0, 0))
+        calls(at.session, skill, "c1", "Grep", pattern="gold")
+        await at.sees("└ 1 tool use", "◐ Grep gold")
+
+
 async def test_a_question_of_an_agent_names_it_on_the_card_and_its_row_waits() -> None:
     async with desk(size=(100, 30)) as at:
         agent_id = await started(at)

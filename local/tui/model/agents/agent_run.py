@@ -35,7 +35,8 @@ class AgentRow:
 @dataclass(eq=False)
 class AgentRun:
     """What a sub-agent has done. `tokens`, `seconds` and `cost_usd` are what the worker said last; `note` is what it
-    waits for, "" for nothing."""
+    waits for, "" for nothing; `branch`
+    is that of the git worktree that it has left."""
 
     rows: deque[AgentRow] = field(default_factory=lambda: deque(maxlen=MAX_ROWS))
     tool_uses: int = 0
@@ -45,3 +46,4 @@ class AgentRun:
     note: str = ""
     ended: bool = False
     in_background: bool = False
+    branch: str = ""

@@ -78,6 +78,7 @@ class AgentRuns(Projection):
         block.agent.tokens = int(_number(told.get("totalTokens"))) or block.agent.tokens
         block.agent.tool_uses = int(_number(told.get("totalToolUseCount"))) or block.agent.tool_uses
         block.agent.seconds = _number(told.get("totalDurationMs")) / 1000 or block.agent.seconds
+        block.agent.branch = one_line(str(told.get("worktreeBranch") or ""))
         block.agent.ended, block.agent.note = True, ""
 
     def adopt(self, earlier: AgentRuns) -> None:
@@ -163,6 +164,8 @@ class AgentRuns(Projection):
 
 def agent_label(tool_input: Mapping[str, Any]) -> str:
     """Return the agent and the task of a call in one line: `Explore: Find the parser`."""
+    if "skill" in tool_input:
+        return one_line(f"skill {tool_input['skill']}")
     name, task = tool_input.get("subagent_type") or DEFAULT_AGENT, tool_input.get("description") or ""
     return one_line(f"{name}: {task}" if task else str(name))
 
