@@ -53,8 +53,10 @@ def _answer(argv: Sequence[str]) -> int:
         return _help(arguments)
     for hint in arguments.hints:
         sys.stderr.write(f"ccb: {hint}\n")
-    with logging_to_file(debug=arguments.debug, commands=private_texts(arguments.connection)) as log_file:
-        if arguments.debug:
+    own_file = arguments.sdk.debug_file
+    debug, commands = arguments.debug or own_file is not None, private_texts(arguments.connection)
+    with logging_to_file(debug=debug, commands=commands, own_file=own_file) as log_file:
+        if debug:
             sys.stderr.write(f"ccb: log file {log_file}\n")
         try:
             return _run(arguments)

@@ -96,6 +96,8 @@ class SdkOptions:
     thinking: str | None = None
     thinking_display: str | None = None
     forget: bool = False
+    plugin_dirs: tuple[str, ...] = ()
+    debug_file: str | None = None
     mirror: bool = False
     await_initialize: bool = False
     initialize_fields: str | None = None

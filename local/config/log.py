@@ -30,8 +30,9 @@ def state_dir(environ: Mapping[str, str] = os.environ) -> Path:
 class _OnDemand(logging.Handler):
     """Opens its file with the first record. If that fails it logs nothing: a log must not end the program."""
 
-    def __init__(self, path: Path, formatter: logging.Formatter) -> None:
+    def __init__(self, path: Path, formatter: logging.Formatter, *, keeps_others: bool = False) -> None:
         super().__init__()
+        self._keeps_others = keeps_others
         self.path = path
         self._line = formatter
         self._file: logging.Handler | None = None
@@ -53,7 +54,8 @@ class _OnDemand(logging.Handler):
 
     def _open(self) -> logging.Handler:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for old in sorted(self.path.parent.glob("ccb-*.log*"), key=_age)[:-_MAX_FILES]:
+        logs = [] if self._keeps_others else sorted(self.path.parent.glob("ccb-*.log*"), key=_age)
+        for old in logs[:-_MAX_FILES]:
             old.unlink(missing_ok=True)
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600))
         from logging.handlers import RotatingFileHandler  # 3 ms, and most runs log nothing
@@ -65,14 +67,19 @@ class _OnDemand(logging.Handler):
 
 @contextlib.contextmanager
 def logging_to_file(
-    *, debug: bool, environ: Mapping[str, str] = os.environ, commands: Iterable[str] = ()
+    *,
+    debug: bool,
+    environ: Mapping[str, str] = os.environ,
+    commands: Iterable[str] = (),
+    own_file: str | None = None,
 ) -> Iterator[Path]:
-    """Write the program's log to its file while the context is open; yields the path of the file.
+    """Write the program's log to its file while the context is open; yields the path of the file. It is `own_file` if
+    the person names one.
 
     `commands` are the commands that lead to the host; the log shows only their programs, not their arguments.
     """
-    path = state_dir(environ) / f"ccb-{os.getpid()}.log"
-    handler = _OnDemand(path, PublicFormatter(environ, commands))
+    path = Path(own_file).expanduser() if own_file else state_dir(environ) / f"ccb-{os.getpid()}.log"
+    handler = _OnDemand(path, PublicFormatter(environ, commands), keeps_others=own_file is not None)
     root = logging.getLogger()
     before = root.level
     root.addHandler(handler)

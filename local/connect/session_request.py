@@ -110,6 +110,7 @@ def session_options(
         betas=_betas(sdk.betas),
         defer_above=_defer_above(os.environ.get("ENABLE_TOOL_SEARCH", "")),
         forget=sdk.forget,
+        plugin_dirs=list(sdk.plugin_dirs),
         effort=sdk.effort,
         include_hook_events=sdk.include_hook_events,
         web=agent.web or settings.web or "host",

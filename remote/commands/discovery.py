@@ -15,7 +15,7 @@ _MAX_FILES = 500
 def discover(settings: WorkerSettings, homes: Sequence[str], report: Callable[[str], None]) -> list[CommandFile]:
     """Return what the directories `.claude/commands` and `.claude/skills` hold. Of several files with one name, that of
     the nearest directory of the project counts, and the person's own, below `homes`, last. What cannot be used is
-    reported in words. The files of a project count only if it is trusted."""
+    reported in words. The files of a project count only if it is trusted. Names of a plugin begin with its own."""
     roots = []
     if settings.trusted and PROJECT in settings.sources:
         roots += [(each, PROJECT) for each in settings.trusted_directories]
@@ -23,8 +23,11 @@ def discover(settings: WorkerSettings, homes: Sequence[str], report: Callable[[s
         roots += [(each, USER) for each in homes]
     found: dict[str, CommandFile] = {}
     seen: set[str] = set()
-    for root, source in roots:
-        for kind, name, path in _listed(os.path.join(root, ".claude")):
+    places = [(each.path, USER, f"{each.name}:") for each in settings.plugins]
+    places += [(os.path.join(root, ".claude"), source, "") for root, source in roots]
+    for top, source, prefix in places:
+        for kind, name, path in _listed(top):
+            name = prefix + name
             real = os.path.realpath(path)
             if real in seen or name in found:
                 continue

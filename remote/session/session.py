@@ -313,7 +313,8 @@ class Session:
         """Return when a turn may start."""
         await self.settings.settle()
         await self.define_agents()
-        for problem in await self._slash_commands.use(self.settings.current, self.options):
+        problems, self.settings.plugin_problems = self.settings.plugin_problems, []
+        for problem in [*problems, *await self._slash_commands.use(self.settings.current, self.options)]:
             self._warn(problem)
         self.clients.use_project(self.settings.current, self.options)
         await self.clients.settle(self.options)

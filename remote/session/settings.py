@@ -17,7 +17,7 @@ from ..permissions.decision import Behavior
 from ..permissions.engine import read_rule
 from ..ports import Broker, NotKept
 from ..settings.settings_files import read_settings
-from ..settings.worker_settings import MANAGED, OF_PROJECT, SOURCES, USER, Layer, WorkerSettings
+from ..settings.worker_settings import MANAGED, OF_PROJECT, SOURCES, USER, Layer, Plugin, WorkerSettings
 
 if TYPE_CHECKING:
     from ..settings.project import Project
@@ -45,11 +45,15 @@ class SessionSettings:
         self._settled = False
         self._problems: list[str] = []  # of the policy of the host
         self._trusted = ""  # the fingerprint of the project that counts
+        self._plugin_dirs: list[str] = []
+        self.plugin_problems: list[str] = []
+        """What is wrong with plugins, in words."""
 
     def use(self, options: SessionOptions) -> None:
         """Put the settings of a command line in force. Raise FrameError, or
         ValueError if a rule or the policy of the host cannot be read."""
         self._option = SettingsOption.from_json(options.settings)
+        self._plugin_dirs = options.plugin_dirs
         self._settled = False
         self._put(None)
 
@@ -120,12 +124,20 @@ class SessionSettings:
             layers.append(Layer(MANAGED, MANAGED_FILE, policy, on_host=True))
         if project is not None:
             layers += project.layers
+        plugins: tuple[Plugin, ...] = ()
+        if self._plugin_dirs:
+            from ..settings.plugins import read_plugins
+
+            self.plugin_problems = []
+            read, more = read_plugins(self._plugin_dirs, self._cwd, self.plugin_problems.append)
+            plugins, layers = tuple(read), [*layers, *more]
         self.current = WorkerSettings(
             tuple(sorted(layers, key=lambda each: SOURCES.index(each.source))),
             chosen,
             project is not None,
             project.directories if project is not None else (),
             tuple(option.left_open),
+            plugins,
         )
         self._changed(self.current)
 

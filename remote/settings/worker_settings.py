@@ -44,6 +44,14 @@ class Sourced:
 
 
 @dataclass(frozen=True)
+class Plugin:
+    """A directory that a client's command line names. What it brings is known as `name:…`."""
+
+    name: str
+    path: str
+
+
+@dataclass(frozen=True)
 class WorkerSettings:
     """`layers` are ordered from the weakest to the strongest. `sources` are those of `--setting-sources`: without
     `project`, instruction files of the project do not count either. `trusted`: what the project switches on may count;
@@ -56,6 +64,7 @@ class WorkerSettings:
     trusted: bool = False
     trusted_directories: tuple[str, ...] = field(default=())
     left_open: tuple[str, ...] = field(default=())
+    plugins: tuple[Plugin, ...] = ()
 
     def value(self, name: str) -> Sourced | None:
         """Return the strongest value of a key that only one layer can set, such as `model`; None if none sets it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from ccb.tunnel.wire import SessionOptions
 
@@ -27,6 +28,9 @@ class Catalogue:
         found: dict[str, AgentDefinition] = {}
         if USER in settings.sources:
             found.update(self._files(USER, ((path, text) for path, text in options.own_agents.items())))
+        for plugin in settings.plugins:
+            for name, each in self._files(USER, self._texts(os.path.join(plugin.path, "agents"))):
+                found[f"{plugin.name}:{name}"] = replace(each, name=f"{plugin.name}:{name}")
         if settings.trusted and PROJECT in settings.sources:
             for directory in reversed(settings.trusted_directories):
                 found.update(self._files(PROJECT, self._texts(os.path.join(directory, PROJECT_AGENTS))))

@@ -292,4 +292,4 @@ class SubAgents:
 def defines_agents(options: SessionOptions, settings: WorkerSettings) -> bool:
     """Return whether there may be definitions besides the built-in ones, so that the catalogue must be read."""
     directories = (os.path.join(each, PROJECT_AGENTS) for each in settings.trusted_directories)
-    return bool(options.agents or options.own_agents) or any(map(os.path.isdir, directories))
+    return bool(options.agents or options.own_agents or settings.plugins) or any(map(os.path.isdir, directories))

@@ -195,3 +195,33 @@ async def test_a_tool_of_the_client_decides_on_calls_and_nothing_of_the_session_
     assert host.state(session).exists()
     await laptop.stop()
     await until(lambda: not host.state(session).exists(), "the end of what was kept")
+
+
+async def test_a_plugin_brings_commands_skills_agents_and_hooks(host: WorkerHost, session: str) -> None:
+    kit = host.project / "kit"
+    hook = {"type": "command", "command": "touch ${CLAUDE_PLUGIN_ROOT}/hooked"}
+    for name, text in (
+        (".claude-plugin/plugin.json", '{"name": "tools"}'),
+        ("commands/greet.md", "Greet $ARGUMENTS in Latin."),
+        ("skills/deploy/SKILL.md", "---\ndescription: About deploying\n---\nText\n"),
+        ("agents/critic.md", "---\nname: critic\ndescription: Finds faults\n---\nYou find faults.\n"),
+        ("hooks/hooks.json", json.dumps({"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [hook]}]}})),
+    ):
+        (kit / name).parent.mkdir(parents=True, exist_ok=True)
+        (kit / name).write_text(text)
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(plugin_dirs=["kit", "missing"], allowed_tools=["Bash"]))
+    await say(laptop, "/tools:greet the world")
+    first = await answer(laptop, calls(("t1", "Bash", {"command": "true"})))
+    assert "Greet the world in Latin." in texts(first)
+    tools = {each["name"]: each["description"] for each in first["tools"]}
+    assert "tools:deploy: About deploying" in tools["Skill"] and "tools:critic" in tools["Task"]
+    await answer(laptop, says("Salve.", "m2"))
+    await laptop.message("result")
+    assert (kit / "hooked").exists()
+    opened = [each.body for each in laptop.events if each.body.get("subtype") in ("init", "informational")]
+    assert [each["content"] for each in opened if "content" in each] == [
+        f"There is no plugin {host.project / 'missing'} on this host."
+    ]
+    (plugins,) = [each["plugins"] for each in opened if "plugins" in each]
+    assert plugins == [{"name": "tools", "path": str(kit), "source": "tools@inline"}]

@@ -68,6 +68,7 @@ class SessionOptions:
     web: str = "host"  # host | laptop: whose network WebFetch uses
     web_allow_private: bool = False  # WebFetch may read from private addresses
 
+    plugin_dirs: list[str] = field(default_factory=list)  # directories on the host with plugins
     forget: bool = False  # nothing of the session stays on the host
     background_after_ms: int = 0  # a foreground command goes on in the background after this time; 0: never
     background_wait_ms: int = 600_000  # how long a session that is to end waits for its tasks

@@ -107,6 +107,15 @@ SDK_OPTIONS = (
         "With stream-json: also print a copy of the transcript, from which SDKs fill their session stores.",
     ),
     Option(
+        ("--plugin-dir",), Group.SDK, "plugin_dirs", OptionKind.REPEAT,
+        "Load the plugin in this directory of the host: its commands, skills, agents, hooks and MCP servers; may be "
+        "repeated.", "dir",
+    ),
+    Option(
+        ("--debug-file",), Group.SDK, "debug_file", _VALUE,
+        "Write the log of --debug to this file.", "file",
+    ),
+    Option(
         ("--await-initialize",), Group.SDK, "await_initialize", _FLAG,
         "With stream-json: read the first request before the session starts; its MCP servers, settings and denied "
         "tools count as those of the command line.",
@@ -118,9 +127,7 @@ SDK_OPTIONS = (
     *(
         Option((name,), Group.IGNORED, name, kind, text, metavar)
         for name, kind, text, metavar in (
-            ("--plugin-dir", _VALUE, "A directory with a plugin.", "dir"),
             ("--resume-drops-turn", _VALUE, "A check of the resumed turn.", "uuid"),
-            ("--debug-file", _VALUE, "A file for debugging output.", "file"),
         )
     ),
 )  # fmt: skip

@@ -24,6 +24,9 @@ def with_boot_fields(arguments: Arguments, request: Json) -> tuple[Arguments, Js
     if isinstance(denied, list):
         agent = replace(agent, disallowed_tools=(*agent.disallowed_tools, *map(str, denied)))
         confirmed["disallowed_tools_applied"] = True
-    if request.get("plugins"):
-        confirmed["plugins_applied"] = False
+    plugins = request.get("plugins")
+    if isinstance(plugins, list):
+        paths = [str(each["path"]) for each in plugins if isinstance(each, dict) and each.get("path")]
+        sdk = replace(sdk, plugin_dirs=(*sdk.plugin_dirs, *paths))
+        confirmed["plugins_applied"] = len(paths) == len(plugins)
     return replace(arguments, sdk=sdk, agent=agent), confirmed

@@ -41,6 +41,7 @@ class SessionCommands:
         announced = agent.config.announced
         announced.add("commands", lambda: [each.public() for each in registry.commands])
         announced.add("skills", self._skills)
+        announced.add("plugins", self._plugins)
 
     async def use(self, settings: WorkerSettings, options: SessionOptions) -> list[str]:
         """Find the files that count under these settings and options. Return what is wrong with files, once."""
@@ -48,7 +49,8 @@ class SessionCommands:
         own = [os.path.join(os.path.dirname(context.spill.directory), own_files)] if own_files else []
         homes = [*own, self._home]
         roots = (*homes, *settings.trusted_directories)
-        if self._files is None and not any(os.path.isdir(os.path.join(r, name)) for r in roots for name in _FOLDERS):
+        folders = (os.path.join(root, name) for root in roots for name in _FOLDERS)
+        if self._files is None and not settings.plugins and not any(map(os.path.isdir, folders)):
             return []
         if self._files is None:
             from ...commands.file_commands import FileCommands
@@ -75,6 +77,10 @@ class SessionCommands:
 
     def _skills(self) -> list[Json]:
         return [*self._files.skills()] if self._files is not None else []
+
+    def _plugins(self) -> list[Json]:
+        plugins = self._agent.config.settings.plugins
+        return [{"name": each.name, "path": each.path, "source": f"{each.name}@inline"} for each in plugins]
 
     async def _hooks(self, _: CommandCall) -> Printed:
         return Printed(_listing(self._agent.hooks))

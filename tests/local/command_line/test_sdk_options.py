@@ -51,9 +51,9 @@ def test_the_command_lines_of_the_official_clients_are_understood(argv: list[str
     assert options.include_hook_events and options.partial_messages
     assert options.from_json(options.to_json()) == options
     assert options.betas == ["context-1m-2025-08-07"] and options.forget == ("--no-session-persistence" in argv)
-    assert [hint for hint in arguments.hints if "no effect" in hint] == [
-        "--plugin-dir has no effect in ccb (a directory with a plugin)"
-    ]
+    assert options.plugin_dirs == ["/tmp/plug"]
+    without = parse_arguments([*argv, f"--resume-drops-turn={UUID}"]).hints
+    assert "--resume-drops-turn has no effect in ccb (a check of the resumed turn)" in without
     assert [hint for hint in arguments.hints if hint.startswith("unknown")] == [
         "unknown option '--foo' and its value 'bar' ignored",
         "unknown option '--baz' ignored",

@@ -39,6 +39,15 @@ def test_a_state_directory_that_cannot_be_made_does_not_stop_anything(tmp_path: 
         log.warning("lost")
 
 
+def test_a_file_that_the_person_names_is_written_and_its_neighbours_stay(tmp_path: Path) -> None:
+    for number in range(30):
+        (tmp_path / f"ccb-{number}.log").touch()
+    with logging_to_file(debug=True, environ=environ(tmp_path), own_file=str(tmp_path / "mine.log")) as path:
+        logging.getLogger("ccb.test").debug("a detail")
+    assert path == tmp_path / "mine.log" and "a detail" in path.read_text()
+    assert len(list(tmp_path.glob("ccb-*.log"))) == 30
+
+
 def test_old_files_go(tmp_path: Path) -> None:
     where = state_dir(environ(tmp_path))
     where.mkdir(parents=True)

@@ -96,7 +96,8 @@ async def test_a_transcript_is_copied_and_goes_on_behind_the_one_that_the_client
 async def test_the_first_request_may_bring_what_others_write_into_the_command_line() -> None:
     streams = ["--input-format=stream-json", "--output-format=stream-json", "--verbose", "--await-initialize"]
     arguments = parse_arguments([*streams, "--disallowedTools=Bash"])
-    request = {"mcpServers": {"a": {"command": "x"}}, "settings": {"k": 1}, "disallowedTools": ["Read"], "plugins": [1]}
+    request: Json = {"mcpServers": {"a": {"command": "x"}}, "settings": {"k": 1}, "disallowedTools": ["Read"]}
+    request["plugins"] = [{"type": "local", "path": "/p"}]
     given, confirmed = with_boot_fields(arguments, request)
     assert json.loads(given.sdk.mcp_config[0]) == {"mcpServers": {"a": {"command": "x"}}}
     assert given.sdk.settings == '{"k": 1}' and given.agent.disallowed_tools == ("Bash", "Read")
@@ -104,8 +105,9 @@ async def test_the_first_request_may_bring_what_others_write_into_the_command_li
         "mcp_servers_applied": True,
         "settings_applied": True,
         "disallowed_tools_applied": True,
-        "plugins_applied": False,
+        "plugins_applied": True,
     }
+    assert given.sdk.plugin_dirs == ("/p",)
     assert with_boot_fields(arguments, {}) == (arguments, {})
     shown = Shown()
     reader, writer = os.pipe()
