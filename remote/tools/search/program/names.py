@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 MAX_ENTRIES, MAX_BYTES = 300_000, 32 << 20
 _MAX_NAME = 1_000  # bytes of one path
-_MAX_HITS = 3_000  # entries of one kind of match that are ranked
+_MAX_HITS = 1_500  # entries of one kind of match that are ranked
 _FRESH_S = 2.0
 _FIRST_S = 0.05  # longest wait of the first question for the first names
 _IDLE_S = 300.0
