@@ -104,11 +104,12 @@ class Agent:
             raise RuntimeError("no turn is running")
         return await self._turn.compact(hint)
 
-    def context_report(self) -> ContextReport:
-        """Return what fills the model's window."""
-        from .compaction.report import context_report  # few sessions ask
+    async def context_report(self) -> ContextReport:
+        """Return what fills the model's window. The provider counts it, if it can."""
+        from .compaction.exact import count_tokens  # few sessions ask
+        from .compaction.report import context_report
 
-        return context_report(self._state, self._config.window)
+        return context_report(self._state, self._config.window, await count_tokens(self._deps, self._state))
 
     def set_model(self, name: str | None) -> None:
         """Use another model from the next model call on; None means the model of the configuration. The conversation

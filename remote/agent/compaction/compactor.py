@@ -14,7 +14,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.compaction import CompactEndRecord, CompactStartRecord
 from ccb.tunnel.wire.records import MessageRecord, PromptRecord
 
-from ...hooks.table import PRE_COMPACT
+from ...hooks.table import PRE_COMPACT, SESSION_START
 from ...model import request
 from ...model.call import ModelCall, Retrying
 from ...model.errors import ModelError
@@ -200,7 +200,18 @@ class Compactor:
             self._recorder.record(PromptRecord(more, []))
         self._recorder.record(MessageRecord({**messages.status(None), "compact_result": "success"}))
         await self._recorder.commit()
+        await self._starts_again()
         return Compacted(pre, post)
+
+    async def _starts_again(self) -> None:
+        """Run the SessionStart hooks of the session: the model has forgotten what they said."""
+        hooks = self._deps.hooks
+        if hooks is not None and not self._recorder.agent_id:
+            fields = {"source": "compact", "model": self._agent.model}
+            context = (await hooks.run(SESSION_START, fields, "compact")).context
+            if context:
+                said = "\n\n".join(context)
+                self._deps.reminders.add(SESSION_START, f"SessionStart hook additional context: {said}")
 
 
 class _Listener:

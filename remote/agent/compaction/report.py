@@ -26,13 +26,15 @@ _LOOKS = {  # the glyph in the picture, the colour for clients that have colours
 
 @dataclass(frozen=True)
 class ContextReport:
-    """`parts` are the tokens of each category, in the order of the request; their sum is the window."""
+    """`parts` are the tokens of each category, in the order of the request; their sum is the window. `exact`: the
+    provider has counted `used`."""
 
     model: str
     limits: ContextLimits
     auto: bool
     used: int
     parts: dict[str, int]
+    exact: bool = False
 
     @property
     def percentage(self) -> int:
@@ -62,7 +64,8 @@ class ContextReport:
     def text(self) -> str:
         """Return the picture and its legend."""
         glyphs = "".join(_LOOKS[name][0] for name in self._cells())
-        lines = [f"{self.model}: {_short(self.used)} of {_short(self.limits.window)} tokens ({self.percentage} %)", ""]
+        size = f"{'' if self.exact else 'about '}{_short(self.used)} of {_short(self.limits.window)} tokens"
+        lines = [f"{self.model}: {size} ({self.percentage} %)", ""]
         lines += [f"  {glyphs[row : row + _COLUMNS]}" for row in range(0, _CELLS, _COLUMNS)]
         lines.append("")
         width = max(map(len, _LOOKS))
@@ -84,8 +87,9 @@ class ContextReport:
         return [*found, *["Free space"] * free, *["Kept free for compaction"] * kept][:_CELLS]
 
 
-def context_report(agent: AgentState, window: WindowSettings) -> ContextReport:
-    """Return what fills the window of an agent. The sum is what the model has counted, the parts are estimates."""
+def context_report(agent: AgentState, window: WindowSettings, counted: int | None = None) -> ContextReport:
+    """Return what fills the window of an agent. The sum is what the provider has counted just now, or else what is
+    known from the last answer. The parts are estimates."""
     limits = ContextLimits.of(agent.model, window)
     prefix = agent.prefix
     system, tools = (text_tokens(size) for size in ((prefix.system_size, prefix.tools_size) if prefix else (0, 0)))
@@ -99,7 +103,7 @@ def context_report(agent: AgentState, window: WindowSettings) -> ContextReport:
                 notes += tokens
             else:
                 rest += tokens
-    used, estimated = agent.tokens, system + tools + notes + results + rest
+    used, estimated = counted or agent.tokens, system + tools + notes + results + rest
     scale = used / estimated if estimated else 0
     system, tools, notes, results = (round(part * scale) for part in (system, tools, notes, results))
     kept = limits.window - limits.auto if window.auto else 0
@@ -112,7 +116,7 @@ def context_report(agent: AgentState, window: WindowSettings) -> ContextReport:
         "Free space": max(0, limits.window - used - kept),
         "Kept free for compaction": min(kept, max(0, limits.window - used)),
     }
-    return ContextReport(agent.model, limits, window.auto, used, parts)
+    return ContextReport(agent.model, limits, window.auto, used, parts, exact=bool(counted))
 
 
 def _short(count: int) -> str:

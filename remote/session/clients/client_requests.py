@@ -74,7 +74,7 @@ def register_client_requests(session: Session) -> None:
     register_steering(session)
     broker.register(LIST_COMMANDS, lambda _: Handled({"commands": session.agent.config.announced.entries("commands")}))
     broker.find_more = lambda: _find_more(session)
-    broker.register(GET_CONTEXT_USAGE, lambda _: Handled(session.agent.context_report().public()))
+    broker.register_slow(GET_CONTEXT_USAGE, lambda _: _context_usage(session))
 
 
 def _find_more(session: Session) -> None:
@@ -114,6 +114,10 @@ async def _initialize(session: Session, setup: Initialize) -> Json:
         "hook_on_failure_supported": True,
     }
     return {**body, "hooks_applied": True} if setup.hooks else body
+
+
+async def _context_usage(session: Session) -> Json:
+    return (await session.agent.context_report()).public()
 
 
 def _server(session: Session, name: str) -> McpServers:

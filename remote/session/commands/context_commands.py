@@ -27,7 +27,7 @@ def register_context_commands(session: Session) -> None:
         return Printed(await agent.compact(call.arguments))
 
     async def context(_: CommandCall) -> Printed:
-        return Printed(agent.context_report().text())
+        return Printed((await agent.context_report()).text())
 
     async def init(call: CommandCall) -> Expanded:
         return Expanded([{"type": "text", "text": f"{_INIT}\n\n{call.arguments}".strip()}])

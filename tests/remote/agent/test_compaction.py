@@ -31,8 +31,9 @@ from ccb.remote.agent.history.history_message import CLEARED
 from ccb.remote.agent.usage import Ledger
 from ccb.remote.context.reminders import Occasion
 from ccb.remote.hooks.outcome import HookOutcome
-from ccb.remote.hooks.table import PRE_COMPACT
+from ccb.remote.hooks.table import PRE_COMPACT, SESSION_START
 from ccb.remote.model.tokens import ContextLimits, WindowSettings
+from ccb.remote.ports import ModelLinkError
 from ccb.tunnel.wire.kinds.compaction import CompactStartRecord
 from ccb.tunnel.wire.kinds.workers import ForkedRecord
 from ccb.tunnel.wire.records import MessageRecord, PromptItem, PromptRecord, record_of
@@ -293,9 +294,9 @@ def test_the_first_and_the_latest_prompts_are_kept_word_for_word(count: int) -> 
 
 
 async def test_the_picture_of_the_window_adds_up() -> None:
-    world = make_world(calls(("t1", "Look", {"key": "a"})), says("done", "m2"))
+    world = make_world(calls(("t1", "Look", {"key": "a"})), says("done", "m2"), Reply((b"no route",), 404))
     await world.turn("hello")
-    report = world.agent.context_report()
+    report = await world.agent.context_report()
     public = report.public()
     assert sum(part["tokens"] for part in public["categories"]) == public["maxTokens"] == 200_000
     assert public["totalTokens"] == report.used > 0 and public["autoCompactThreshold"] == 167_000
@@ -303,6 +304,23 @@ async def test_the_picture_of_the_window_adds_up() -> None:
     lines = report.text().splitlines()
     assert lines[0].startswith("claude-sonnet-4-5: ") and {len(line) for line in lines[2:7]} == {42}
     assert "compacted at 167.0k tokens" in lines[-1]
+    assert ": about " in lines[0] and not report.exact, "this provider does not count"
+
+
+async def test_the_provider_counts_what_fills_the_window() -> None:
+    counts = Reply((b'{"input_tokens": 12345}',)), Reply(head_error=ModelLinkError("gone"))
+    world = make_world(calls(("t1", "Look", {"key": "a"})), says("done", "m2"), *counts)
+    assert not (await world.agent.context_report()).exact and not world.transport.heads, "there is nothing to count"
+    await world.turn("hello")
+    report = await world.agent.context_report()
+    assert report.used == 12_345 and report.exact and report.text().startswith("claude-sonnet-4-5: 12.3k of")
+    assert sum(report.parts.values()) == 200_000
+    assert world.transport.heads[-1][:2] == ("POST", "/v1/messages/count_tokens")
+    counted = world.transport.request_json(-1)
+    last = world.transport.request_json(1)
+    assert set(counted) == {"system", "tools", "messages", "model"} and counted["tools"] == last["tools"]
+    assert [each["role"] for each in counted["messages"]] == ["user", "assistant", "user", "assistant"]
+    assert not (await world.agent.context_report()).exact
 
 
 class OneHook:
@@ -323,7 +341,7 @@ class OneHook:
         if event == PRE_COMPACT:
             self.payloads.append({**fields, "match": match})
             return self.outcome
-        return HookOutcome()
+        return HookOutcome(context=(f"it is {match}",)) if event == SESSION_START else HookOutcome()
 
 
 @pytest.mark.parametrize("refuses", [False, True])
@@ -338,13 +356,18 @@ async def test_a_hook_adds_to_a_compaction_or_refuses_it(refuses: bool) -> None:
         assert "a hook refused it: not now" in result["result"] and not asked_for_summary(world)
     else:
         assert "the colours\nthe ids" in texts(world.transport.request_json(1)["messages"][-1])
+        world.transport.replies.append(says("on", "m3"))
+        await world.turn("next")
+        told = texts(world.transport.request_json(2)["messages"][-1])
+        assert "SessionStart hook additional context: it is compact" in told
 
 
 async def test_the_long_window_is_asked_for_by_a_header_and_not_by_the_name() -> None:
-    world = make_world(says("hello"), summary(), model="claude-sonnet-4-5[1m]")
+    counted = Reply((b'{"input_tokens": 9}',))
+    world = make_world(says("hello"), summary(), counted, model="claude-sonnet-4-5[1m]")
     await world.turn("first")
     await world.turn("/compact")
+    assert (await world.agent.context_report()).limits.window == 1_000_000
     for number, (_, _, headers) in enumerate(world.transport.heads):
         assert headers["anthropic-beta"] == "context-1m-2025-08-07"
         assert world.transport.request_json(number)["model"] == "claude-sonnet-4-5"
-    assert world.agent.context_report().limits.window == 1_000_000

@@ -115,6 +115,9 @@ async def test_the_context_is_counted_as_the_model_counted_it(host: WorkerHost, 
     await answer_next(laptop, "done")
     result = await laptop.message("result")
     await laptop.control("get_context_usage")
+    opened, _ = await laptop.call()
+    assert opened.path == "/v1/messages/count_tokens"
+    await laptop.answer(opened, b"{}", status=404)  # this provider does not count
     usage = (await laptop.message("control_response"))["response"]["response"]
     spent = sum(result["usage"][name] for name in ("input_tokens", "output_tokens"))
     assert usage["totalTokens"] >= spent > 0
