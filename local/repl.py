@@ -54,6 +54,8 @@ async def _shown(arguments: Arguments) -> int:
 async def _attend(app: Repl, arguments: Arguments) -> None:
     """Connect and show the session. Close it when the person has left."""
     await in_thread(_import_connecting)
+    from .config.log import state_dir
+    from .config.prompt_store import PromptStore
     from .connect.connect import connect_session
     from .login.prompts import TerminalPrompts
 
@@ -68,8 +70,11 @@ async def _attend(app: Repl, arguments: Arguments) -> None:
                 connected = await stack.enter_async_context(connecting)
                 await importing
                 stack.push_async_callback(_close, connected.session)
+                info = _info(arguments, connected)
+                store = PromptStore(state_dir(), info.place)
+                app.composer.remember(store, *await in_thread(store.load))
                 app.notify_person = connected.notifications.notify
-                await app.attach(connected.session, _info(arguments, connected), connected.warnings, connected.projects)
+                await app.attach(connected.session, info, connected.warnings, connected.projects)
                 await app.left.wait()
     finally:
         importing.cancel()

@@ -49,6 +49,7 @@ KEYS = (
     ("Enter", "send; queued while the agent works"),
     ("Ctrl+J, Shift+Enter", "new line"),
     ("Up, Down", "earlier prompts, from the first and last line of the input"),
+    ("Ctrl+R", "search the prompts of this directory; again for the next one, Enter takes it, Esc goes back"),
     ("Up", "while nothing is typed: take the newest prompt back that waits for the agent"),
     ("Ctrl+B", "let the running command go on in the background"),
     ("Esc", "interrupt the agent"),

@@ -12,6 +12,7 @@ from ...session.client import SessionClient
 from ..widgets.composer import Composer
 from .candidates import Candidate, choice_offers, command_offers
 from .file_names import FileNames, mention_at
+from .history import history_offers
 from .offers import Offer, Offers
 from .worker_commands import WorkerCommands
 
@@ -41,6 +42,7 @@ class CompletionList(Static):
         self._at = 0
         self._moved = False
         self._asked = ""
+        self._searching = False  # in the prompts that were sent
         self._dismissed = ""  # the subject of the list that the person has closed
 
     def on_mount(self) -> None:
@@ -70,6 +72,8 @@ class CompletionList(Static):
     def _offered(self) -> Offers:
         """Return what fits, and ask the host for what it may know better."""
         text = self._composer.text
+        if self._searching:
+            return history_offers(text, self._composer.sent)
         mention = mention_at(text, self._composer.cursor_at)
         commands = self._all_commands() if text.startswith("/") else ()
         about_command = command_offers(text, commands) or (choice_offers(text, commands) if mention is None else None)
@@ -99,10 +103,16 @@ class CompletionList(Static):
         if key in ("enter", "tab"):
             self.refresh_list()  # the text may have changed since the list was drawn
         chosen = self.chosen
+        if key == "ctrl+r" and not self._searching:
+            self._search(True)
+            return True
+        if key == "escape" and self._searching:
+            self._search(False)
+            return True
         if chosen is None:
-            return False
-        if key in ("up", "down"):
-            self._at = (self._at + (1 if key == "down" else -1)) % len(self._offers.items)
+            return key == "ctrl+r"
+        if key in ("up", "down", "ctrl+r"):
+            self._at = (self._at + (-1 if key == "up" else 1)) % len(self._offers.items)
             self._moved = True
             self._draw()
         elif key == "escape":
@@ -115,8 +125,13 @@ class CompletionList(Static):
         return True
 
     def _take(self, offer: Offer) -> None:
-        self._moved = False
+        self._moved = self._searching = False
         self._composer.put(offer.insert, offer.start, offer.end, offer.back)
+
+    def _search(self, searching: bool) -> None:
+        """Offer earlier prompts, or stop it."""
+        self._searching, self._moved = searching, False
+        self.refresh_list()
 
     def _draw(self) -> None:
         items = self._offers.items

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ccb.tunnel.errors import CcbError
 
 from ...session.client import FoundNames, SessionClient
+from .history import holds_in_order
 from .offers import Offer, Offers
 
 _OPEN = re.compile(r'(?:^|(?<=[\s(\[]))@(?:"([^"\n]*)|([^\s"]*))\Z')  # as the worker reads a mention
@@ -100,7 +101,11 @@ class FileNames:
         """Return what is known to fit. None if that is nothing, or what is typed already."""
         query = mention.query
         known = self._known.get(query)
-        names = known[1].names if known is not None else tuple(each for each in self._last if _fits(each, query))
+        names = (
+            known[1].names
+            if known is not None
+            else tuple(each for each in self._last if holds_in_order(each, query.lower()))
+        )
         if names and names[0] == query and not query.endswith("/"):
             return None
         if not names and not self._note:
@@ -122,8 +127,3 @@ def _offer(name: str, mention: Mention) -> Offer:
         back=int(quoted and directory),
         enter=literal,
     )
-
-
-def _fits(name: str, query: str) -> bool:
-    rest = iter(name.lower())
-    return all(char in rest for char in query.lower())

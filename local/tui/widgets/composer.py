@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Protocol
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -13,9 +13,19 @@ from textual.widgets import TextArea
 
 from ccb.tunnel.plain_text import neutralise
 
-_MAX_HISTORY = 1_000
+from .pasted_texts import PastedTexts
+
+_MAX_HISTORY = 2_000
 _INVITATION = "Ask for a change, or /help"
 _TYPING_S = 0.4  # the longest time between two keys of a person who is typing
+
+
+class Keeper(Protocol):
+    """Keeps prompts for later runs of ccb."""
+
+    def add(self, prompt: str) -> None: ...
+
+    def keep_draft(self, text: str) -> None: ...
 
 
 class Composer(TextArea):
@@ -66,6 +76,8 @@ class Composer(TextArea):
         self.last_key = 0.0
         self.may_take_back: Callable[[], bool] = lambda: False
         """Returns whether a prompt waits that Up takes back."""
+        self._keeper: Keeper | None = None
+        self._pasted = PastedTexts()
         self._history_index = 0
         self._draft = ""
         self.shortcuts: frozenset[str] = frozenset()
@@ -111,7 +123,7 @@ class Composer(TextArea):
             self._shortcut_letter = "" if self.read_only else event.character
             self.post_message(self.Shortcut(event.character))
             return True
-        if event.key in ("enter", "up", "down", "escape") and self.completes(event.key):
+        if event.key in ("enter", "up", "down", "escape", "ctrl+r") and self.completes(event.key):
             return True
         if event.key == "enter":
             self._submit()
@@ -119,6 +131,8 @@ class Composer(TextArea):
         if event.key in ("ctrl+j", "shift+enter"):
             self.insert("\n")
             return True
+        if event.key == "backspace":
+            return self._remove_placeholder()
         if event.key == "up" and self.navigator.is_first_wrapped_line(self.cursor_location):
             if not self.text and self.may_take_back():
                 self.post_message(self.TakeBack())
@@ -127,6 +141,30 @@ class Composer(TextArea):
         if event.key == "down" and self.navigator.is_last_wrapped_line(self.cursor_location):
             return self._recall(1)
         return False
+
+    def _remove_placeholder(self) -> bool:
+        """Remove a whole placeholder before the cursor. Return False if there is none."""
+        at = self.cursor_at
+        placeholder = self._pasted.placeholder_before(self.text[:at]) if self.selection.is_empty else ""
+        if placeholder:
+            self.put("", at - len(placeholder), at)
+        return bool(placeholder)
+
+    def remember(self, keeper: Keeper, prompts: Sequence[str], draft: str) -> None:
+        """Go on with the prompts of earlier runs, and with what was begun then. `keeper` keeps those of this run."""
+        for prompt in self.sent:
+            keeper.add(prompt)
+        self._keeper = keeper
+        prompts = [neutralise(each) for each in prompts]
+        self.sent[:0] = prompts
+        self._history_index += len(prompts)
+        if draft and not self.text and not self.read_only:
+            self.text = neutralise(draft)
+            self.move_cursor(self.document.end)
+
+    def on_unmount(self) -> None:
+        if self._keeper is not None:
+            self._keeper.keep_draft(self._pasted.expanded(self.text).rstrip())
 
     def give_back(self, text: str) -> None:
         """Put a prompt that was not sent in front of what the person has typed since."""
@@ -137,14 +175,15 @@ class Composer(TextArea):
         self.last_key = time.monotonic()
         event.prevent_default()
         event.stop()
-        self.type(event.text)
+        if not self.read_only:
+            self.type(self._pasted.shortened(_harmless(event.text)))
 
     def type(self, text: str) -> None:
         """Insert text at the cursor. Control characters in it are made visible."""
         if self.read_only:
             return
         self.last_key = time.monotonic()
-        result = self.replace(neutralise(text.replace("\r\n", "\n").replace("\r", "\n")), *self.selection)
+        result = self.replace(_harmless(text), *self.selection)
         self.move_cursor(result.end_location)
 
     @property
@@ -164,7 +203,7 @@ class Composer(TextArea):
         return before.count("\n"), at - (before.rfind("\n") + 1)
 
     def _submit(self) -> None:
-        text = self.text.rstrip()
+        text = self._pasted.expanded(self.text).rstrip()
         if self.read_only:
             self.post_message(self.SubmitRefused())
             return
@@ -172,6 +211,8 @@ class Composer(TextArea):
             return
         if not self.sent or self.sent[-1] != text:
             self.sent.append(text)
+            if self._keeper is not None:
+                self._keeper.add(text)
             del self.sent[:-_MAX_HISTORY]
         self._history_index = len(self.sent)
         self.text = ""
@@ -188,3 +229,7 @@ class Composer(TextArea):
         self.text = self._draft if index == len(self.sent) else self.sent[index]
         self.move_cursor(self.document.end)
         return True
+
+
+def _harmless(text: str) -> str:
+    return neutralise(text.replace("\r\n", "\n").replace("\r", "\n"))

@@ -1,0 +1,104 @@
+"""What the composer keeps: earlier prompts, drafts, and long texts that were pasted."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from tests.support.repl.pilot import desk
+from textual import events
+
+from ccb.local.config.prompt_store import MAX_PROMPTS, PromptStore
+
+
+def test_prompts_and_the_draft_are_kept_for_a_place_and_nobody_else(tmp_path: Path) -> None:
+    store = PromptStore(tmp_path, "web1:/srv/shop")
+    assert store.load() == ([], "")
+    store.add("first")
+    store.add("second\nline \u2028 \ud83d")
+    store.keep_draft("begun")
+    assert PromptStore(tmp_path, "web1:/srv/shop").load() == (["first", "second\nline \u2028 \ud83d"], "begun")
+    assert PromptStore(tmp_path, "web1:/srv/other").load() == ([], "")
+    for path in (tmp_path / "prompts").iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    store.keep_draft("")
+    assert store.load()[1] == ""
+
+
+def test_a_long_history_is_shortened_and_a_damaged_line_is_passed_over(tmp_path: Path) -> None:
+    store = PromptStore(tmp_path, "h:/")
+    store.add("0")
+    (path,) = (tmp_path / "prompts").iterdir()
+    path.write_text('{"no": "text"}\nhalf"\n' + "".join(f'"{number}"\n' for number in range(3 * MAX_PROMPTS)))
+    assert store.load()[0][-1] == f"{3 * MAX_PROMPTS - 1}" and len(store.load()[0]) == MAX_PROMPTS
+    assert len(path.read_text().splitlines()) == MAX_PROMPTS
+
+
+def test_a_directory_that_cannot_be_written_only_keeps_nothing(tmp_path: Path) -> None:
+    (tmp_path / "prompts").write_text("a file")
+    store = PromptStore(tmp_path, "h:/")
+    store.add("x")
+    store.keep_draft("y")
+    assert store.load() == ([], "")
+
+
+async def test_earlier_runs_are_recalled_and_searched(tmp_path: Path) -> None:
+    store = PromptStore(tmp_path, "devbox:/srv/shop")
+    for each in ("fix the login form", "run the tests", "explain the login"):
+        store.add(each)
+    async with desk() as at:
+        composer = at.app.composer
+        composer.remember(store, *store.load())
+        await at.pilot.press("up")
+        assert composer.text == "explain the login"
+        composer.clear()
+        await at.type("login")
+        await at.pilot.press("ctrl+r")
+        await at.until(lambda: "fix the login form" in at.screen and "explain the login" in at.screen)
+        assert "run the tests" not in at.screen
+        await at.pilot.press("ctrl+r", "enter")
+        assert composer.text == "fix the login form" and at.session.prompts == []
+        await at.until(lambda: "explain the login" not in at.screen)
+        await at.pilot.press("enter")
+        await at.until(lambda: at.session.prompts == ["fix the login form"])
+        await at.type("rtst")
+        await at.pilot.press("ctrl+r")
+        await at.until(lambda: "run the tests" in at.screen)
+        await at.type("zz")
+        await at.until(lambda: "no earlier prompt fits" in at.screen)
+        await at.pilot.press("escape")
+        await at.until(lambda: "no earlier prompt fits" not in at.screen)
+        assert composer.text == "rtstzz" and at.session.interrupts == 0
+    prompts, draft = store.load()
+    assert prompts[-2:] == ["explain the login", "fix the login form"] and draft == "rtstzz"
+
+
+async def test_a_draft_comes_back_with_the_next_run_unless_something_is_typed(tmp_path: Path) -> None:
+    store = PromptStore(tmp_path, "devbox:/srv/shop")
+    store.keep_draft("begun\nyesterday")
+    async with desk() as at:
+        at.app.composer.remember(store, *store.load())
+        assert at.app.composer.text == "begun\nyesterday"
+    async with desk() as at:
+        await at.type("new")
+        at.app.composer.remember(store, *store.load())
+        assert at.app.composer.text == "new"
+
+
+async def test_a_long_paste_is_shown_as_a_placeholder_and_sent_whole() -> None:
+    long = "\n".join(f"line {number}" for number in range(40))
+    async with desk() as at:
+        composer = at.app.composer
+        await at.type("look: ")
+        for text in (long, "x" * 3000, "short"):
+            composer.post_message(events.Paste(text))
+            await at.pilot.pause()
+        assert composer.text == "look: [Pasted text #1, 40 lines][Pasted text #2, 3,000 characters]short"
+        for _ in "short":
+            await at.pilot.press("backspace")
+        await at.pilot.press("backspace")
+        assert composer.text == "look: [Pasted text #1, 40 lines]", "a placeholder goes as a whole"
+        await at.pilot.press("enter")
+        await at.until(lambda: at.session.prompts == [f"look: {long}"])
+        await at.pilot.press("up")
+        assert composer.text == f"look: {long}"
