@@ -105,6 +105,10 @@ def _run(arguments: Arguments) -> int:
         from .doctor.report import run as run_doctor
 
         return run_doctor(arguments)
+    if arguments.command == "trust":
+        from .commands.trust import run as run_trust
+
+        return run_trust(arguments)
     if arguments.command == "disconnect":
         from .commands.disconnect import run_disconnect
 

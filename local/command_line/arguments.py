@@ -28,7 +28,7 @@ from .validation import refuse_ssh_options, unknown_tools, validate
 
 _WRITTEN_AS_HOST = re.compile(r"ssh://\S+|([^\s/:@]+@)?[^\s/:@]+:(/(?!/)|~)\S*", re.IGNORECASE)
 _WITH_SESSION = ("attach", "logs", "stop")
-_WITHOUT_HOST = ("ps", "disconnect", "doctor")
+_WITHOUT_HOST = ("ps", "trust", "disconnect", "doctor")
 _LIST_THEM = "`ccb ps HOST` lists them."
 
 
@@ -104,8 +104,8 @@ def _place_remote(arguments: Arguments, remote: str, words: Sequence[str]) -> Ar
 
 
 def _place_host_command(arguments: Arguments, words: Sequence[str]) -> Arguments:
-    """Interpret `COMMAND HOST [ID]`. HOST may be missing for `ps`, `disconnect` and `doctor`; there is none with
-    --local or a `--transport` command."""
+    """Interpret `COMMAND HOST [ID]`. HOST may be missing for `ps`, `trust`, `disconnect` and `doctor`; there is none
+    with --local or a `--transport` command."""
     command = arguments.command
     only_session = command in _WITH_SESSION and len(words) == 1 and is_session_id(words[0])
     if needs_host(arguments.connection) or (words and not only_session):
@@ -128,6 +128,8 @@ def _take_host(arguments: Arguments, words: Sequence[str]) -> Arguments:
             f"ccb {command} needs a host", do=f"Write `ccb {command} [user@]host`, or --local for this machine."
         )
     target = parse_target(words[0])
+    if target.path is not None and command == "trust":
+        return replace(_with_target(arguments, target), directory=target.path)
     if target.path is not None:
         raise UsageError(f"ccb {command} takes a host without a path", do=f"Write `ccb {command} {target.login}`.")
     return _with_target(arguments, target)

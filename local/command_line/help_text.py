@@ -21,7 +21,7 @@ PATHS = (
     "Paths: host:/srv/app, host:~/app, host:app (below the home directory), "
     "ssh://user@host:2222/srv/app, '[::1]:/srv/app'."
 )
-HOSTS = "HOST: [user@]host or ssh://[user@]host[:port], without a path; write --local instead for this machine."
+HOSTS = "HOST: [user@]host or ssh://[user@]host[:port], with a path for trust only; write --local for this machine."
 
 
 def help_text(width: int = 100, command: str = "") -> str:

@@ -127,6 +127,7 @@ class HostCommandOptions:
     yes: bool = False
     lines: int | None = None
     json: bool = False
+    revoke: bool = False
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,11 @@ OPTIONS = (
     ),
     Option(
         ("--yes",), Group.HOST_COMMAND, "yes", _FLAG,
-        "Remove everything without asking first.", commands=("clean",),
+        "Remove or trust everything without asking first.", commands=("clean", "trust"),
+    ),
+    Option(
+        ("--revoke",), Group.HOST_COMMAND, "revoke", _FLAG,
+        "Take trust and the rules of \"always\" back. The host is not asked.", commands=("trust",),
     ),
     Option(
         ("--lines", "-n"), Group.HOST_COMMAND, "lines", _VALUE,
@@ -244,10 +248,10 @@ SUBCOMMANDS = (
     ),
     Subcommand(
         "config",
-        ("ccb config show [--origin] [--settings JSON]",),
+        ("ccb config show [--origin] [--settings JSON] [HOST:/PATH]",),
         "show the settings of this machine",
         "Print each setting that is set on this machine, and what is kept of projects: trust, and rules of \"always\". "
-        "With --origin, say where each comes from. The settings of a project are on its host.",
+        "With HOST:/PATH, also what the project there sets. With --origin, say where each comes from.",
     ),
     Subcommand(
         "mcp",
@@ -302,6 +306,14 @@ SUBCOMMANDS = (
         (Group.CONNECTION,),
     ),
     Subcommand(
+        "trust",
+        ("ccb trust", "ccb trust HOST[:/PATH] [--yes]", "ccb trust HOST[:/PATH] --revoke"),
+        "show, give or take back the trust in a project on a host",
+        "Without HOST, list what is kept of projects: trust, and rules of \"always\". With HOST, show all that the "
+        "project in PATH would switch on, and ask whether it may. With --revoke, forget it.",
+        (Group.CONNECTION,),
+    ),
+    Subcommand(
         "disconnect",
         ("ccb disconnect [HOST]",),
         "end the SSH connections that are kept",
@@ -327,7 +339,7 @@ SUBCOMMANDS = (
 OWN_WORDS = ("auth", "config", "mcp")
 """The commands that read the words after them themselves."""
 
-HOST_COMMANDS = ("ps", "attach", "logs", "stop", "gc", "clean", "disconnect", "doctor")
+HOST_COMMANDS = ("ps", "attach", "logs", "stop", "gc", "clean", "trust", "disconnect", "doctor")
 COMMANDS = ("ssh", *OWN_WORDS, "help", *HOST_COMMANDS)
 
 

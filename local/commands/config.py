@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import sys
@@ -33,15 +34,21 @@ def config_parser() -> _Parser:
     show = commands.add_parser("show", help="print each setting that is set, and what is kept of projects")
     show.add_argument("--origin", action="store_true", help="print where each value comes from: source, file, line")
     show.add_argument("--settings", metavar="JSON", help="count these settings too: a JSON object or a file")
+    show.add_argument("where", nargs="?", metavar="HOST:/PATH", help="show what the project there sets, too")
     return parser
 
 
 def run_config(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
     """Run `ccb config ARGS` and return the exit code."""
     try:
-        options = config_parser().parse_args(list(args))
+        options, more = config_parser().parse_known_args(list(args))
+        words = [*([options.where] if options.where else []), *more]
+        if more and not options.where and "--local" not in more:
+            config_parser().error(f"unrecognized arguments: {' '.join(more)}")
         settings = load_settings(environ, SettingsChoice(flag=options.settings))
         projects = list(_kept(Projects(environ), origin=options.origin))
+        if words:
+            projects += _of_host(words, environ, origin=options.origin)
     except CcbError as error:
         sys.stderr.write(error_text(error))
         return code_of(error)
@@ -76,6 +83,19 @@ def _parts(keys: list[str], value: Any) -> Iterator[tuple[list[str], Any]]:
 
 def _origin(layer: SettingsLayer, keys: Sequence[str]) -> str:
     return f"{layer.source}: {layer.path}, line {line_of(layer.text, keys)}"
+
+
+def _of_host(words: Sequence[str], environ: Mapping[str, str], *, origin: bool) -> list[str]:
+    """Return a line for each thing that a project on a host sets. Raises CcbError."""
+    from ..command_line.arguments import parse_arguments
+    from .host_projects import read_host_project
+
+    found = asyncio.run(read_host_project(parse_arguments(["trust", *words]), environ))
+    trusted = Projects(environ).find(found.host, found.directory).trusted == found.fingerprint
+    for problem in found.problems:
+        sys.stderr.write(f"ccb: on the host: {problem}\n")
+    counts = "" if trusted else ", not trusted, so it does not count"
+    return [each.line + (f"  (project: {one_line(each.path)}{counts})" if origin else "") for each in found.switches]
 
 
 def _kept(projects: Projects, *, origin: bool) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -79,6 +79,13 @@ class Projects:
         """Remember that the person trusts what the project switches on."""
         with self._changing() as records:
             records.append(replace(_taken(records, host, directory), trusted=fingerprint))
+
+    def forget(self, chosen: Callable[[ProjectRecord], bool]) -> list[ProjectRecord]:
+        """Forget the chosen records, and return them."""
+        with self._changing() as records:
+            gone = [each for each in records if chosen(each)]
+            records[:] = [each for each in records if each not in gone]
+        return gone
 
     def change_rules(self, host: HostIdentity, directory: str, kind: str, rules: Sequence[str], *, add: bool) -> None:
         """Add rules of a kind (allow, ask, deny) to those of a project, or remove them."""

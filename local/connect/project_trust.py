@@ -10,11 +10,13 @@ from functools import partial
 from typing import Any
 
 from ccb.tunnel.errors import CcbError, ConfigError
+from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.options import SettingsOption
 from ccb.tunnel.wire.requests import ProjectTrust, RequestRefused
 
 from ..command_line.model import Arguments
+from ..command_line.transport_choice import host_label
 from ..config.projects import RULE_KINDS, HostIdentity, ProjectRecord, Projects
 from ..config.settings import KEPT, Settings
 from .host_identity import host_identity
@@ -105,6 +107,24 @@ class ProjectDesk:
             texts = [_rule_text(each) for each in rules if isinstance(each, dict)]
             add, host = update["type"] == "addRules", await self._host()
             await asyncio.to_thread(partial(self._projects.change_rules, host, self._directory, kind, texts, add=add))
+
+    async def command(self, argument: str) -> str:
+        """Answer `/trust`: say what is kept of the project, or with `revoke` forget it. Raises CcbError."""
+        if argument not in ("", "revoke"):
+            return "/trust shows what is kept of this project, /trust revoke takes it back."
+        record = await self._record(self._directory)
+        where = f"{host_label(self._arguments.connection)}:{one_line(self._directory)}"
+        if record is None or not (record.trusted or record.permissions):
+            return f'Nothing is kept of {where}: it is not trusted, and has no rules of "always".'
+        if argument:
+            host = await self._host()
+            gone = partial(self._projects.forget, lambda each: each.fits(host, self._directory))
+            await asyncio.to_thread(gone)
+            return f"Nothing is kept of {where} any more. This session goes on as it began; the next one asks."
+        rules = [f"  {kind} {one_line(rule)}" for kind, each in record.permissions.items() for rule in each]
+        trusted = "is trusted" if record.trusted else "is not trusted"
+        more = f"`ccb trust {where}` shows all that it switches on, /trust revoke takes it back."
+        return "\n".join((f"{where} {trusted}.", *(['Rules of "always":', *rules] if rules else []), more))
 
     async def _trusts(self, question: ProjectTrust) -> bool:
         if self._arguments.agent.trust:

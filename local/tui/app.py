@@ -177,7 +177,7 @@ class Repl(App[int]):
         view = SessionView(client, info, self)
         if projects is not None:
             projects.ask, projects.tell = view.trust.ask, view.tell_of_project
-            view.keep = projects.keep
+            view.keep, view.trust.command = projects.keep, projects.command
         self._set_window_title(f"ccb {info.place}")
         with self.batch_update():
             await self.mount(view, before=self.composer)

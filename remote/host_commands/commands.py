@@ -70,6 +70,10 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
         from .clean import clean
 
         clean(reports, bundle, dry_run=dry_run)
+    elif command == "project":
+        from .project import describe_project
+
+        describe_project(str(params.get("directory") or ""), reports)
     elif command == "doctor":
         from .doctor.doctor import examine
 

@@ -14,8 +14,6 @@ from tests.support.person.laptop import Json, Laptop, make_laptop
 from ccb.local.command_line.arguments import parse_arguments
 from ccb.local.config.projects import Projects
 from ccb.local.connect.host_identity import host_identity
-from ccb.remote.settings.project import read_project
-from ccb.remote.settings.worker_settings import WorkerSettings
 
 
 @pytest.fixture
@@ -62,12 +60,21 @@ async def test_trust_belongs_to_the_host_key_and_the_directory(
     argv = ["ssh", f"{host_user.name}@127.0.0.1:~/project", *sshd.client_options()]
     host = await host_identity(parse_arguments(argv).connection)
     assert len(host.keys) == 1 and host.keys[0].startswith("SHA256:")
-    found = read_project(str(project), str(host_user.home), WorkerSettings().sources)
-    Projects(laptop.env).trust(host, found.directories[0], found.fingerprint)
+    where = [f"{host_user.name}@127.0.0.1:~/project", *sshd.client_options()]
+    asked = await laptop.run(["trust", *where])
+    assert (asked.code, asked.stderr) == (1, "") and "Nobody can be asked" in asked.stdout
+    trusted = await laptop.run(["trust", *where, "--yes"])
+    assert 'permissions.allow = "Bash(touch *)"' in trusted.stdout and "is trusted until" in trusted.stdout
+    (record,) = Projects(laptop.env).all()
+    assert record.host == host and record.trusted
     script(fake_model, "touch made")
     done = await laptop.run([*argv, "-p", "go"])
     assert (done.code, done.stderr) == (0, "")
     assert (project / "made").exists()
+    shown = await laptop.run(["config", "show", "--origin", *where])
+    assert f'permissions.allow = "Bash(touch *)"  (project: {project}/.claude/settings.json)' in shown.stdout
+    revoked = await laptop.run(["trust", f"{host_user.name}@127.0.0.1:{record.directory}", "--revoke"])
+    assert revoked.code == 0 and Projects(laptop.env).all() == [], revoked.stderr
 
 
 async def test_what_a_trusted_project_switches_on_runs_on_the_host_and_never_on_the_laptop(

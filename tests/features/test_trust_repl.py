@@ -32,8 +32,11 @@ async def test_the_person_is_asked_once_and_the_answer_is_kept_on_the_laptop(
         running.type("go\r")
         await running.shows("All done.")
         assert (project / "made").exists()
+        local = HostIdentity("local", ("local",))
+        assert kept.find(local, str(project)).trusted
+        running.type("/trust revoke\r")
+        await running.shows("Nothing is kept of")
+        assert kept.all() == []
         running.type("/stop\r")
         await running.ended()
-    local = HostIdentity("local", ("local",))
-    assert kept.find(local, str(project)).trusted
     assert [path.name for path in (project / ".claude").iterdir()] == ["settings.json"]

@@ -20,6 +20,7 @@ from .session_actions import SessionActions
 from .shell import ReplShell
 from .steering.tasks import TaskSteering
 from .steering.thinking import ThinkingSteering
+from .trust_questions import TrustQuestions
 
 _MAX_AGENTS = 20
 _JOURNAL = {
@@ -35,6 +36,7 @@ class CommandTarget(Protocol):
     connection: ConnectionView
     tasks: TaskSteering
     thinking: ThinkingSteering
+    trust: TrustQuestions
 
     def help(self) -> None: ...
 
@@ -78,6 +80,8 @@ class CommandReplies:
                 await self._actions.set_mode(argument)
             case "mode":
                 self._show(f"Permission mode: {one_line(self._reducer.mode)}")
+            case "trust":
+                self._show(await self._view.trust.command(argument))
             case "theme":
                 self._theme(argument)
             case "copy":

@@ -30,6 +30,7 @@ COMMANDS = (
     ReplCommand("rewind", "/rewind", "go back to before a prompt: files, conversation, or both"),
     ReplCommand("status", "/status", "show host, session, worker and connection"),
     ReplCommand("cost", "/cost", "show the tokens and the cost of this session"),
+    ReplCommand("trust", "/trust [revoke]", 'show what is kept of this project: trust, "always"; take it back'),
     ReplCommand("theme", "/theme [NAME]", "show or change the colours: dark, light"),
     ReplCommand("copy", "/copy", "copy the last answer to tmux or to the clipboard of this terminal"),
     ReplCommand("stop", "/stop", "end the session on the host; what runs there is killed"),
@@ -41,6 +42,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "mode": ("default", "acceptEdits", "plan", "bypassPermissions"),
     "effort": (*EFFORTS, "default"),
     "thinking": ("on", "off"),
+    "trust": ("revoke",),
     "theme": ("dark", "light"),
 }
 """The arguments of commands that the list above the composer offers."""

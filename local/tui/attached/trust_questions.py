@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from ccb.tunnel.wire.requests import TRUST_PROJECT, ProjectTrust
 
@@ -14,9 +14,10 @@ from .approvals import Approvals
 
 
 class TrustQuestions:
-    """Shows each question on a card. `ring` calls the person."""
+    """Shows each question on a card. `ring` calls the person. `command` answers `/trust` with its argument."""
 
     def __init__(self, approvals: Approvals, ring: Callable[[], None]) -> None:
+        self.command: Callable[[str], Awaitable[str]] = _unknown
         self._approvals = approvals
         self._ring = ring
         self._open: dict[str, asyncio.Future[bool]] = {}
@@ -45,3 +46,7 @@ class TrustQuestions:
         if not waiting.done():
             waiting.set_result(answer.response.get("trusted") is True)
         return True
+
+
+async def _unknown(_: str) -> str:
+    return "This terminal keeps nothing of projects."

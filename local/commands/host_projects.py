@@ -1,0 +1,85 @@
+"""What a project on a host would switch on, read over a connection without a session."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import field
+from pathlib import Path
+
+from ccb.tunnel.errors import ProtocolError
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ..command_line.model import Arguments
+from ..config.projects import HostIdentity
+from ..connect.connect import connect_host
+from ..connect.host_identity import host_identity
+from ..connect.session_list import ReportRow, Text, reports, row_of
+from ..login.prompts import prompts_for
+
+_MAX_SWITCHES = 2000
+_RULES = ("allow", "ask", "deny")
+
+
+class _ProjectRow(ReportRow):
+    directory: Text = ""
+    fingerprint: Text = ""
+    text: Text = ""
+
+
+class SwitchRow(ReportRow):
+    """One thing that a project switches on, as the host describes it."""
+
+    kind: Text = ""
+    name: Text = ""
+    detail: Text = ""
+    path: Text = ""
+
+    @property
+    def line(self) -> str:
+        """It as one line of safe text, like a value of `ccb config show`."""
+        name, detail = one_line(self.name), one_line(self.detail)
+        match self.kind:
+            case kind if kind in _RULES:
+                return f"permissions.{kind} = {json.dumps(name, ensure_ascii=False)}"
+            case "setting":
+                return f"{name} = {detail}"
+            case "hook" | "mcp":
+                return f"{'hooks' if self.kind == 'hook' else 'mcpServers'}.{name} = {detail}"
+            case _:
+                return f"{one_line(self.kind)} {name}" + (f": {detail}" if detail else "")
+
+
+@dataclass(frozen=True)
+class HostProject:
+    """A project as its host describes it. `problems` are sentences about its files."""
+
+    host: HostIdentity
+    directory: str
+    fingerprint: str
+    switches: Sequence[SwitchRow] = field(default=())
+    problems: Sequence[str] = field(default=())
+
+
+async def read_host_project(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> HostProject:
+    """Connect, and return the project of the directory that the arguments name. Raises CcbError."""
+    directory = arguments.directory or (str(Path.cwd()) if arguments.connection.local else "~")
+    command = {"command": "project", "directory": directory}
+    found, problems, switches = _ProjectRow(), [], []
+    async with connect_host(arguments, prompts_for(headless=False), environ) as (transport, bundle):
+        async with aclosing(reports(transport, bundle, command)) as answer:
+            async for report in answer:
+                match report.kind:
+                    case "project":
+                        found = row_of(_ProjectRow, report.body, transport.name)
+                    case "problem":
+                        problems.append(one_line(row_of(_ProjectRow, report.body, transport.name).text))
+                    case "switch":
+                        switches.append(row_of(SwitchRow, report.body, transport.name))
+                if len(problems) + len(switches) > _MAX_SWITCHES:
+                    raise ProtocolError(f"{transport.name} lists more than {_MAX_SWITCHES} things of the project")
+        identity = await host_identity(arguments.connection)
+    return HostProject(identity, found.directory, found.fingerprint, switches, problems)
