@@ -9,7 +9,6 @@ from contextlib import aclosing
 from dataclasses import field
 from pathlib import Path
 
-from ccb.tunnel.errors import ProtocolError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
 
@@ -20,7 +19,7 @@ from ..connect.host_identity import host_identity
 from ..connect.session_list import ReportRow, Text, reports, row_of
 from ..login.prompts import prompts_for
 
-_MAX_SWITCHES = 2000
+_MAX_REPORTS = 2000
 _RULES = ("allow", "ask", "deny")
 
 
@@ -70,7 +69,7 @@ async def read_host_project(arguments: Arguments, environ: Mapping[str, str] = o
     command = {"command": "project", "directory": directory}
     found, problems, switches = _ProjectRow(), [], []
     async with connect_host(arguments, prompts_for(headless=False), environ) as (transport, bundle):
-        async with aclosing(reports(transport, bundle, command)) as answer:
+        async with aclosing(reports(transport, bundle, command, _MAX_REPORTS)) as answer:
             async for report in answer:
                 match report.kind:
                     case "project":
@@ -79,7 +78,5 @@ async def read_host_project(arguments: Arguments, environ: Mapping[str, str] = o
                         problems.append(one_line(row_of(_ProjectRow, report.body, transport.name).text))
                     case "switch":
                         switches.append(row_of(SwitchRow, report.body, transport.name))
-                if len(problems) + len(switches) > _MAX_SWITCHES:
-                    raise ProtocolError(f"{transport.name} lists more than {_MAX_SWITCHES} things of the project")
         identity = await host_identity(arguments.connection)
     return HostProject(identity, found.directory, found.fingerprint, switches, problems)

@@ -22,6 +22,8 @@ from .settings_file import read_settings_file
 
 _MAX_PROJECTS = 1000
 RULE_KINDS = ("allow", "ask", "deny")
+DIRECTORIES = "additionalDirectories"
+_KINDS = (*RULE_KINDS, DIRECTORIES)
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class HostIdentity:
 @dataclass(frozen=True)
 class ProjectRecord:
     """The decisions about one project. `trusted` is the fingerprint of what it switched on when the person trusted it,
-    "" if they did not. The others are the rules that "always" has added."""
+    "" if they did not. The others are the rules and directories that "always" has added."""
 
     host: HostIdentity
     directory: str
@@ -44,11 +46,12 @@ class ProjectRecord:
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    additionalDirectories: tuple[str, ...] = ()
 
     @property
     def permissions(self) -> dict[str, list[str]]:
-        """The rules as in a settings file."""
-        return {kind: list(getattr(self, kind)) for kind in RULE_KINDS if getattr(self, kind)}
+        """The rules and directories as in a settings file."""
+        return {kind: list(getattr(self, kind)) for kind in _KINDS if getattr(self, kind)}
 
     def fits(self, host: HostIdentity, directory: str) -> bool:
         """Return whether this is the record of that project."""
@@ -87,11 +90,14 @@ class Projects:
             records[:] = [each for each in records if each not in gone]
         return gone
 
-    def change_rules(self, host: HostIdentity, directory: str, kind: str, rules: Sequence[str], *, add: bool) -> None:
-        """Add rules of a kind (allow, ask, deny) to those of a project, or remove them."""
+    def change_rules(
+        self, host: HostIdentity, directory: str, kind: str, rules: Sequence[str], *, add: bool, only: bool = False
+    ) -> None:
+        """Add rules of a kind (allow, ask, deny), or directories, to those of a project, or remove them. `only`: they
+        replace the others of the kind."""
         with self._changing() as records:
             old = _taken(records, host, directory)
-            held = [rule for rule in old.permissions.get(kind, ()) if rule not in rules]
+            held = [rule for rule in old.permissions.get(kind, ()) if rule not in rules and not only]
             changed = {**old.permissions, kind: [*held, *dict.fromkeys(rules)] if add else held}
             records.append(ProjectRecord(host, directory, old.trusted, **_rules(changed)))
 
@@ -147,4 +153,4 @@ def _record(data: Mapping[str, Any]) -> ProjectRecord:
 
 
 def _rules(permissions: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    return {kind: tuple(map(str, permissions.get(kind, ()))) for kind in RULE_KINDS}
+    return {kind: tuple(map(str, permissions.get(kind, ()))) for kind in _KINDS}

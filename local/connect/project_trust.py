@@ -17,7 +17,7 @@ from ccb.tunnel.wire.requests import ProjectTrust, RequestRefused
 
 from ..command_line.model import Arguments
 from ..command_line.transport_choice import host_label
-from ..config.projects import RULE_KINDS, HostIdentity, ProjectRecord, Projects
+from ..config.projects import DIRECTORIES, RULE_KINDS, HostIdentity, ProjectRecord, Projects
 from ..config.settings import KEPT, Settings
 from .host_identity import host_identity
 from .session_request import flagged_mode
@@ -95,18 +95,15 @@ class ProjectDesk:
             raise RequestRefused(error.what) from error
 
     async def keep(self, updates: Sequence[Mapping[str, Any]]) -> None:
-        """Keep the rules of permission updates that are not for the session only. They are never kept in the clone.
-        Raises CcbError."""
+        """Keep the rules and directories of permission updates that are not for the session only: for this host and
+        directory, whatever file they name, and never in the clone. Raises CcbError."""
         for update in updates:
-            rules = update.get("rules")
-            kind = str(update.get("behavior"))
-            if update.get("destination") not in _KEPT_IN or not isinstance(rules, list) or kind not in RULE_KINDS:
+            what = str(update.get("type"))
+            kind, texts = _kept(update)
+            if update.get("destination") not in _KEPT_IN or not kind:
                 continue
-            if update.get("type") not in ("addRules", "removeRules"):
-                continue
-            texts = [_rule_text(each) for each in rules if isinstance(each, dict)]
-            add, host = update["type"] == "addRules", await self._host()
-            await asyncio.to_thread(partial(self._projects.change_rules, host, self._directory, kind, texts, add=add))
+            change = partial(self._projects.change_rules, await self._host(), self._directory, kind, texts)
+            await asyncio.to_thread(partial(change, add=not what.startswith("remove"), only=what == "replaceRules"))
 
     async def command(self, argument: str) -> str:
         """Answer `/trust`: say what is kept of the project, or with `revoke` forget it. Raises CcbError."""
@@ -148,6 +145,16 @@ class ProjectDesk:
         if self._identity is None:
             self._identity = await host_identity(self._arguments.connection)
         return self._identity
+
+
+def _kept(update: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Return the kind of what an update adds or removes, "" for nothing that is kept, and its texts."""
+    kind, rules, directories = str(update.get("behavior")), update.get("rules"), update.get("directories")
+    if update.get("type") in ("addRules", "removeRules", "replaceRules") and kind in RULE_KINDS:
+        return kind, [_rule_text(each) for each in rules or () if isinstance(each, dict)]
+    if update.get("type") in ("addDirectories", "removeDirectories"):
+        return DIRECTORIES, [each for each in directories or () if isinstance(each, str)]
+    return "", []
 
 
 def _rule_text(rule: Mapping[str, Any]) -> str:

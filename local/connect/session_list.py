@@ -69,8 +69,11 @@ class SessionRow(SessionSummaryRow):
     viewers: Count = 0
 
 
-async def reports(transport: Transport, bundle: Bundle, command: Mapping[str, object]) -> AsyncGenerator[Report, None]:
-    """Run one host command and yield the reports of its worker. Use with `aclosing`. Raises CcbError."""
+async def reports(
+    transport: Transport, bundle: Bundle, command: Mapping[str, object], most: int = MAX_REPORTS
+) -> AsyncGenerator[Report, None]:
+    """Run one host command and yield the reports of its worker, at most so many. Use with `aclosing`. Raises
+    CcbError."""
     launched = await launch(transport, command, bundle)
     decoder = FrameDecoder()
     count = 0
@@ -88,7 +91,7 @@ async def reports(transport: Transport, bundle: Bundle, command: Mapping[str, ob
                 match frame:
                     case Report():
                         count += 1
-                        if count > MAX_REPORTS:
+                        if count > most:
                             raise ProtocolError(f"{transport.name} sends too many reports")
                         yield frame
                     case Bye():

@@ -232,6 +232,7 @@ class HeadlessRun:
         for warning in connected.warnings:
             report(warning)
         connected.projects.ask = report_untrusted
+        self._inputs.keep = connected.projects.keep
         connected.projects.tell = lambda problem: report(f"on the host: {one_line(problem)}")
         hello = connected.session.hello
         if hello.storage != "disk":

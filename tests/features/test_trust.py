@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.remote.agent_kit import calls, content, says
-from tests.remote.worker_process import Laptop, WorkerHost
+from tests.remote.worker_process import Laptop, WorkerHost, until
 
 from ccb.tunnel.wire import Input, Refused, SessionOptions
 from ccb.tunnel.wire.options import SettingsOption
@@ -166,3 +166,35 @@ async def test_the_policy_of_the_host_outranks_the_project_and_must_be_valid(
     broken = await host.connect(str(uuid.uuid4()))
     await broken.attach()
     assert f"{policy}, line 2: env.A has a wrong value" in str(await broken.next(Refused))
+
+
+async def test_the_question_about_trust_outlives_a_lost_connection_and_a_killed_worker(
+    host: WorkerHost, session: str
+) -> None:
+    bring(host.project, SETTINGS)
+    laptop = await host.connect(session)
+    pid = (await laptop.attach()).pid
+    asked = await laptop.message("control_request")
+    await laptop.say("go", "in-1")
+    await laptop.drop()
+    back = await host.connect(session)
+    await back.attach()
+    assert (await back.message("control_request"))["request_id"] == asked["request_id"], "it still waits"
+    await back.say("go", "in-1")  # nobody has confirmed it
+    await until(lambda: '"in-1"' in (host.state(session) / "journal.jsonl").read_text(), "the prompt is kept")
+    await host.kill_worker(pid)
+    again = await host.connect(session)
+    await again.attach()
+    questions = 0
+    while questions < 2:  # the old one is replayed, and the new worker asks anew
+        request = await again.message("control_request")
+        questions += 1
+        reply = public_answer(Success(request["request_id"], {"trusted": True}))
+        await again.send(Input(again.epoch, f"answer-{request['request_id']}", reply))
+    opened, _ = await again.call()
+    await again.answer(opened, content(calls(("toolu_1", "Bash", {"command": "touch made"}))))
+    opened, body = await again.call()
+    await again.answer(opened, content(says("done", "msg_end")))
+    await again.message("result")
+    assert (host.project / "made").exists()
+    assert json.dumps(json.loads(body)["messages"]).count('"go"') == 1

@@ -95,3 +95,28 @@ async def test_what_a_trusted_project_switches_on_runs_on_the_host_and_never_on_
     done = await laptop.run(argv)
     assert (done.code, done.stdout) == (0, "done\n"), done.stderr
     assert set(who.read_text().split()) == {host_user.name}
+
+
+async def test_what_a_client_allows_always_is_kept_for_this_host_and_directory_alone(
+    laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    script(fake_model, "touch made")
+    streams = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+    argv = [str(project), "-p", *streams, "--permission-prompt-tool", "stdio"]
+    async with laptop.start(argv) as run:
+        await run.send({"type": "user", "message": {"role": "user", "content": "go"}, "parent_tool_use_id": None})
+        asked = await run.until("control_request")
+        rules = [{"toolName": "Bash", "ruleContent": "touch made"}]
+        update = {"type": "addRules", "behavior": "allow", "rules": rules, "destination": "userSettings"}
+        once = {**update, "rules": [{"toolName": "Write"}], "destination": "session"}
+        allow = {"behavior": "allow", "updatedInput": asked["request"]["input"], "updatedPermissions": [update, once]}
+        reply = {"subtype": "success", "request_id": asked["request_id"], "response": allow}
+        await run.send({"type": "control_response", "response": reply})
+        await run.until("result")
+        run.end_input()
+        assert (await run.done()).code == 0
+    (record,) = Projects(laptop.env).all()
+    assert (record.directory, record.permissions) == (str(project), {"allow": ["Bash(touch made)"]})
+    assert not (project / ".claude").exists()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, UserLine, parse_message
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, UserLine, as_dict, parse_message
 from ccb.tunnel.wire.requests import Success, public_answer
 
 from ...session.client import Json
 from ...session.remote_session import RemoteSession
 from ..mirror import TranscriptMirror
 from ..output import HeadlessOutput
+from ..stderr_reports import report
 from ..turn_reports import TurnReports
 from ..turn_results import PendingPrompts
 from .own_answers import END, OwnAnswers
@@ -20,7 +22,8 @@ _REFUSAL = "AbortError: Tool permission stream closed before response received"
 
 class InputPump:
     """The input of one run. `ended` means that no more input will come. `own` answers what this machine answers itself,
-    on `output`; `mirror` copies the transcript there."""
+    on `output`; `mirror` copies the transcript there. `keep` keeps the permission updates of an answer that are not for
+    the session only."""
 
     def __init__(
         self,
@@ -31,6 +34,7 @@ class InputPump:
     ) -> None:
         self.own = OwnAnswers()
         self.mirror = mirror
+        self.keep: Callable[[Sequence[Json]], Awaitable[None]] | None = None
         self._output = output
         self._pending = pending
         self._reports = reports
@@ -61,6 +65,7 @@ class InputPump:
                         break
                     continue
             if isinstance(message, ControlResponseLine):
+                await self._keep(message.request_id, body)
                 await self.question_closed(message.request_id)
             await session.send(body)
         self.ended = True
@@ -87,6 +92,17 @@ class InputPump:
         """Forget a question that was answered or withdrawn."""
         if self._open_questions.pop(request_id, False) and not any(self._open_questions.values()):
             await self._reports.waits(waits=False)
+
+    async def _keep(self, request_id: str, body: Json) -> None:
+        """Keep what the client of an SDK allows "always", if the question was for the person."""
+        answer = as_dict(as_dict(body.get("response")).get("response"))
+        updates = [each for each in (answer.get("updatedPermissions") or ()) if isinstance(each, dict)]
+        if self.keep is None or not updates or not self._open_questions.get(request_id):
+            return
+        try:
+            await self.keep(updates)
+        except CcbError as error:
+            report(f"the permission updates are not kept: {error.what}")
 
     async def _refuse(self, session: RemoteSession, request_id: str) -> None:
         await self.question_closed(request_id)

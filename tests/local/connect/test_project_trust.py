@@ -77,6 +77,15 @@ async def test_always_keeps_a_rule_under_the_directory_of_the_session(projects: 
     assert [(each["source"], each["values"]) for each in layers] == [
         ("kept", {"permissions": {"allow": ["Bash(make *)"]}})
     ]
+    other = {"type": "addDirectories", "directories": ["/srv/lib"], "destination": "userSettings"}
+    await desk.keep(
+        [{**rule, "rules": [{"toolName": "Read"}], "type": "replaceRules", "destination": "projectSettings"}]
+    )
+    await desk.keep(
+        [other, {**other, "directories": ["/x"]}, {**other, "type": "removeDirectories", "directories": ["/x"]}]
+    )
+    kept = projects.find(LOCAL, "/srv/shop").permissions
+    assert kept == {"allow": ["Read"], "additionalDirectories": ["/srv/lib"]}
 
 
 async def test_a_policy_can_rule_out_that_permissions_are_bypassed(projects: Projects, tmp_path: Path) -> None:
