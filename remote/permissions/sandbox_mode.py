@@ -52,12 +52,15 @@ class Cages:
         return replace(rules, read=(*rules.read, *git, *readable))
 
     def workspace(self, directories: Sequence[str], network: bool) -> CageRules | None:
-        """Return the cage for commands that may change `directories`; None if this host has none, or if one of them is
-        no workspace."""
+        """Return the cage for commands that may change `directories`, and read what git reads there; None if this host
+        has none, or if one of them is no workspace."""
         if not self.probe().workspace or self.why_no_workspace(directories):
             return None
         rules = workspace_rules(directories, self.environ, self.home, network=network)
-        return replace(rules, protected=tuple(filter(os.path.isdir, _own_places(rules.write))))
+        git = (*repository_around(directories[0], self.home), *files_of_own_configuration(self.home))
+        return replace(
+            rules, read=(*rules.read, *git), protected=tuple(filter(os.path.isdir, _own_places(rules.write)))
+        )
 
     def why_no_workspace(self, directories: Sequence[str]) -> str:
         """Return why one of the directories can be changed by no command without a question, "" if all can."""

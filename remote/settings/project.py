@@ -193,7 +193,8 @@ def _hooks(events: Json, path: str) -> Iterator[Switch]:
             matcher = entry.get("matcher") or "" if isinstance(entry, dict) else ""
             given = entry.get("hooks") if isinstance(entry, dict) else entry
             for hook in given if isinstance(given, list) else [given]:
-                command = hook.get("command") if isinstance(hook, dict) else None
+                whole = hook if isinstance(hook, dict) else {}
+                command = whole.get("command") if whole.keys() <= {"type", "command", "timeout"} else None
                 yield Switch("hook", f"{event} {matcher}".strip(), command or _short(hook), path)
 
 

@@ -23,6 +23,8 @@ def _line(agent: AgentDefinition) -> str:
     facts = [_WHOSE.get(agent.source, agent.source), f"model {agent.model}" if agent.model else ""]
     if agent.read_only:
         facts.append("only reads")
+    if agent.isolation:
+        facts.append("in a worktree of its own")
     if agent.tools is not None:
         facts.append(f"tools {', '.join(agent.tools) or 'none'}")
     if agent.permission_mode:

@@ -81,3 +81,18 @@ def test_the_home_directory_is_no_project_of_what_lies_below_it(tmp_path: Path) 
     work.mkdir()
     assert project_directories(str(work), str(tmp_path)) == (str(work),)
     assert project_directories(str(tmp_path), str(tmp_path)) == (str(tmp_path),)
+
+
+def test_the_question_about_a_hook_shows_all_that_says_when_it_runs(tmp_path: Path) -> None:
+    file = tmp_path / ".claude/settings.json"
+    file.parent.mkdir()
+    prints = set()
+    several: list[dict[str, object]] = [{}, {"timeout": 5}, {"if": "Bash(git *)"}, {"async": True}]
+    for more in several:
+        hook = {"type": "command", "command": "./check", **more}
+        file.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [hook]}]}}))
+        project = read_project(str(tmp_path), "/nowhere", frozenset(["project"]))
+        shown = "./check" if more.keys() <= {"timeout"} else json.dumps(hook, sort_keys=True)
+        assert project.switches[0].detail == shown
+        prints.add(project.fingerprint)
+    assert len(prints) == 3

@@ -139,6 +139,25 @@ async def test_an_agent_goes_on_in_its_worktree_after_the_worker_was_killed(tmp_
     assert trees(project) == [tree]
 
 
+async def test_commands_in_the_workspace_cage_change_the_worktree_only(tmp_path: Path, project: Path) -> None:
+    line = "git status --short --branch && echo x > made && (echo y > ../../../outside || echo held)"
+    scripts = {
+        MAIN: delegates(isolated("make")),
+        "make": [
+            calls(("b1", "Bash", {"command": line})),
+            calls(("b2", "Bash", {"command": "git log -1"})),
+            says("ok"),
+        ],
+    }
+    async with delegation(tmp_path, scripts, sandbox="workspace", permission_prompts="none") as d:
+        await d.turn(MAIN + "go")
+        (tree,) = trees(project)
+        assert f"## worktree/{tree.name}" in d.result_text("b1", ONE) and "held" in d.result_text("b1", ONE)
+        assert "one" in d.result_text("b2", ONE)
+    assert (tree / "made").exists() and not (project / "outside").exists()
+    assert (tree / ".git").is_file(), "nothing of git was set aside"
+
+
 async def test_worktrees_that_were_left_go_with_their_session_unless_something_is_in_them(
     tmp_path: Path, project: Path
 ) -> None:
