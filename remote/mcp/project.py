@@ -25,7 +25,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 class ProjectChannels:
     """Keeps the servers of the project as they are, as long as the files say the same of them. `say` tells the person
-    what cannot be used."""
+    which of them give way to the person's own."""
 
     def __init__(self, servers: McpServers, context: ToolContext, say: Callable[[str], None]) -> None:
         self._servers = servers
@@ -54,7 +54,6 @@ class ProjectChannels:
 
     def _channel(self, name: str, command: ServerCommand | str) -> Channel:
         if isinstance(command, str):
-            self._say(f"The MCP server {name[:100]} of the project is not used: {command}.")
             return RefusedChannel(command)
         return StdioChannel(name, command, self._context.host, lambda message: self._servers.said(name, message))
 

@@ -77,6 +77,8 @@ def tool_result(result: Json) -> ToolResult:
                 continue
         texts.append(_text(part))
     text = "\n".join(texts)
+    if len(text) > MAX_OUTPUT_CHARS:
+        texts = [text[:MAX_OUTPUT_CHARS]]
     is_error = result.get("isError") is True
     if not images:
         return ToolResult(

@@ -73,7 +73,9 @@ async def test_the_agent_uses_the_servers_of_a_trusted_project(
     assert "it has ended with exit code 3" in results[1] and "the next call starts it again" in results[1]
     assert (tmp_path / "calls").read_text() == "token\ncount 1\ncount 2\ncounted\n"
     warned = [m["content"] for m in running.lines if m.get("subtype") == "informational"]
+    warned = [each for each in warned if "waits for" not in each]  # on a slow machine
     assert [("only stdio" in each, "a name has" in each) for each in warned] == [(True, False), (False, True)], warned
+    assert "web of the project is not connected" in warned[0]
     progress = [m.get("output") for m in running.lines if m["type"] == "tool_progress"]
     assert "2/2 counted to 2" in str(progress)
     second, third = (json.dumps(each.messages) for each in fake_model.requests[-2:])

@@ -67,6 +67,10 @@ class Initialize:
         return Initialize(options, "client_hooks" in options, title)
 
 
+_PATIENCE_S = 8.0
+"""Seconds that a turn waits for MCP servers without a word."""
+
+
 class ClientSetup:
     """The MCP servers of a session. They are loaded when the first one is named. `say` tells the person about a server
     of the project that cannot be used."""
@@ -77,6 +81,7 @@ class ClientSetup:
         self._say = say
         self._servers: McpServers | None = None
         self._of_project: ProjectChannels | None = None
+        self._told: dict[str, str] = {}  # why servers of the project are not connected
 
     def use(self, options: SessionOptions) -> None:
         """Connect the servers inside the client and on the laptop that `options` name, and drop the others."""
@@ -130,7 +135,21 @@ class ClientSetup:
             for each in self._servers.status():
                 if each["status"] == "failed" and each["name"] in options.client_mcp:
                     self._servers.reconnect(each["name"])
-            await self._servers.ready(patience_s)
+            await self._servers.ready(_PATIENCE_S if patience_s is None else patience_s)
+            waiting = [each["name"] for each in self._servers.summary() if each["status"] == "pending"]
+            if waiting and patience_s is None:
+                self._say(f"The agent waits for MCP servers to start: {', '.join(waiting)}.")
+                await self._servers.ready()
+            self._tell_failures(self._servers)
+
+    def _tell_failures(self, servers: McpServers) -> None:
+        """Tell once why a server of the project is not connected."""
+        for each in servers.status():
+            name, error = each["name"], each.get("error", "")
+            if each["scope"] == "project" and error != self._told.get(name, ""):
+                self._told[name] = error
+                if error:
+                    self._say(f"The MCP server {name[:100]} of the project is not connected: {error[:1000]}.")
 
     async def close(self) -> None:
         """Stop connecting."""

@@ -205,6 +205,8 @@ def test_results_become_text_and_images() -> None:
         assert said in str(tool_result({"content": [part]}).content)
     assert tool_result({"content": [], "structuredContent": {"n": 1}}).content == '{"n": 1}'
     assert tool_result({"content": [], "isError": True}).is_error
+    long = tool_result({"content": [{"type": "text", "text": "x" * 90_000}]})
+    assert len(str(long.structured)) < 31_000 and len(long.content) == 90_000  # the pipeline keeps the whole in a file
 
 
 def test_names_fit_the_model_api() -> None:
