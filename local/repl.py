@@ -74,7 +74,7 @@ async def _attend(app: Repl, arguments: Arguments) -> None:
                 store = PromptStore(state_dir(), info.place)
                 app.composer.remember(store, *await in_thread(store.load))
                 app.notify_person = connected.notifications.notify
-                await app.attach(connected.session, info, connected.warnings, connected.projects)
+                await app.attach(connected.session, info, connected.warnings, connected.projects, connected.mcp)
                 await app.left.wait()
     finally:
         importing.cancel()

@@ -184,6 +184,7 @@ class ToolProgress(_Message):
     elapsed_time_seconds: float = 0
     output: str = ""
     total_bytes: int = 0
+    heartbeat: bool = False  # a sign of life, which says nothing about the output
 
 
 class Result(_Message):
@@ -217,10 +218,15 @@ class ControlRequestBody(_Message):
     agent: str | None = None  # the sub-agent that asks; of the worker, beside the public fields
     file_change: Any = None  # the same
     sandbox: str | None = None
+    mcp_server_name: str = ""  # of `elicitation`, as are the others below
+    message: str = ""
+    mode: str = "form"
+    url: str | None = None
+    requested_schema: Any = None
 
 
 class ControlRequest(_Message):
-    """The worker asks the client: `can_use_tool`."""
+    """The worker asks the client: `can_use_tool`, or `elicitation` for an MCP server."""
 
     type: Literal["control_request"]
     request_id: str

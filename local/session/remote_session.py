@@ -142,7 +142,7 @@ class RemoteSession:
         if item.kind not in ("message", "progress") or item.body.get("type") not in _REQUESTS:
             return False
         line = parse_message(item.body)
-        hidden = self._responder.hides(line)
+        hidden = self._responder.hides(line) or self._own.is_forged(line)
         if not hidden:
             self._witnessed(line)
         return hidden
@@ -153,7 +153,7 @@ class RemoteSession:
         kept = []
         for each in questions:
             line = parse_message(each)
-            if self._responder.is_open(line):
+            if self._responder.is_open(line) and not self._own.is_forged(line):
                 self._witnessed(line)
                 kept.append(each)
         if len(kept) == len(questions) and not self._own.bodies:

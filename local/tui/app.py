@@ -33,6 +33,7 @@ from .widgets.composer import Composer
 
 if TYPE_CHECKING:
     from ..connect.project_trust import ProjectDesk
+    from ..mcp.service import LaptopServers
     from ..session.client import SessionClient
     from .attached.view import SessionView
     from .widgets.info import ReplInfo
@@ -168,9 +169,10 @@ class Repl(App[int]):
         info: ReplInfo,
         warnings: Sequence[str] = (),
         projects: ProjectDesk | None = None,
+        mcp: LaptopServers | None = None,
     ) -> None:
         """Show a session with what the person should know about it, and send it what was typed before it was there.
-        `projects` asks about the project on the screen."""
+        `projects` asks about the project on the screen, `mcp` are the MCP servers of this laptop."""
         from .attached.view import SessionView
 
         self.login_handover.come_back()
@@ -178,6 +180,7 @@ class Repl(App[int]):
         if projects is not None:
             projects.ask, projects.tell = view.trust.ask, view.tell_of_project
             view.keep, view.trust.command = projects.keep, projects.command
+        view.mcp.laptop = mcp
         self._set_window_title(f"ccb {info.place}")
         with self.batch_update():
             await self.mount(view, before=self.composer)

@@ -7,11 +7,18 @@ import uuid
 from dataclasses import replace
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.messages import ControlResponseLine, PublicLine
+from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, PublicLine
 from ccb.tunnel.wire.requests import A, Answer, P, Request, answer_in, public_withdrawal
 
 from ..client import Json, Received
 from ..event_feed import EventFeed
+
+_PREFIX = "laptop-"
+
+
+def is_own(request_id: str) -> bool:
+    """Return whether a request that the reader has got is a question of this laptop."""
+    return request_id.startswith(_PREFIX)
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,7 @@ class OwnQuestions:
 
     async def ask(self, request: Request[P, A]) -> A:
         """Return the reader's answer. If this is cancelled, the question is withdrawn."""
-        request = replace(request, id=f"laptop-{uuid.uuid4()}")
+        request = replace(request, id=f"{_PREFIX}{uuid.uuid4()}")
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._open[request.id] = _Open(request.public(), answer)
         self._feed.add(Received("progress", request.public(), 0))
@@ -48,6 +55,12 @@ class OwnQuestions:
         if not asked.answer.done():
             asked.answer.set_result(answer_in(line))
         return True
+
+    def is_forged(self, line: PublicLine) -> bool:
+        """Return whether a request has an id of this laptop and is not one of its open questions."""
+        if not isinstance(line, ControlRequestLine):
+            return False
+        return is_own(line.request_id) and line.request_id not in self._open
 
     @property
     def bodies(self) -> list[Json]:

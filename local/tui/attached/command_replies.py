@@ -18,6 +18,7 @@ from ..widgets.info import ReplInfo
 from .commands import TypedCommand
 from .session_actions import SessionActions
 from .shell import ReplShell
+from .steering.mcp_servers import McpServerList
 from .steering.tasks import TaskSteering
 from .steering.thinking import ThinkingSteering
 from .trust_questions import TrustQuestions
@@ -35,6 +36,7 @@ class CommandTarget(Protocol):
     reducer: TranscriptReducer
     connection: ConnectionView
     tasks: TaskSteering
+    mcp: McpServerList
     thinking: ThinkingSteering
     trust: TrustQuestions
 
@@ -76,6 +78,8 @@ class CommandReplies:
                 await self._view.thinking.thinking(argument)
             case "tasks":
                 await self._view.tasks.command(argument)
+            case "mcp":
+                await self._view.mcp.command(argument)
             case "mode" if argument:
                 await self._actions.set_mode(argument)
             case "mode":

@@ -27,6 +27,7 @@ COMMANDS = (
     ReplCommand("effort", "/effort LEVEL", "set the effort: low, medium, high, xhigh, max, or default"),
     ReplCommand("thinking", "/thinking [on, off, N]", "let the model think, with at most N tokens"),
     ReplCommand("tasks", "/tasks [ID, stop ID]", "list what runs in the background, show its output, end it"),
+    ReplCommand("mcp", "/mcp [reconnect NAME]", "list the MCP servers with their state, connect one again"),
     ReplCommand("rewind", "/rewind", "go back to before a prompt: files, conversation, or both"),
     ReplCommand("status", "/status", "show host, session, worker and connection"),
     ReplCommand("cost", "/cost", "show the tokens and the cost of this session"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+from ccb.tunnel.wire.kinds.mcp import ELICITATION
 from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, ResultLine
 from ccb.tunnel.wire.records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message
-from ccb.tunnel.wire.requests import CAN_USE_TOOL
+from ccb.tunnel.wire.requests import CAN_USE_TOOL, RequestKind
 
 from ...session.client import Received, SessionClient, Skipped, parse_snapshot
 from ...session.messages import ControlRequest, StreamEvent, ToolProgress, parse_message
@@ -14,6 +16,11 @@ from ..model.blocks import Level
 from ..model.transcript_reducer import TranscriptReducer
 from ..widgets.history import HistoryLoader
 from .approvals import Approvals, Settlement
+
+ASKED_ON_CARDS: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION)
+"""The requests that the person answers on a card."""
+
+_ON_CARDS = frozenset(kind.name for kind in ASKED_ON_CARDS)
 
 
 class EventRouter:
@@ -33,7 +40,8 @@ class EventRouter:
         self._approvals = approvals
         self._history = history
         self._ring = ring
-        client.register(CAN_USE_TOOL)  # the person answers on an approval card
+        for kind in ASKED_ON_CARDS:
+            client.register(kind)
 
     def skipped(self, item: Skipped) -> None:
         """Show a line in place of events that are not loaded, and take over the state after them."""
@@ -64,7 +72,7 @@ class EventRouter:
 
     def _message(self, content: MessageRecord, *, replayed: bool) -> None:
         public = content.public
-        if isinstance(public, ControlRequestLine) and public.subtype == CAN_USE_TOOL.name:
+        if isinstance(public, ControlRequestLine) and public.subtype in _ON_CARDS:
             request = parse_message(content.body)
             if isinstance(request, ControlRequest) and self._approvals.opened(request) and not replayed:
                 self._ring("permission_prompt")

@@ -37,6 +37,7 @@ from .pulse import Pulse
 from .session_actions import Keep, SessionActions
 from .shell import ReplShell
 from .status_presenter import StatusPresenter
+from .steering.mcp_servers import McpServerList
 from .steering.tasks import TaskSteering
 from .steering.thinking import ThinkingSteering
 from .trust_questions import TrustQuestions
@@ -70,6 +71,7 @@ class SessionView(Vertical):
         )
         self.rewinding = Rewinding(client, self.reducer, shell.composer, self._actions)
         self.tasks = TaskSteering(client, self.reducer, self._actions, self.hint)
+        self.mcp = McpServerList(client, self.reducer)
         self.thinking = ThinkingSteering(client, self.reducer, self._actions)
         self.completion = CompletionList(shell.composer, client, one_line(info.host), self._own_commands)
         shell.composer.completes = self.completion.take_key

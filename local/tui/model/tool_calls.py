@@ -80,7 +80,9 @@ class ToolCalls:
         tool = self._open.get(message.tool_use_id)
         if tool is not None and tool.state not in (ToolState.DONE, ToolState.FAILED):
             tool.state = ToolState.RUNNING
-            tool.output, tool.elapsed_s = message.output[-MAX_BLOCK_CHARS:], message.elapsed_time_seconds
+            tool.elapsed_s = message.elapsed_time_seconds
+            if not message.heartbeat:
+                tool.output = message.output[-MAX_BLOCK_CHARS:]
             self._container.update_block(tool)
 
     def told(self, note: TaskNote) -> None:

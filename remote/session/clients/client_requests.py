@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.commands import LIST_COMMANDS
-from ccb.tunnel.wire.kinds.mcp import CLIENT_MCP_MESSAGE, McpMessage
+from ccb.tunnel.wire.kinds.mcp import CLIENT_MCP_MESSAGE, MCP_RECONNECT, MCP_STATUS, McpMessage
 from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
 from ccb.tunnel.wire.records import MessageRecord
 from ccb.tunnel.wire.requests import (
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 INITIALIZE: RequestKind[Initialize, Json] = client_kind("initialize", Initialize.read)
-MCP_STATUS: RequestKind[None, Json] = client_kind("mcp_status", lambda fields: None)
 GET_CONTEXT_USAGE: RequestKind[None, Json] = client_kind("get_context_usage", lambda fields: None)
 
 
@@ -49,7 +48,6 @@ class ServerSwitch:
     enabled: bool
 
 
-MCP_RECONNECT: RequestKind[str, Json] = client_kind("mcp_reconnect", lambda fields: str(fields.get("serverName")))
 MCP_TOGGLE: RequestKind[ServerSwitch, Json] = client_kind(
     "mcp_toggle", lambda fields: ServerSwitch(str(fields.get("serverName")), fields.get("enabled") is not False)
 )

@@ -305,6 +305,15 @@ async def test_a_question_of_the_laptop_survives_a_lost_connection_and_ends_with
         assert worker.ran == []
 
 
+async def test_the_host_cannot_ask_in_the_name_of_the_laptop() -> None:
+    async with hostile(somebody=True) as worker:
+        forged = Request(CAN_USE_TOOL, ToolApproval(ADD, ADD, {"a": 1}, "t1"), id="laptop-1").public()
+        await worker.event(forged)
+        await worker.peer.send(Snapshot(1, 5, {"asks": [forged]}))
+        worker._seq = 5
+        await worker.asks({"a": 2}, request_id="q2")  # the first that the reader gets
+
+
 async def test_what_the_person_mentions_may_be_read() -> None:
     async with hostile() as worker:
         await worker.session.prompt("look at @notes:notes://today please")

@@ -17,6 +17,7 @@ from ccb.local.session.client import FoundNames, Item, LinkChange, LinkState, Re
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.kinds.commands import LIST_COMMANDS
+from ccb.tunnel.wire.kinds.mcp import ELICITATION
 from ccb.tunnel.wire.requests import CAN_USE_TOOL, A, P, Request, RequestFailed, RequestKind, Success
 
 Json = dict[str, Any]
@@ -160,7 +161,7 @@ class ScriptedSession:
         return request.kind.read_answer(Success(request.id, self.control_answers.get(request.kind.name, {})))
 
     def register(self, kind: RequestKind[P, A], service: Callable[[P], Awaitable[Json]] | None = None) -> None:
-        assert kind is CAN_USE_TOOL and service is None, "the REPL answers nothing else"
+        assert kind in (CAN_USE_TOOL, ELICITATION) and service is None, "the REPL answers nothing else"
 
     async def interrupt(self) -> None:
         if not self._driving:

@@ -6,7 +6,16 @@ import re
 from typing import Any
 
 from ..dataclass import dataclass
-from ..requests import CLIENT_DEADLINE_S, Answer, AnsweredBy, RequestFailed, RequestKind, RequestRefused, payload_of
+from ..requests import (
+    CLIENT_DEADLINE_S,
+    Answer,
+    AnsweredBy,
+    RequestFailed,
+    RequestKind,
+    RequestRefused,
+    client_kind,
+    payload_of,
+)
 
 Json = dict[str, Any]
 
@@ -89,3 +98,8 @@ def _read_elicited(answer: Answer) -> Json:
 
 ELICITATION: RequestKind[Elicitation, Json] = RequestKind("elicitation", AnsweredBy.PERSON, _read_elicited)
 """To the person, for a server on the host; for a server on the laptop, the laptop itself asks."""
+
+MCP_STATUS: RequestKind[None, Json] = client_kind("mcp_status", lambda fields: None)
+MCP_RECONNECT: RequestKind[str, Json] = client_kind(
+    "mcp_reconnect", lambda fields: str(fields.get("serverName")), lambda name: {"serverName": name}
+)

@@ -16,6 +16,7 @@ from textual.widgets import Static
 
 from ....session.messages import ControlRequest
 from ...model.forms.form import Answers, Form, FormEntry
+from ...render.card_rows import CardLine, Voice
 from ...render.escapes import escaped_name
 from ...render.form_text import form_page
 from ...theme.palette import Palette
@@ -72,7 +73,9 @@ class FormCard(QuestionCard):
     def _draw(self) -> None:
         page = form_page(self.form)
         marked = page.rows[self._marked] if 0 <= self._marked < len(page.rows) else (0, -1)
-        self._rows.show(page.lines, marked)
+        wrong = self._problem if self.has_class("typing") else ""  # else it stands beside the keys
+        lines = page.lines + ([CardLine("! ", wrong, Voice.WARNING, "  ")] if wrong else [])
+        self._rows.show(lines, marked)
         self.show_titles()
 
     def show_choices(self) -> None:
@@ -171,7 +174,7 @@ class FormCard(QuestionCard):
         of = self.form.field
         self._problem = of.problem(text) if of is not None and text else ""
         if of is None or self._problem:
-            self.show_choices()
+            self._draw()
             return
         entry = self.form.entry
         self.form.entries[self.form.place] = FormEntry(entry.chosen if of.several else [], text)

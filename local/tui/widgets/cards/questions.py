@@ -8,6 +8,7 @@ from ....session.messages import ControlRequest
 from ...model.forms.form import Answers, read_questions
 from ...theme.palette import Palette
 from .approval import ApprovalCard
+from .elicitation_card import ElicitationCard, is_elicitation
 from .form_card import FormCard
 from .plan_card import AgreementCard, PlanCard
 from .question_card import QuestionCard
@@ -34,6 +35,8 @@ def card_for(request: ControlRequest, place: str, palette: Palette) -> QuestionC
     any input exactly."""
     if asks_about_trust(request):
         return TrustCard(request, place, palette)
+    if is_elicitation(request):
+        return ElicitationCard(request, place, palette)
     asked = request.request
     view = traits_of(asked.tool_name).view
     if view is View.QUESTIONS:

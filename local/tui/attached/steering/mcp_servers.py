@@ -1,0 +1,90 @@
+"""/mcp: the MCP servers of the session, what is wrong with those that do not work, and a new try."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.kinds.mcp import MCP_RECONNECT, MCP_STATUS
+from ccb.tunnel.wire.requests import Request, RequestFailed, RequestRefused
+
+from ....session.client import Json, SessionClient
+from ...model.blocks import Level
+from ...model.transcript_reducer import TranscriptReducer
+
+if TYPE_CHECKING:
+    from ....mcp.service import LaptopServers, ServerState
+
+_MAX_SHOWN = 50
+_NONE = "There is no MCP server. `ccb mcp add NAME -- COMMAND` adds one to your settings; /help says more about /mcp."
+_WHERE = {"laptop": "on this laptop", "client": "in the client", "sdk": "in the client", "stdio": "on the host"}
+
+
+class McpServerList:
+    """Answers /mcp. `laptop` holds the servers of this laptop, None if there are none. Failures are shown, never
+    raised."""
+
+    def __init__(self, client: SessionClient, reducer: TranscriptReducer) -> None:
+        self._client = client
+        self._reducer = reducer
+        self.laptop: LaptopServers | None = None
+
+    async def command(self, argument: str) -> None:
+        """/mcp lists the servers, /mcp reconnect NAME connects one again."""
+        word, _, name = argument.partition(" ")
+        try:
+            if not argument:
+                await self._list()
+            elif word == "reconnect" and name.strip():
+                await self._reconnect(name.strip())
+            else:
+                self._show("/mcp lists the servers, /mcp reconnect NAME connects one again.", Level.WARNING)
+        except (CcbError, RequestFailed) as error:
+            self._show(neutralise(error.what if isinstance(error, CcbError) else str(error)), Level.ERROR)
+
+    async def _list(self) -> None:
+        listed = (await self._client.request(Request(MCP_STATUS, None))).get("mcpServers")
+        servers = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+        own = {each.name: each for each in self.laptop.states()} if self.laptop is not None else {}
+        lines = [_line(each, own) for each in servers[:_MAX_SHOWN]]
+        missing = [state for name, state in own.items() if name not in {each.get("name") for each in servers}]
+        lines += [f"{each.name}: not used by the agent, on this laptop: {each.shown}" for each in missing]
+        if any(each.get("status") == "failed" for each in servers):
+            lines.append("/mcp reconnect NAME tries again.")
+        self._show("\n".join(lines) or _NONE)
+
+    async def _reconnect(self, name: str) -> None:
+        own = {each.name for each in self.laptop.states()} if self.laptop is not None else set()
+        if self.laptop is not None and name in own:
+            try:
+                await self.laptop.restart(name)
+            except RequestRefused as refused:
+                why = next((each.why for each in self.laptop.states() if each.name == name), "")
+                self._show(f"{one_line(str(refused))}{f': {one_line(why)}' if why else ''}", Level.ERROR)
+                return
+        await self._client.request(Request(MCP_RECONNECT, name))
+        self._show(f"{one_line(name)} is being connected again. Its tools count from the next turn.")
+
+    def _show(self, text: str, level: Level = Level.INFO) -> None:
+        self._reducer.notice(text, level)
+
+
+def _line(server: Json, own: Mapping[str, ServerState]) -> str:
+    """Return a line about a server: the host says what the agent sees of it, the laptop why one of its own fails."""
+    name, status = one_line(str(server.get("name")))[:64], one_line(str(server.get("status")))[:20]
+    tools = server.get("tools")
+    offers = _counted(tools) if isinstance(tools, list) else ""
+    transport = str(server.get("transport"))
+    state = own.get(str(server.get("name"))) if transport == "laptop" else None
+    where = _WHERE.get(transport, one_line(transport)[:20]) + (
+        f": {one_line(state.shown)}" if state is not None else ""
+    )
+    why = (state.why if state is not None else "") or str(server.get("error") or "")
+    reason = f" ({one_line(why)[:300]})" if why and status != "connected" else ""
+    return f"{name}: {status}{offers}, {where}{reason}"
+
+
+def _counted(tools: Sequence[object]) -> str:
+    return f", {len(tools)} tool{'' if len(tools) == 1 else 's'}"

@@ -1,0 +1,88 @@
+"""The servers of the laptop in a session: what they ask and report reaches the person, and not the host."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.support.hosts.scripted_host import ScriptedHost, session_on
+from tests.support.mcp_http import HttpMcp
+from tests.support.network.link_peer import Peer
+
+from ccb.local.mcp.config import HttpServer
+from ccb.local.mcp.permissions import LaptopPermissions
+from ccb.local.mcp.service import LaptopServers
+from ccb.local.session.client import Received
+from ccb.local.session.remote_session import RemoteSession
+from ccb.tunnel.wire import Event, Input
+from ccb.tunnel.wire.kinds.mcp import ELICITATION, LAPTOP_MCP_MESSAGE, McpMessage
+from ccb.tunnel.wire.requests import CAN_USE_TOOL, Request, public_withdrawal
+
+Json = dict[str, Any]
+
+
+async def test_what_a_server_asks_and_reports_reaches_the_reader_and_not_the_host() -> None:
+    far = HttpMcp()
+    shown: asyncio.Queue[Json] = asyncio.Queue()
+    async with far.serving() as url, session_on(ScriptedHost()) as (session, peer):
+        permissions = LaptopPermissions(lambda: {"allow": ["mcp__far"]}, None, mode="default", may_bypass=False)
+        async with LaptopServers(session, {"far": HttpServer(type="http", url=url)}, permissions) as servers:
+            assert [(each.name, each.running) for each in servers.states()] == [("far", False)]
+            session.register(CAN_USE_TOOL)
+            reading = asyncio.create_task(read(session, shown))
+            host = Host(peer)
+            assert await host.call("paint") == "decline"  # nobody fills in forms here
+            assert servers.states()[0].running
+            assert await host.call("work") == "worked"
+            progress = await shown.get()
+            assert (progress["type"], progress["tool_use_id"], progress["output"]) == (
+                "tool_progress",
+                "t2",
+                "1/4 first",
+            )
+            session.register(ELICITATION)
+            calling = asyncio.create_task(host.call("paint"))
+            asked = await shown.get()
+            assert (asked["request"]["subtype"], asked["request"]["mcp_server_name"]) == ("elicitation", "far")
+            await session.answer(asked["request_id"], {"action": "accept", "content": {"colour": "red", "count": 2}})
+            assert await calling == "2 red"
+            await host.send("wait")
+            async with asyncio.timeout(20):
+                await far.began.wait()
+                await host.event(public_withdrawal(f"m{host.count}"))  # the person interrupts the agent
+                await far.cancelled.wait()
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+
+async def read(session: RemoteSession, shown: asyncio.Queue[Json]) -> None:
+    async for item in session.events():
+        if isinstance(item, Received):
+            shown.put_nowait(item.body)
+
+
+class Host:
+    """The worker: it calls tools of the server `far`."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.count = 0
+        self._peer = peer
+        self._seq = 0
+
+    async def event(self, body: Json) -> None:
+        self._seq += 1
+        await self._peer.send(Event(self._seq, 1, "message", body))
+
+    async def send(self, tool: str) -> None:
+        self.count += 1
+        params = {"name": tool, "arguments": {}, "_meta": {"claudecode/toolUseId": f"t{self.count}"}}
+        message = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+        await self.event(Request(LAPTOP_MCP_MESSAGE, McpMessage("far", message), id=f"m{self.count}").public())
+
+    async def call(self, tool: str) -> str:
+        """Call a tool, and return the text of its result. The answer is the first thing that the host gets."""
+        await self.send(tool)
+        given = await self._peer.next(Input)
+        response = given.body["response"]
+        assert response["request_id"] == f"m{self.count}"
+        return str(response["response"]["mcp_response"]["result"]["content"][0]["text"])

@@ -1,0 +1,95 @@
+"""The card on which the person fills in the form of an MCP server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.repl.pilot import Desk, desk
+
+from ccb.local.tui.model.forms.elicitation import read_server_form
+from ccb.tunnel.wire.kinds.mcp import ELICITATION, Elicitation
+from ccb.tunnel.wire.requests import Request
+
+Json = dict[str, Any]
+
+SCHEMA: Json = {
+    "type": "object",
+    "properties": {
+        "colour": {"type": "string", "title": "Colour", "oneOf": [{"const": "r", "title": "Red"}, {"const": "g"}]},
+        "count": {"type": "integer", "minimum": 1, "maximum": 9, "default": 2},
+        "gift": {"type": "boolean"},
+        "note": {"type": "string", "description": "for the parcel"},
+    },
+    "required": ["colour", "count"],
+}
+
+
+async def asked(at: Desk, form: Elicitation, request_id: str = "laptop-1") -> None:
+    """Let the server ask, and go to the card."""
+    await at.prompt("go")
+    at.session.begin()
+    at.session.progress(Request(ELICITATION, form, id=request_id).public())
+    await at.card_focused()
+
+
+async def keys(at: Desk, *pressed: str) -> None:
+    for key in pressed:
+        await at.pause_of_a_person()
+        await at.pilot.press(key)
+
+
+async def answer(at: Desk, request_id: str = "laptop-1") -> Json:
+    await at.until(lambda: at.session.answers)
+    return at.session.answers[request_id]
+
+
+async def test_a_form_is_filled_in_and_its_values_have_their_types() -> None:
+    async with desk(size=(90, 30)) as at:
+        await asked(at, Elicitation("shop", "What shall it be?", requested_schema=SCHEMA))
+        await at.sees("The MCP server shop asks: Colour (1 of 4) on this laptop", "? What shall it be?", "1 ○ Red")
+        await keys(at, "1", "enter")
+        await at.sees("count (2 of 4)", "● 2")
+        await keys(at, "1", "enter")
+        await keys(at, "backspace", "7", "0", "enter")
+        await at.sees("Wanted: at most 9.")
+        await keys(at, "backspace", "enter")
+        await at.sees("gift (optional)", "1 ○ yes")
+        await keys(at, "2", "enter")
+        await at.sees("note: for the parcel (optional)")
+        await keys(at, "enter")
+        await at.sees("your answers", "→ 7", "→ no answer")
+        await keys(at, "enter")
+        assert await answer(at) == {"action": "accept", "content": {"colour": "r", "count": 7, "gift": False}}
+
+
+async def test_esc_declines_and_a_form_that_cannot_be_shown_can_only_be_declined() -> None:
+    async with desk(size=(90, 24)) as at:
+        await asked(
+            at, Elicitation("shop", "Your \x1b[31mname?", requested_schema={"properties": {"n": {"type": "object"}}})
+        )
+        await at.sees("ccb cannot show", "1 ○ decline")
+        await keys(at, "1", "enter")
+        assert await answer(at) == {"action": "decline"}
+        await asked(at, Elicitation("shop", "Sure?", requested_schema={"properties": {}}), "2")
+        await at.sees("1 ○ yes", "on devbox:/srv/shop")  # the host asks
+        await keys(at, "escape")
+        assert await answer(at, "2") == {"action": "decline"}
+
+
+async def test_an_address_is_shown_and_never_opened() -> None:
+    async with desk(size=(90, 24)) as at:
+        await asked(at, Elicitation("shop", "Pay first.", "url", None, "https://pay.example/1"))
+        await at.sees("Pay first.", "https://pay.example/1", "I have opened it")
+        await keys(at, "1", "enter")
+        assert await answer(at) == {"action": "accept"}
+
+
+def test_schemas_that_are_not_of_the_restricted_kind_are_refused() -> None:
+    for schema in (None, {}, {"properties": {"a": 1}}, {"properties": {str(n): {"type": "string"} for n in range(99)}}):
+        assert read_server_form("m", schema) is None
+    many = {"type": "array", "items": {"enum": ["a", "b"]}, "default": ["b"]}
+    found = read_server_form("m", {"properties": {"x": many, "mail": {"type": "string", "format": "email"}}})
+    assert found is not None
+    assert found.form.fields[0].several and found.form.entries[0].chosen == [1]
+    assert found.content({"x": ["a", "b"], "mail": []}) == {"x": ["a", "b"]}
+    assert found.form.fields[1].problem("nobody") and not found.form.fields[1].problem("a@b.c")
