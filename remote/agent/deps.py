@@ -112,7 +112,7 @@ class AgentConfig:
     def callable_tools(self) -> dict[str, Tool]:
         """Return the tools that the model may call, by each name under which it may."""
         tools = self.visible_tools()
-        return {**tools, **{alias: tools[name] for alias, name in self.aliases.items() if name in tools}}
+        return {**tools, **{alias: tools[str(name)] for alias, name in self.aliases.items() if str(name) in tools}}
 
     def _offers(self, tool: Tool) -> bool:
         return self.offered is None or tool.name in self.offered or tool.name not in BUILT_IN

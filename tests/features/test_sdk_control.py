@@ -225,3 +225,43 @@ async def test_a_plugin_brings_commands_skills_agents_and_hooks(host: WorkerHost
     ]
     (plugins,) = [each["plugins"] for each in opened if "plugins" in each]
     assert plugins == [{"name": "tools", "path": str(kit), "source": "tools@inline"}]
+
+
+SUBTYPES = (
+    *("apply_flag_settings", "background_tasks", "cancel_async_message", "channel_enable", "claim_session"),
+    *("claude_authenticate", "claude_oauth_callback", "export_conversation", "file_suggestions"),
+    *("generate_session_title", "get_chrome_dialog", "get_context_usage", "get_hooks_listing", "get_memory_dialog"),
+    *("get_plan", "get_sandbox_dialog", "get_settings", "get_skills_dialog", "get_status", "get_task_output"),
+    *("initialize", "list_permission_rules", "mcp_authenticate", "mcp_call", "mcp_clear_auth", "mcp_message"),
+    *("mcp_oauth_callback_url", "mcp_read_resource", "mcp_reconnect", "mcp_set_servers", "mcp_status", "mcp_toggle"),
+    *("message_rated", "read_file", "register_repo_root", "reload_output_styles", "reload_plugins", "reload_skills"),
+    *("remote_control", "rename_session", "rewind_files", "seed_read_state", "set_color", "set_cwd"),
+    *("set_has_subscribers", "set_max_thinking_tokens", "set_mcp_permission_mode_override", "set_model"),
+    *("set_permission_mode", "set_prompt_suggestions_paused", "side_question", "stop_task", "submit_feedback"),
+    *("ultrareview_launch", "update_settings", "interrupt", ""),
+)
+"""What the official SDKs can ask of an agent, and nothing."""
+
+_FIELDS = (
+    *("model", "mode", "settings", "servers", "serverName", "path", "title", "max_thinking_tokens", "message"),
+    *("skills", "task_id", "user_message_id", "agents", "toolAliases", "planModeInstructions"),
+)
+
+
+async def test_every_request_of_the_official_sdks_is_answered_at_once_whatever_it_holds(
+    host: WorkerHost, session: str
+) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach()
+    for value in (None, 7, "x", [1], {"a": [None]}):
+        fields = {} if value is None else dict.fromkeys(_FIELDS, value)
+        asked = [await laptop.control(subtype, **fields) for subtype in SUBTYPES]
+        asked += [await laptop.control("initialize", **{name: value}) for name in _FIELDS]
+        answered: set[str] = set()
+        while answered != set(asked):
+            event = await laptop.next(Event, lambda each: "response" in each.body)
+            answered.add(event.body["response"]["request_id"])
+    await say(laptop, "Still there?")
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(says("Yes.", "m1")))
+    assert (await laptop.message("result"))["is_error"] is False

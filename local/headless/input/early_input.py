@@ -107,4 +107,5 @@ def early_description() -> Json:
         "claude_code_version": CLAUDE_CODE_VERSION,
         "session_state": "idle",
         "capabilities": ["interrupt_receipt_v1"],
+        "hook_on_failure_supported": True,  # without this word an SDK whose hooks must decide ends the session
     }

@@ -88,6 +88,7 @@ async def test_the_first_request_is_answered_while_the_session_is_still_being_co
             assert stdin.answered_early("r1") and not stdin.answered_early("r2")
             (answer,) = output.bodies
             assert answer["response"]["subtype"] == "success" and answer["response"]["response"]["models"]
+            assert answer["response"]["response"]["hook_on_failure_supported"]
             client.write(b"nonsense\n")
             messages = stdin.messages()
             assert await anext(messages) == INITIALIZE  # the session gets it all the same
