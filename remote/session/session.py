@@ -18,6 +18,7 @@ from ccb.tunnel.wire.records import InputRecord, OptionsRecord
 from ccb.tunnel.wire.requests import AnsweredBy, answer_in
 
 from ..agent.agent import Agent
+from ..agent.messages import status
 from ..commands.registry import CommandRegistry
 from ..context.prompt import session_prompt
 from ..hooks.runner import HookRunner
@@ -357,7 +358,9 @@ class Session:
         if model and "model" in settings.left_open:
             self.agent.set_model(model)
         if mode and "permission_mode" in settings.left_open:
-            self.agent.config.permissions.set_mode(mode)
+            permissions = self.agent.config.permissions
+            permissions.set_mode(mode)
+            self.log.say(status(None, permissions.mode, permissions.cage_in_force))
 
     def _check_askable(self, sent: SessionOptions) -> None:
         if sent.permission_prompts != "stdio" and self.broker.waits_for(AnsweredBy.PERSON):

@@ -131,6 +131,7 @@ async def test_a_trusted_project_chooses_what_the_person_has_left_open_and_never
         "a project cannot add '~/.ssh': it is or holds the home directory, or is hidden in it",
         "a project cannot add '~': it is or holds the home directory, or is hidden in it",
     ]
+    assert (await laptop.message("system", "status"))["permissionMode"] == "acceptEdits"
     await laptop.say("go")
     opened, body = await laptop.call()
     assert "opus" in json.loads(body)["model"]

@@ -92,6 +92,7 @@ def plan(seed: int, *, long: bool = False) -> Plan:
         steps.append(Step(kind, at, upward, seconds, number))
     work = rand.choice((*("basics",) * 4, *WORKS))
     moments = WORKS[work].moments
+    steps = [_stretched(step, WORKS[work].requests / WORKS["basics"].requests) for step in steps]
     ending = rand.choice(ENDINGS) if rand.random() < (0.3 if work == "basics" else 0.6) else ""
     made = Plan(
         seed,
@@ -106,3 +107,8 @@ def plan(seed: int, *, long: bool = False) -> Plan:
         work=work,
     )
     return made if cold else replace(made, copy=rand.choice(("", *COPIES)))
+
+
+def _stretched(step: Step, factor: float) -> Step:
+    """A fault in the course of a session comes as late in a longer one."""
+    return step if step.connection or step.at < _EARLY else replace(step, at=round(step.at * factor))

@@ -35,10 +35,11 @@ _HOOK = """grep -o '"command": *"[^"]*' | head -n 1 >> hooked; sleep 0.1"""
 
 @dataclass(frozen=True)
 class Work:
-    """The turns of a session. `hooked`: a hook notes each command in the file `hooked`. `served`: the project has
-    an MCP server."""
+    """The turns of a session, and how often they ask the model. `hooked`: a hook notes each command in the file
+    `hooked`. `served`: the project has an MCP server."""
 
     pieces: tuple[Piece, ...]
+    requests: int
     hooked: bool = False
     served: bool = False
 
@@ -76,11 +77,11 @@ class Work:
 
 
 WORKS = {
-    "basics": Work((LOOK, WAIT, FINISH)),
-    "agents": Work((LOOK, AGENTS, FINISH), hooked=True),
-    "background": Work((BACKGROUND, QUEUE, servers.SERVE, FINISH), served=True),
-    "compaction": Work((LOOK, FILL, FINISH)),
-    "everything": Work((FILL, BACKGROUND, AGENTS, WAIT, servers.SERVE, QUEUE), hooked=True, served=True),
+    "basics": Work((LOOK, WAIT, FINISH), 7),
+    "agents": Work((LOOK, AGENTS, FINISH), 15, hooked=True),
+    "background": Work((BACKGROUND, QUEUE, servers.SERVE, FINISH), 10, served=True),
+    "compaction": Work((LOOK, FILL, FINISH), 10),
+    "everything": Work((FILL, BACKGROUND, AGENTS, WAIT, servers.SERVE, QUEUE), 22, hooked=True, served=True),
 }
 
 
