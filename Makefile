@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.make/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit-fast demo demo-repl screenshot test lint types imports metrics unit worker-pythons $(WORKER_PYTHONS) bullseye forky arm64 bench faults fuzz soak clean
+.PHONY: help setup check unit-fast official-sdks demo demo-repl screenshot test lint types imports metrics unit worker-pythons $(WORKER_PYTHONS) bullseye forky arm64 bench faults fuzz soak clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -24,8 +24,8 @@ $(STAMP): pyproject.toml .ci/system-packages
 	@.ci/system-packages venv $(PYTHON)
 	@mkdir -p .make
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable . --group dev
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --upgrade 'pip>=25.1'
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable . --group dev
 	@touch $@
 
 demo: $(STAMP) ## one headless session on an embedded SSH server with a scripted model (REAL=1: the real model)
@@ -44,7 +44,6 @@ test: ## everything CI runs: lint, types, room contracts, all tests, the worker 
 	@.ci/system-packages venv $(PYTHON)
 	@.ci/system-packages test $(PYTHON)
 	@mkdir -p .make
-	@.ci/official-sdks $(PYTHON)
 	@$(MAKE) --no-print-directory -j 3 --output-sync unit lint types imports $(WORKER_PYTHONS)
 
 lint: $(STAMP) ## ruff: lint and format
@@ -52,7 +51,7 @@ lint: $(STAMP) ## ruff: lint and format
 	@$(BIN)/ruff format --check .
 
 types: $(STAMP) ## mypy --strict
-	@$(BIN)/mypy
+	@$(BIN)/mypy $(if $(CI),--cache-dir=/dev/null)
 
 imports: $(STAMP) ## the room contracts
 	@$(BIN)/lint-imports
@@ -63,7 +62,10 @@ metrics: $(STAMP) ## sizes and shapes of the code: long functions, many paramete
 unit-fast: $(STAMP)
 	@$(BIN)/pytest -n 3 --dist worksteal -q -m "not programs and not slow"
 
-unit: $(STAMP) ## pytest on the laptop's Python
+official-sdks: $(STAMP)
+	@.ci/official-sdks $(PYTHON)
+
+unit: $(STAMP) official-sdks ## pytest on the laptop's Python
 	@$(BIN)/pytest --collect-only -qq >/dev/null || true  # compiles the tests once, not in each of four processes
 	@$(ROOT) $(BIN)/pytest -n 4 --dist worksteal -q
 
