@@ -63,7 +63,7 @@ def earlier_run(records: Iterable[Record], agent_id: str) -> tuple[str, AgentHis
         if record.agent_id == agent_id:
             history.conversation.apply(record)
             if isinstance(record.content, WorktreeRecord):
-                history.worktree = None if record.content.removed else record.content
+                history.worktree = record.content
         elif isinstance(record.content, MessageRecord) and isinstance(record.content.public, TaskLine):
             line = record.content.public
             if line.subtype == "task_started" and line.task_id == agent_id:

@@ -188,7 +188,7 @@ class SubAgents:
         context, facts, emitter = child.context, child.facts, self._emitter(child.facts.id)
         trees = Worktrees(context.host, context.cages)
         tree = history.worktree
-        if tree is None:
+        if tree is None or tree.removed:
             if self._main.config.permissions.mode == PLAN:
                 raise WorktreeRefused("plan mode is on, and it would change the repository")
             tree = await trees.plan(context.cwd, facts.description, f"{self._journal.path} {facts.id}")

@@ -15,7 +15,7 @@ from .conversation import Conversation, close_open_tool_uses
 
 
 class AgentHistory(Projection):
-    """The conversation of one agent, and its usage. `worktree` is the work tree that it goes on in, None for none."""
+    """The conversation of one agent, and its usage. `worktree` is the newest record about its work tree."""
 
     def __init__(self, agent_id: str, rewound: Sequence[tuple[int, int]] = ()) -> None:
         self.conversation = Conversation(agent_id, rewound)

@@ -98,6 +98,19 @@ async def test_a_worktree_without_changes_is_removed_with_its_branch(tmp_path: P
     assert git(project, "worktree", "list").count("\n") == 0
 
 
+async def test_an_agent_whose_worktree_was_removed_goes_on_in_a_new_one(tmp_path: Path, project: Path) -> None:
+    again = task("toolu_two", "once more", resume=ONE)
+    scripts = {
+        MAIN: [*delegates(isolated("look")), calls(again, message_id="m3"), says("Fine.", "m4")],
+        "look": [says("ok", "c1"), calls(("b1", "Bash", {"command": "pwd"}), message_id="c2"), says("ok", "c3")],
+    }
+    async with delegation(tmp_path, scripts) as d:
+        await d.turn(MAIN + "go")
+        await d.turn(MAIN + "go on")
+        assert d.result_text("b1", ONE).startswith(f"{project}/.claude/worktrees/do-once-more-")
+    assert trees(project) == []
+
+
 async def test_a_commit_keeps_a_worktree_also_when_the_agent_is_interrupted(tmp_path: Path, project: Path) -> None:
     commit = "echo x > c && git add c && git -c user.name=a -c user.email=a@b commit -qm c"
     commit = f"{commit} && touch {tmp_path}/done; sleep 600"
