@@ -58,6 +58,12 @@ def laptop_permissions(
 
     can_ask = options.permission_prompts == "stdio"
     mode = options.permission_mode if new else flagged_mode(arguments) or "default"
-    permissions = LaptopPermissions(rules, ask if can_ask else None, mode=mode, may_bypass=options.allow_bypass)
+    permissions = LaptopPermissions(
+        rules,
+        ask if can_ask else None,
+        mode=mode,
+        may_bypass=options.allow_bypass,
+        prompt_tool="" if options.permission_prompts in ("stdio", "none") else options.permission_prompts,
+    )
     session.watched_by(permissions)
     return permissions

@@ -94,15 +94,23 @@ class _Call:
 class LaptopPermissions:
     """Sees what this laptop was asked and what it said (see `Witness`), and decides with `check`. `rules` are those of
     the command line, the settings and the project. `ask` puts a question to the person, None if nobody is there.
-    `may_bypass`: the person may choose the mode bypassPermissions."""
+    `may_bypass`: the person may choose the mode bypassPermissions. `prompt_tool` is the tool that answers in place of
+    the person (--permission-prompt-tool), "" for none."""
 
     def __init__(
-        self, rules: Callable[[], Mapping[str, Sequence[str]]], ask: Ask | None, *, mode: str, may_bypass: bool
+        self,
+        rules: Callable[[], Mapping[str, Sequence[str]]],
+        ask: Ask | None,
+        *,
+        mode: str,
+        may_bypass: bool,
+        prompt_tool: str = "",
     ) -> None:
         self._rules = rules
         self._ask = ask
         self._mode = mode
         self._may_bypass = may_bypass
+        self._prompt_tool = prompt_tool
         self._session: dict[str, set[str]] = {"allow": set(), "deny": set(), "ask": set()}
         self._digests: dict[str, bytes] = {}  # of every request by its id: one id must not mean two things
         self._open: dict[str, _Shown] = {}
@@ -148,6 +156,20 @@ class LaptopPermissions:
                 self._set_mode(line.request.get("mode"))
         elif isinstance(line, UserLine):
             self._typed_by_person(line.text("\n"))
+
+    def replied(self, tool: str, question: Json, result: Json) -> None:
+        """Note what a server has answered to a call, if the tool is the one that answers in place of the person."""
+        if tool != self._prompt_tool:
+            return
+        parts = result.get("content")
+        texts = [str(each.get("text")) for each in (parts if isinstance(parts, list) else ()) if isinstance(each, dict)]
+        try:
+            answer = json.loads("\n".join(texts))
+        except ValueError:
+            return
+        if isinstance(answer, dict) and result.get("isError") is not True:
+            shown = _shown(CAN_USE_TOOL.name, question, question, "input")
+            self._answered(shown, ToolPermission.from_answer(Success("", answer)))
 
     def _answered(self, shown: _Shown, permission: ToolPermission) -> None:
         call = self._call(shown)
@@ -213,6 +235,8 @@ class LaptopPermissions:
         """Return the arguments with which a call may run, which an answer may have changed. Raise RequestRefused."""
         if self._denies(tool):
             raise RequestRefused(f"A rule of this laptop denies {one_line(tool)[:200]}.")
+        if tool == self._prompt_tool:
+            return arguments
         call = self._calls.pop(tool_use_id, None)
         if call is not None and call.tool == tool and call.denied:
             raise RequestRefused(call.denied)

@@ -110,7 +110,12 @@ class LaptopServers:
             raise RequestRefused("This laptop has no MCP server of that name.")
         server = self._server(message.server_name, config)
         allowed = await permitted(self._permissions, message.server_name, message.message)
-        return {"mcp_response": await server.reply(allowed, self._shower(message))}
+        reply = await server.reply(allowed, self._shower(message))
+        params = allowed.get("params")
+        if allowed.get("method") == "tools/call" and isinstance(params, dict):
+            tool = tool_name(message.server_name, str(params.get("name")))
+            self._permissions.replied(tool, params["arguments"], reply.get("result") or {})
+        return {"mcp_response": reply}
 
     async def _said(self, name: str, message: Json) -> None:
         try:

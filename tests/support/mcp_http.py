@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
@@ -43,6 +44,12 @@ class HttpMcp:
             """Greet somebody."""
             self.calls.append(name)
             return f"hello {name}"
+
+        @self.server.tool()
+        async def decide(tool_name: str, input: Json, tool_use_id: str) -> str:
+            """Answer in place of a person: greeting you is fine."""
+            fine = (tool_name, input) == ("mcp__far__greet", {"name": "you"})
+            return json.dumps({"behavior": "allow"} if fine else {"behavior": "deny", "message": "not fine"})
 
         @self.server.tool()
         async def wait(context: Context) -> str:

@@ -55,6 +55,23 @@ async def test_what_a_server_asks_and_reports_reaches_the_reader_and_not_the_hos
             await asyncio.gather(reading, return_exceptions=True)
 
 
+async def test_the_tool_that_answers_in_place_of_the_person_counts() -> None:
+    far = HttpMcp()
+    async with far.serving() as url, session_on(ScriptedHost()) as (session, peer):
+        permissions = LaptopPermissions(dict, None, mode="default", may_bypass=False, prompt_tool="mcp__far__decide")
+        async with LaptopServers(session, {"far": HttpServer(type="http", url=url)}, permissions):
+            reading = asyncio.create_task(read(session, asyncio.Queue()))
+            host = Host(peer)
+            for name, tool_use_id, greeting in (("you", "a", "hello you"), ("me", "b", "not fine")):
+                question = {"tool_name": "mcp__far__greet", "input": {"name": name}, "tool_use_id": tool_use_id}
+                await host.call("decide", "", **question)
+                assert await host.call("greet", tool_use_id, name=name) == greeting
+                assert "has not allowed" in await host.call("greet", tool_use_id, name=name)
+            assert far.calls == ["you"]
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+
 async def read(session: RemoteSession, shown: asyncio.Queue[Json]) -> None:
     async for item in session.events():
         if isinstance(item, Received):
@@ -73,16 +90,20 @@ class Host:
         self._seq += 1
         await self._peer.send(Event(self._seq, 1, "message", body))
 
-    async def send(self, tool: str) -> None:
+    async def send(self, tool: str, call_id: str = "", **arguments: object) -> None:
         self.count += 1
-        params = {"name": tool, "arguments": {}, "_meta": {"claudecode/toolUseId": f"t{self.count}"}}
+        meta = {"claudecode/toolUseId": call_id or f"t{self.count}"}
+        params = {"name": tool, "arguments": arguments, "_meta": meta}
         message = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
         await self.event(Request(LAPTOP_MCP_MESSAGE, McpMessage("far", message), id=f"m{self.count}").public())
 
-    async def call(self, tool: str) -> str:
-        """Call a tool, and return the text of its result. The answer is the first thing that the host gets."""
-        await self.send(tool)
+    async def call(self, tool: str, call_id: str = "", **arguments: object) -> str:
+        """Call a tool, and return the text of its result, or why the laptop refuses it. The answer is the first thing
+        that the host gets."""
+        await self.send(tool, call_id, **arguments)
         given = await self._peer.next(Input)
         response = given.body["response"]
         assert response["request_id"] == f"m{self.count}"
+        if "error" in response:
+            return str(response["error"])
         return str(response["response"]["mcp_response"]["result"]["content"][0]["text"])
