@@ -182,7 +182,12 @@ def _switches(layer: Layer) -> Iterator[Switch]:
             for key, rules in sorted(value.items()):
                 kind = key if key in ("allow", "ask", "deny") else ""
                 for rule in rules if isinstance(rules, list) else [rules]:
-                    yield Switch(kind or "setting", str(rule) if kind else key, "" if kind else str(rule), layer.path)
+                    yield Switch(
+                        kind or "setting",
+                        str(rule) if kind else f"permissions.{key}",
+                        "" if kind else str(rule),
+                        layer.path,
+                    )
         elif not name.startswith("$"):
             yield Switch("setting", name, _short(value), layer.path)
 

@@ -124,7 +124,11 @@ async def test_a_trusted_project_chooses_what_the_person_has_left_open_and_never
     asked = await answer(laptop, trusted=True)
     shown = [(each["name"], each["detail"]) for each in asked["switches"]]
     real = str(library.resolve())
-    assert shown == [("model", '"opus"'), ("additionalDirectories", real), ("defaultMode", "acceptEdits")]
+    assert shown == [
+        ("model", '"opus"'),
+        ("permissions.additionalDirectories", real),
+        ("permissions.defaultMode", "acceptEdits"),
+    ]
     assert [each.partition(": ")[2] for each in asked["problems"]] == [
         "unknown key 'statusLine' has no effect",
         "unknown key 'permissions.colour' has no effect",
