@@ -38,7 +38,7 @@ class Channel(Protocol):
         message. Raise McpError."""
 
     async def close(self) -> None:
-        """End a server that the worker has started. The next message starts it again."""
+        """End a server that the worker has started. The next handshake starts it again."""
 
 
 @dataclass(frozen=True)

@@ -44,9 +44,9 @@ class ServerCommand:
 
 
 class StdioChannel:
-    """Starts its server with the first message, and again with the next message after it has ended: then it repeats the
-    handshake. After a start that failed, messages are refused for a while that grows from 1 to 30 seconds. `heard` gets
-    what the server says of its own accord."""
+    """Starts its server with a handshake, and again with the next message after it has ended: then it repeats the
+    handshake. After `close` only another handshake starts it. After a start that failed, messages are refused for a
+    while that grows from 1 to 30 seconds. `heard` gets what the server says of its own accord."""
 
     def __init__(self, name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None]) -> None:
         self._name = name
@@ -77,6 +77,8 @@ class StdioChannel:
         async with self._starting:
             if self._child is not None and not self._child.why_ended:
                 return self._child
+            if self._child is None and message is not self._hello:
+                raise McpError("it is not connected")
             left = self._refused_until - time.monotonic()
             if left > 0:
                 raise McpError(f"it does not start; the next try is in {left:.0f} s")

@@ -90,6 +90,11 @@ async def test_a_server_is_asked_answered_cancelled_started_again_and_ended(tmp_
     assert place.seen.read_text().count("start") == 2
     assert (await place.news.get())["method"] == "notifications/tools/list_changed"
     await place.close()
+    with pytest.raises(McpError, match="not connected"):  # as from an agent that still works when the session ends
+        await place.client.call("ask", {})
+    await place.client.connect()
+    assert place.seen.read_text().count("start") == 3
+    await place.close()
 
 
 async def test_a_server_has_limits_in_what_it_sends_and_does_not_read(tmp_path: Path) -> None:
