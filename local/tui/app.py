@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, work
-from textual.app import App, ComposeResult
+from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import Screen
@@ -276,6 +276,19 @@ class Repl(App[int]):
     def on_composer_take_back(self) -> None:
         if self.attached is not None:
             self.attached.take_prompt_back()
+
+    @work(exclusive=True, group="editor")
+    async def on_composer_editor_wanted(self) -> None:
+        """Ctrl+G: write the prompt in the person's editor. The session goes on meanwhile."""
+        from ..terminal.editor import NoEditor, edited
+
+        try:
+            with self.batch_update(), self.suspend():
+                text = await edited(self.composer.whole_text, self._appearance.environ)
+        except (NoEditor, SuspendNotSupported) as error:
+            self._hint(str(error) or "this terminal cannot be lent to an editor")
+        else:
+            self.composer.rewritten(text)
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         if self.attached is not None and event.text_area is self.composer:

@@ -65,6 +65,7 @@ KEYS = (
         "1-9 or arrows, then Enter",
         "on a question of the agent: an option or own words; Space ticks, Esc declines",
     ),
+    ("Ctrl+G, Ctrl+X Ctrl+E", "write the prompt in your editor (VISUAL, EDITOR)"),
     ("Ctrl+G", "on a plan: change it before you approve it"),
     ("Space, Up, Down, PgUp, PgDn, Home, End", "on an approval: scroll"),
     ("Shift+Tab", "next permission mode: default, acceptEdits, plan"),

@@ -65,6 +65,9 @@ class Composer(TextArea):
     class TakeBack(Message):
         """The person wants the newest prompt back that waits for the agent."""
 
+    class EditorWanted(Message):
+        """The person wants to write the text in their own editor."""
+
     class SubmitRefused(Message):
         """The person pressed Enter while the composer is locked."""
 
@@ -78,6 +81,7 @@ class Composer(TextArea):
         """Returns whether a prompt waits that Up takes back."""
         self._keeper: Keeper | None = None
         self._pasted = PastedTexts()
+        self._chord = ""  # the last key
         self._history_index = 0
         self._draft = ""
         self.shortcuts: frozenset[str] = frozenset()
@@ -131,6 +135,13 @@ class Composer(TextArea):
         if event.key in ("ctrl+j", "shift+enter"):
             self.insert("\n")
             return True
+        before, self._chord = self._chord, event.key
+        if event.key == "ctrl+g" or (event.key == "ctrl+e" and before == "ctrl+x"):
+            if not self.read_only:
+                self.post_message(self.EditorWanted())
+            return True
+        if event.key == "ctrl+x" and self.selection.is_empty:
+            return True  # it may begin Ctrl+X Ctrl+E; without a selection there is nothing to cut
         if event.key == "backspace":
             return self._remove_placeholder()
         if event.key == "up" and self.navigator.is_first_wrapped_line(self.cursor_location):
@@ -141,6 +152,17 @@ class Composer(TextArea):
         if event.key == "down" and self.navigator.is_last_wrapped_line(self.cursor_location):
             return self._recall(1)
         return False
+
+    @property
+    def whole_text(self) -> str:
+        """The text with everything that was pasted."""
+        return self._pasted.expanded(self.text)
+
+    def rewritten(self, text: str) -> None:
+        """Take what the person has made of the text in their editor."""
+        self.last_key = time.monotonic()
+        self.text = _harmless(text)
+        self.move_cursor(self.document.end)
 
     def _remove_placeholder(self) -> bool:
         """Remove a whole placeholder before the cursor. Return False if there is none."""
@@ -164,7 +186,7 @@ class Composer(TextArea):
 
     def on_unmount(self) -> None:
         if self._keeper is not None:
-            self._keeper.keep_draft(self._pasted.expanded(self.text).rstrip())
+            self._keeper.keep_draft(self.whole_text.rstrip())
 
     def give_back(self, text: str) -> None:
         """Put a prompt that was not sent in front of what the person has typed since."""
@@ -203,7 +225,7 @@ class Composer(TextArea):
         return before.count("\n"), at - (before.rfind("\n") + 1)
 
     def _submit(self) -> None:
-        text = self._pasted.expanded(self.text).rstrip()
+        text = self.whole_text.rstrip()
         if self.read_only:
             self.post_message(self.SubmitRefused())
             return

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import pytest
 from tests.support.person.terminal import Terminal, terminal
@@ -104,6 +105,26 @@ async def test_the_farewell_says_what_was_used() -> None:
         at.type("\x03")
         assert await at.ended() == 0
         await at.shows("Session 5e55 on devbox:/srv/shop: 1.2k tokens in, 345 out, $0.01")
+
+
+async def test_the_prompt_is_written_in_the_editor_of_the_person(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = tmp_path / "my editor"
+    editor.write_text('#!/bin/sh\ncat "$2"; echo EDITING; read answer; printf "%s" "$answer" >>"$2"\n')
+    editor.chmod(0o700)
+    monkeypatch.setenv("EDITOR", f"'{editor}' -w")
+    async with python("-m", "tests.support.repl.scripted_session") as at:
+        await at.shows("F1 or /help")
+        at.type("half a \x18\x05")  # Ctrl+X Ctrl+E
+        await at.shows("half a EDITING")
+        at.type("prompt\r")
+        await at.shows("half a prompt")
+        at.type("\r")
+        await at.shows("this session")
+        at.type("\x03")
+        at.type("\x04")
+        assert await at.ended() == 0
 
 
 @pytest.mark.parametrize("key", ["", "\x0f"])
