@@ -89,3 +89,25 @@ async def test_output_style_and_language_are_in_the_system_prompt(host: WorkerHo
     assert "# Output style: Pirate\nTalk like a pirate." in told and "Answer the user in this language: Deutsch" in told
     marks = [block.get("cache_control") for block in json.loads(body)["system"]]
     assert marks[0] and marks[-1] and not any(marks[1:-1])
+
+
+async def test_a_note_goes_into_the_instruction_file_of_the_project(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach()
+
+    async def noted(note: str) -> dict[str, str]:
+        await laptop.control("remember", note=note)
+        response = (await laptop.message("control_response"))["response"]
+        return {"error": response.get("error", ""), **response.get("response", {})}
+
+    assert (await noted("use  tabs"))["path"] == str(host.project / "CLAUDE.md")
+    (host.project / "CLAUDE.md").write_text("# Rules\n\n- use tabs")
+    await noted("be kind\nor not")
+    assert (host.project / "CLAUDE.md").read_text() == "# Rules\n\n- use tabs\n- be kind or not\n"
+    told = await asked(laptop, "hello", "a")
+    assert "The user has added this to" in told and "be kind or not" in told
+    assert "empty" in (await noted(" "))["error"]
+    (host.project / "CLAUDE.md").unlink()
+    (host.project / "CLAUDE.md").symlink_to(host.home / ".profile")
+    assert "leads out of the project" in (await noted("x"))["error"]
+    assert not (host.home / ".profile").exists()

@@ -59,6 +59,7 @@ KEYS = (
     ("Esc, Esc", "while nothing is typed and the agent is idle: go back to an earlier prompt"),
     ("/ and Tab", "the commands that fit what is typed; Up and Down choose, Tab or Enter completes, Esc closes"),
     ("@", "name a file or directory on the host; the list works as that of the commands"),
+    ("#", "at the start: keep this line for every agent in the CLAUDE.md of the project"),
     ("Tab, Alt+A, click", "go to the waiting approval; Esc goes back"),
     ("1, 2, 3, then Enter", "on an approval: once, this session, deny; also y and n, or arrows"),
     (
@@ -80,9 +81,6 @@ KEYS = (
     ("Ctrl+_", "undo in the input"),
     ("Ctrl+D", "leave if the input is empty; the agent keeps working on the host"),
 )
-
-_NOT_YET = {"!": "run a command on the host", "#": "keep a note for the agent"}
-"""First characters of an input that other agents understand and ccb does not yet, and what they stand for."""
 
 _ALIASES = {"exit": "quit", "?": "help"}
 
@@ -110,13 +108,13 @@ def parse_command(text: str) -> TypedCommand | None:
 def refusal(text: str) -> str:
     """Return why an input is not sent, or "" if nothing is wrong with it. A blank in front makes it an ordinary
     prompt."""
-    meant = _NOT_YET.get(text[:1])
-    if meant is None:
+    if text.startswith("!"):
+        why = "! at the start would run a command on the host, which ccb does not support yet"
+    elif text.startswith("#") and ("\n" in text or not text[1:].strip()):
+        why = "# at the start keeps a note for the agent in CLAUDE.md, which is one line"
+    else:
         return ""
-    return (
-        f"Nothing was sent: {text[0]} at the start would {meant}, which ccb does not support yet.\n"
-        f"To send this to the agent as it is, put a space in front of the {text[0]}."
-    )
+    return f"Nothing was sent: {why}.\nTo send this to the agent as it is, put a space in front of the {text[0]}."
 
 
 def _cell(text: str) -> str:

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.kinds.commands import REMEMBER
 from ccb.tunnel.wire.requests import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
 
 from ...session.client import LinkState, SessionClient
@@ -121,6 +122,16 @@ class SessionActions:
         if not await self._attempt(self._client.request(Request(SET_MODEL, model))):
             return False
         self._reducer.model = model
+        return True
+
+    async def remember(self, note: str) -> bool:
+        """Add a note to the instruction file on the host, and say where. Return False if it was not written."""
+        try:
+            answer = await self._client.request(Request(REMEMBER, note))
+        except (CcbError, RequestFailed) as error:
+            self.show_error(error)
+            return False
+        self._reducer.notice(f"Noted in {one_line(str(answer.get('path')))}: {one_line(note)}", Level.DIM)
         return True
 
     async def stop(self, host: str) -> None:

@@ -239,6 +239,8 @@ class SessionView(Vertical):
         if why_not:
             self.reducer.notice(why_not, Level.WARNING)
             return False
+        if text.startswith("#"):
+            return await self._actions.remember(text[1:].strip())
         if command is None or (command.command is None and await self.completion.worker_commands.knows(command.name)):
             return await self._send(text.strip())
         await CommandReplies(self, self._shell, self._actions, self._client.hello, self._info).answer(command)

@@ -28,6 +28,7 @@ from ...ports import NotKept
 from ..broker import Handled
 from ..session import Session
 from .client_setup import Initialize
+from .notes import register_notes
 from .steering import register_steering
 from .task_requests import register_task_requests
 
@@ -70,6 +71,7 @@ def register_client_requests(session: Session) -> None:
     broker.register(CLIENT_MCP_MESSAGE, lambda message: _server_said(session, message))
     register_task_requests(session)
     register_steering(session)
+    register_notes(session)
     broker.register(LIST_COMMANDS, lambda _: Handled({"commands": session.agent.config.announced.entries("commands")}))
     broker.find_more = lambda: _find_more(session)
     broker.register_slow(GET_CONTEXT_USAGE, lambda _: _context_usage(session))

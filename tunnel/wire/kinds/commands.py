@@ -1,4 +1,4 @@
-"""The request for the slash commands that the worker knows."""
+"""The requests for the slash commands that the worker knows, and for notes in the instruction file."""
 
 from __future__ import annotations
 
@@ -6,3 +6,8 @@ from ..requests import Json, RequestKind, client_kind
 
 LIST_COMMANDS: RequestKind[None, Json] = client_kind("list_commands", lambda fields: None)
 """The answer holds `commands`: objects with `name`, `description` and `argumentHint`."""
+
+REMEMBER: RequestKind[str, Json] = client_kind(
+    "remember", lambda fields: str(fields.get("note") or ""), lambda note: {"note": note}
+)
+"""Add a line to the instruction file of the session's directory. The answer holds its `path`."""

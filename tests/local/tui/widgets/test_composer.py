@@ -268,12 +268,12 @@ async def test_a_full_id_that_ccb_does_not_know_is_left_to_the_provider() -> Non
         assert at.session.controls == [("set_model", {"model": "vendor/other-model-7b"})]
 
 
-@pytest.mark.parametrize("typed", ["!ls", "# remember this"])
+@pytest.mark.parametrize("typed", ["!ls", "#"])
 async def test_an_input_that_means_something_else_in_other_agents_is_not_sent_unnoticed(typed: str) -> None:
     async with desk() as at:
         await at.type(typed)
         await at.pilot.press("enter")
-        await at.sees("Nothing was sent", "ccb does not support yet", f"put a space in front of the {typed[0]}")
+        await at.sees("Nothing was sent", f"{typed[0]} at the start", f"put a space in front of the {typed[0]}")
         assert at.session.prompts == []
         assert at.app.composer.text == typed
         await at.pilot.press("home", "space", "enter")

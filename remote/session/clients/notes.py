@@ -1,0 +1,48 @@
+"""Notes of the person for every agent that works in the project: lines in its CLAUDE.md."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ccb.tunnel.wire.kinds.commands import REMEMBER
+from ccb.tunnel.wire.requests import RequestRefused
+
+from ...system.host import ABSENT, FileChanged, NotAFile, digest_of, is_under
+from ..session import Session
+
+Json = dict[str, Any]
+
+_MAX_FILE = 1 << 20
+_MAX_NOTE = 2_000
+
+
+def register_notes(session: Session) -> None:
+    """Register the handler."""
+    session.broker.register_slow(REMEMBER, lambda note: _remember(session, note))
+
+
+async def _remember(session: Session, note: str) -> Json:
+    """Add the note to the instruction file of the session's directory, and tell the model."""
+    text = " ".join(note.split())[:_MAX_NOTE]
+    if not text:
+        raise RequestRefused("the note is empty")
+    context = session.agent.config.context
+    host = context.host
+    paths = [os.path.join(context.cwd, name) for name in ("CLAUDE.md", "AGENTS.md")]
+    path = next((each for each in paths if os.path.lexists(each)), paths[0])
+    real = host.real_path(path)
+    if not is_under(real, host.real_path(context.cwd)):
+        raise RequestRefused(f"{path} leads out of the project, to {real}: nothing was written")
+    try:
+        found = await host.stat(real)
+        data = await host.read(real, 0, _MAX_FILE + 1) if found is not None else b""
+        if len(data) > _MAX_FILE:
+            raise RequestRefused(f"{path} is too large")
+        separator = b"\n" if data and not data.endswith(b"\n") else b""
+        whole = data + separator + f"- {text}\n".encode("utf-8", "replace")
+        await host.replace(real, whole, digest_of(data) if found is not None else ABSENT)
+    except (OSError, FileChanged, NotAFile) as error:
+        raise RequestRefused(f"{path} was not written: {error or 'it has just changed'}") from None
+    session.agent.reminders.add(f"note:{text}", f"The user has added this to {path}: {text}")
+    return {"path": path}
