@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -37,6 +38,8 @@ SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 """The states of the spinner in front of a running tool. Blocks are drawn with the first one."""
 
 _INDENT = (0, 0, 0, 2)
+_PICTURE = re.compile(r"(?m)^  [▓▒◆▚█·×]{40}$")
+"""A row of the picture that /context prints: each glyph stands for a part of the model's window."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,8 @@ class BlockRenderer:
         text.append(first, style=styles[block.level])
         if rest:
             text.append("\n" + rest, style=palette.dim if block.level is not Level.INFO else "")
+        if _PICTURE.search(rest):
+            _colour_picture(text, palette)
         return text
 
     def _tool(self, block: ToolBlock) -> Iterator[RenderableType]:
@@ -154,3 +159,18 @@ class BlockRenderer:
 def is_animated(block: Block) -> bool:
     """Return whether a block shows the spinner, as the first character of its first line."""
     return isinstance(block, ToolBlock) and block.state is ToolState.RUNNING
+
+
+def _colour_picture(text: Text, palette: Palette) -> None:
+    """Give the parts of the picture and their names in the legend a colour each. Without colours, the glyphs differ."""
+    colours = {
+        "▓": palette.accent,
+        "▒": palette.dim,
+        "◆": palette.good,
+        "▚": palette.warn,
+        "█": f"bold {palette.accent}",
+        "·": palette.dim,
+        "×": palette.bad,
+    }
+    for glyph, style in colours.items():
+        text.highlight_regex(f"(?m)(?:(?<=^  )|(?<=[▓▒◆▚█·×])){glyph}+", style)
