@@ -44,13 +44,14 @@ DEADLINE_S = 15.0
 _DEFAULTS = SessionOptions()
 _SOURCE = Path(__file__).resolve().parents[2] / "src"
 _START = """
-import json, sys
+import json, os, sys
 params, bundle, bundle_path = sys.argv[1:]
 if bundle_path:
     sys.path.insert(0, bundle_path)
 from ccb.remote.main import start
-sys.exit(start(json.loads(params), bundle, 'disk'))
+os._exit(start(json.loads(params), bundle, 'disk'))
 """
+"""The stub ends with `sys.exit`. Nothing is left to do then but to take the interpreter down, which takes 13 ms."""
 
 
 class Laptop:
