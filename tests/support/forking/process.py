@@ -36,6 +36,8 @@ class ForkServer:
         self.settings = settings_at_start(env)
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         given = {"PATH": os.environ["PATH"], "HOME": "/", **self.settings}  # a test kills what runs with its home
+        if "PYTHONPYCACHEPREFIX" in os.environ:  # then the modules are compiled there, and nowhere else
+            given.setdefault("PYTHONPYCACHEPREFIX", os.environ["PYTHONPYCACHEPREFIX"])
         words = [sys.executable, str(_SERVER), str(theirs.fileno()), kind, json.dumps(given)]
         with theirs:
             self._process = subprocess.Popen(
