@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from .globs import Globs
 from .ignore import Ignore
-from .narrowing import Narrowing
+from .narrowing import Narrowing, left_out
 
 _MAX_ARGUMENTS = 96 * 1024  # bytes of file names in one command line
 _TO_FINISH = 2.0  # extra seconds to build a result from what was found in time
@@ -77,6 +77,9 @@ RIPGREP = (
 _COMPLAINT = re.compile(rb"^(?:rg: )?\./(.+?): [^\n]*\(os error ([0-9]+)\)$", re.DOTALL | re.MULTILINE)
 
 
+_OF_A_TYPE = "--type=ccbwanted"
+
+
 def files(root: str, chosen: list[Globs], rg: str, limits: Limits) -> Iterator[str]:
     """Yield the relative paths of all files that every one of `chosen` matches."""
     listed = _by_ripgrep(root, [rg, *RIPGREP, *type_options(chosen), "--files", "./"], limits, False) if rg else None
@@ -91,7 +94,7 @@ def type_options(chosen: list[Globs]) -> list[str]:
     named = [globs.names for globs in chosen if globs.names]
     if not named or any(":" in name for name in named[0]):
         return []
-    return [*(f"--type-add=ccbwanted:{name}" for name in named[0]), "--type=ccbwanted"]
+    return [*(f"--type-add=ccbwanted:{name}" for name in named[0]), _OF_A_TYPE]
 
 
 def matching_by_ripgrep(
@@ -154,13 +157,12 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
 def _by_ripgrep(root: str, command: list[str], limits: Limits, reads: bool) -> list[str] | None:
     """Return the files that a command of ripgrep lists, None if it does not work here. If the command `reads` the
     files, add those that it could not read, so that the scan decides on them."""
+    narrowing = None
     try:
-        narrowing = Narrowing(root, [command[0], *RIPGREP, "--files", "./"])
-    except OSError:
-        return None
-    try:
+        if _OF_A_TYPE in command:
+            narrowing = Narrowing(root, [command[0], *RIPGREP, "--files", "./"])
         done = subprocess.run(
-            command,
+            command if narrowing else [command[0], "--debug", *command[1:]],
             cwd=root,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -169,9 +171,11 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits, reads: bool) -> l
         )
     except subprocess.TimeoutExpired as late:
         limits.end_listing()
-        limits.ignored |= narrowing.end(0.1)[0]
+        limits.ignored |= left_out(narrowing.end(0.1) if narrowing else late.stderr or b"")[0]
         return _names(late.output or b"") + _unread(root, late.stderr or b"", limits, reads)
-    ignored, by_other_files = narrowing.end(limits.left)
+    except OSError:
+        return None
+    ignored, by_other_files = left_out(narrowing.end(limits.left) if narrowing else done.stderr)
     if by_other_files:
         return None  # our own walker does not obey them
     limits.ignored |= ignored
