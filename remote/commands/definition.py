@@ -102,3 +102,21 @@ def _rules(value: Value | None) -> list[str]:
     if isinstance(value, list):
         return value
     return split_rules(value)[0] if value else []
+
+
+def places(file: CommandFile, session_id: str) -> dict[str, str]:
+    """Return the values of the `${NAME}` places of a file."""
+    return {"CLAUDE_SKILL_DIR": file.directory, "CLAUDE_SESSION_ID": session_id}
+
+
+def skill_text(file: CommandFile, text: str) -> str:
+    """Return what the model reads of a command or a skill. It can read the files beside a skill."""
+    if file.kind != SKILL:
+        return text
+    return f"Base directory for this skill: {os.path.abspath(file.directory)}\n\n{text}"
+
+
+def task_of(file: CommandFile, text: str) -> dict[str, str]:
+    """Return the input of the call that starts the agent of a file. `text` is its task."""
+    task = {"description": f"Skill {file.name}", "prompt": text, "subagent_type": file.agent}
+    return {**task, "model": file.model} if file.model else task

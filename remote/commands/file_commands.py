@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
@@ -12,7 +11,7 @@ from ccb.tunnel.wire import tool_traits
 from ..permissions.paths import PathPattern, Places
 from ..settings.worker_settings import USER, WorkerSettings
 from ..tools.registry import ToolRegistry
-from .definition import SKILL, CommandFile
+from .definition import SKILL, CommandFile, places, skill_text, task_of
 from .discovery import discover
 from .expansion import expand, named_files
 from .registry import CommandCall, Expanded, SlashCommand
@@ -101,21 +100,3 @@ class FileCommands:
 
 def _named(skill: str, names: Sequence[str]) -> bool:
     return any(skill == name or skill.endswith(f":{name}") for name in names)
-
-
-def task_of(file: CommandFile, text: str) -> dict[str, str]:
-    """Return the input of the call that starts the agent of a file. `text` is its task."""
-    task = {"description": f"Skill {file.name}", "prompt": text, "subagent_type": file.agent}
-    return {**task, "model": file.model} if file.model else task
-
-
-def places(file: CommandFile, session_id: str) -> dict[str, str]:
-    """Return the values of the `${NAME}` places of a file."""
-    return {"CLAUDE_SKILL_DIR": file.directory, "CLAUDE_SESSION_ID": session_id}
-
-
-def skill_text(file: CommandFile, text: str) -> str:
-    """Return what the model reads of a command or a skill. It can read the files beside a skill."""
-    if file.kind != SKILL:
-        return text
-    return f"Base directory for this skill: {os.path.abspath(file.directory)}\n\n{text}"

@@ -9,9 +9,8 @@ from typing import Any
 from ccb.tunnel.wire import tool_traits
 
 from ..tools.contract import Tool, ToolContext, ToolDeclaration, ToolResult
-from .definition import CommandFile
+from .definition import CommandFile, places, skill_text, task_of
 from .expansion import filled
-from .file_commands import places, skill_text, task_of
 
 Json = dict[str, Any]
 

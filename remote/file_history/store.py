@@ -7,7 +7,7 @@ import logging
 import os
 import zlib
 
-from ..system.host import digest_of
+from ..system.regular_files import digest_of
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,8 @@ from typing import Any
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..file_history.points import FileChange, RewindPoints
-from ..system.host import ABSENT, FileChanged, FileInfo, FileKind, Host, NotAFile, digest_of
+from ..system.host import Host
+from ..system.regular_files import ABSENT, FileChanged, FileInfo, FileKind, NotAFile, digest_of
 from ..tools.contract import ToolContext
 from ..tools.files.edit_common import MAX_BYTES
 from ..tools.files.patch import compared

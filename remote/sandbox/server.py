@@ -10,7 +10,6 @@ import importlib.util
 import logging
 import marshal
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from .placeholders import Placeholders, mounted_anywhere
 from .rules import CageKind, CageRules
+from .start_request import start_request
 from .temporary import TemporaryDirectories
 
 if TYPE_CHECKING:  # the first imports much, and the second is needed only where commands change the workspace
@@ -237,7 +237,7 @@ class CageServer:
             if rules.kind is CageKind.WORKSPACE and mark:
                 rules = replace(rules, protected=(*rules.protected, mark))
             try:
-                fields = _fields(argv, cwd, env, rules, temporary, self.availability().abi)
+                fields = start_request(argv, cwd, env, rules, temporary, self.availability().abi)
                 return self._fork(fields, lambda pid: self._ended(pid, rules, temporary))
             except BaseException:
                 self._directories.remove(temporary)
@@ -349,30 +349,6 @@ def _available(answer: Mapping[str, object]) -> Availability:
     return Availability(
         mechanism, abi, bool(answer.get("workspace")), str(answer.get("why") or answer.get("error") or "")
     )
-
-
-def _fields(
-    argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules, temporary: str, abi: int
-) -> dict[str, object]:
-    program = argv[0] if "/" in argv[0] else shutil.which(argv[0], path=env.get("PATH", os.defpath))
-    if program is None:
-        raise FileNotFoundError(2, os.strerror(2), argv[0])
-    whole = {**env, **dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary)} if temporary else dict(env)
-    return {
-        "ask": "start",
-        "abi": abi,
-        "program": os.fsencode(program),
-        "argv": [os.fsencode(each) for each in argv],
-        "cwd": os.fsencode(cwd),
-        "environment": [os.fsencode(part) for pair in whole.items() for part in pair],
-        "workspace": rules.kind is CageKind.WORKSPACE,
-        "read": [os.fsencode(each) for each in rules.read],
-        "write": [os.fsencode(each) for each in rules.write],
-        "execute": [os.fsencode(each) for each in rules.execute],
-        "protected": [os.fsencode(each) for each in rules.protected],
-        "temporary": os.fsencode(temporary),
-        "network": rules.network,
-    }
 
 
 def _start_error(report: bytes, fields: dict[str, object]) -> OSError:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import enum
-import hashlib
 import os
 import shutil
-import stat
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Callable, Protocol, TypeVar
@@ -18,32 +15,11 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ..sandbox.rules import CageRules
 from ..sandbox.server import Availability, CageServer
 from .process import MARK, Process, child_environment, new_mark, spawn, start
+from .regular_files import FileChanged, FileInfo, FileKind, NotAFile, info_of, open_regular
 
 T = TypeVar("T")
 
 _BLOCK = 1 << 20
-
-
-class FileKind(enum.Enum):
-    """The kind of a path."""
-
-    FILE = "file"
-    DIRECTORY = "directory"
-    LINK = "link"
-    OTHER = "device, pipe or socket"
-
-
-@dataclass(frozen=True)
-class FileInfo:
-    """A path's state. `mode` is the permission bits; `mtime_ns`, `ctime_ns` and `size` (bytes) tell versions apart
-    cheaply."""
-
-    kind: FileKind
-    size: int
-    mtime_ns: int
-    mode: int
-    inode: int
-    ctime_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -61,24 +37,6 @@ class StdioRedirect:
 
     stdin: int
     stderr: int
-
-
-class FileChanged(Exception):
-    """The content of the file is not what the caller expected. Nothing was written."""
-
-
-class NotAFile(Exception):
-    """The path is not a regular file, but a device, a pipe, a socket or a directory, and has no content to read; or it
-    is too large for what reads it."""
-
-
-ABSENT = ""
-"""The expected digest of a file that must not exist yet."""
-
-
-def digest_of(data: bytes) -> str:
-    """Return the digest that identifies a version for `replace`."""
-    return hashlib.sha256(data).hexdigest()
 
 
 class Host(Protocol):
@@ -270,48 +228,11 @@ async def _in_thread(function: Callable[..., T], *args: object) -> T:
         raise
 
 
-def _kind(mode: int) -> FileKind:
-    if stat.S_ISREG(mode):
-        return FileKind.FILE
-    if stat.S_ISDIR(mode):
-        return FileKind.DIRECTORY
-    return FileKind.LINK if stat.S_ISLNK(mode) else FileKind.OTHER
-
-
-def info_of(status: os.stat_result) -> FileInfo:
-    return FileInfo(
-        _kind(status.st_mode),
-        status.st_size,
-        status.st_mtime_ns,
-        stat.S_IMODE(status.st_mode),
-        status.st_ino,
-        status.st_ctime_ns,
-    )
-
-
 def _stat(path: str, follow: bool) -> FileInfo | None:
     try:
         return info_of(os.stat(path, follow_symlinks=follow))
     except (FileNotFoundError, NotADirectoryError):
         return None
-
-
-class open_regular:
-    """Open a regular file for reading, as a context manager that returns its descriptor. Raise NotAFile for anything
-    else: opening a pipe does not block, and a terminal does not become the controlling one."""
-
-    def __init__(self, path: str) -> None:
-        self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        kind = _kind(os.fstat(self._file).st_mode)
-        if kind is not FileKind.FILE:
-            os.close(self._file)
-            raise NotAFile(f"{path} is a {kind.value}")
-
-    def __enter__(self) -> int:
-        return self._file
-
-    def __exit__(self, *exc: object) -> None:
-        os.close(self._file)
 
 
 def _read_at(file: int, offset: int, limit: int) -> bytes:

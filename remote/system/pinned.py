@@ -13,8 +13,9 @@ from typing import Callable
 
 from ..sandbox.rules import CageRules
 from ..sandbox.server import Availability
-from .host import ABSENT, DirEntry, FileInfo, Host, StdioRedirect
+from .host import DirEntry, Host, StdioRedirect
 from .process import Process
+from .regular_files import ABSENT, FileInfo
 
 
 class PinnedHost:

@@ -12,8 +12,8 @@ import threading
 import time
 from collections.abc import Iterator
 
-from .host import ABSENT, FileChanged, FileInfo, digest_of, info_of, open_regular
 from .process import new_mark
+from .regular_files import ABSENT, FileChanged, FileInfo, digest_of, info_of, open_regular
 
 _BLOCK = 1 << 20
 _TEMP_PREFIX = ".ccb-"

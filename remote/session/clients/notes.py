@@ -8,7 +8,8 @@ from typing import Any
 from ccb.tunnel.wire.kinds.commands import REMEMBER
 from ccb.tunnel.wire.requests import RequestRefused
 
-from ...system.host import ABSENT, FileChanged, NotAFile, digest_of, is_under
+from ...system.host import is_under
+from ...system.regular_files import ABSENT, FileChanged, NotAFile, digest_of
 from ..session import Session
 
 Json = dict[str, Any]

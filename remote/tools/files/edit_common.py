@@ -7,7 +7,7 @@ from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ...system.host import ABSENT, FileChanged, FileInfo, FileKind, digest_of
+from ...system.regular_files import ABSENT, FileChanged, FileInfo, FileKind, digest_of
 from ..contract import FileVersion, Preview, ToolContext, ToolResult, UpcomingChange
 from .edit_text import is_utf8
 from .file_state import Seen

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ...system.host import FileInfo
+from ...system.regular_files import FileInfo
 
 MAX_FILES = 2000
 _MAX_RANGES = 50

@@ -7,7 +7,7 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
-from ...system.host import FileKind
+from ...system.regular_files import FileKind
 from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..output import limited
 from .edit_common import refusal

@@ -6,8 +6,9 @@ import difflib
 import errno
 import os
 
-from ...system.host import FileKind, Host
+from ...system.host import Host
 from ...system.pinned import PinnedHost
+from ...system.regular_files import FileKind
 from ..contract import ToolContext
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
-from ...system.host import FileInfo, FileKind, NotAFile, digest_of
+from ...system.regular_files import FileInfo, FileKind, NotAFile, digest_of
 from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from . import media, notebook
 from .edit_common import refusal

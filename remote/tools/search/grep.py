@@ -8,7 +8,7 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
-from ...system.host import FileKind
+from ...system.regular_files import FileKind
 from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..files.edit_common import refusal
 from ..files.patch import bounded_text

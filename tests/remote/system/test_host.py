@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ccb.remote.system.host import ABSENT, DirEntry, FileChanged, FileKind, LocalHost, NotAFile, digest_of
+from ccb.remote.system.host import DirEntry, LocalHost
+from ccb.remote.system.regular_files import ABSENT, FileChanged, FileKind, NotAFile, digest_of
 
 OLD = b"old content\n"
 

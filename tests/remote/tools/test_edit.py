@@ -238,7 +238,7 @@ def test_what_was_seen_is_bounded() -> None:
 
 
 def _info() -> Any:
-    from ccb.remote.system.host import FileInfo, FileKind
+    from ccb.remote.system.regular_files import FileInfo, FileKind
 
     return FileInfo(FileKind.FILE, 1, 1, 0o644, 1)
 

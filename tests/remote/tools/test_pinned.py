@@ -13,8 +13,9 @@ from tests.support.worker.cages import sandbox
 from tests.support.worker.permission_desk import Desk, on_file
 
 from ccb.remote.permissions.decision import Behavior
-from ccb.remote.system.host import ABSENT, LocalHost, digest_of
+from ccb.remote.system.host import LocalHost
 from ccb.remote.system.pinned import PinnedHost
+from ccb.remote.system.regular_files import ABSENT, digest_of
 
 
 @pytest.fixture
