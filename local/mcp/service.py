@@ -57,6 +57,10 @@ class ServerState:
     retry_s: float
 
 
+def _is_call(message: McpMessage) -> bool:
+    return message.message.get("method") == "tools/call"
+
+
 class LaptopServers:
     """The servers of one session. What `permissions` refuses reaches none of them. Use as a context manager: leaving
     ends them."""
@@ -71,7 +75,7 @@ class LaptopServers:
         self._stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # `ccb mcp test` shows it
 
     async def __aenter__(self) -> Self:
-        self._session.register(LAPTOP_MCP_MESSAGE, self._answer)
+        self._session.register(LAPTOP_MCP_MESSAGE, self._answer, _is_call)
         return self
 
     async def __aexit__(self, *_: object) -> None:

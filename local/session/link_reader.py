@@ -53,9 +53,8 @@ class LinkReader:
         self._requests = parts.requests
         self._responder = parts.responder
         self._schedule = parts.schedule
-        self._replay_ends: int | None = (
-            None  # number of the last event that is replayed; None before the attach is granted
-        )
+        self._replay_ends: int | None = None  # the last event that is replayed; None before the attach is granted
+        self._first_replay_ends: int | None = None  # the same for the first attach of this client
 
     def attaching(self) -> None:
         """Prepare for a new connection, just before its attach is sent."""
@@ -125,11 +124,18 @@ class LinkReader:
         public = content.public
         if isinstance(public, ControlResponseLine):
             return self._requests.take_answer(public)
-        return self._responder.takes(public, journalled=True, memory=memory)
+        return self._responder.takes(public, journalled=True, memory=memory, ours=self._is_ours(received.seq))
+
+    def _is_ours(self, seq: int) -> bool:
+        """Whether a request was sent while this client drove. One that is older may have been begun by another."""
+        first = self._first_replay_ends
+        return first is not None and seq > first and self._feed.standing.driving
 
     async def _snapshot(self, frame: Snapshot, memory: int) -> None:
         asks = [parse_message(each) for each in parse_snapshot(frame.body).questions]
-        self._responder.snapshot([each for each in asks if isinstance(each, ControlRequestLine)], memory)
+        self._responder.snapshot(
+            [each for each in asks if isinstance(each, ControlRequestLine)], memory, ours=self._is_ours(frame.seq)
+        )
         await self._feed.put(Skipped(frame.seq, frame.body), memory)
         self.have = frame.seq
 
@@ -137,6 +143,8 @@ class LinkReader:
         self._replay_ends = frame.seq
         log.info("attached as %s; events %d to %d are replayed", frame.role, self.have + 1, frame.seq)
         first, self.begun = not self.begun, True
+        if self._first_replay_ends is None:
+            self._first_replay_ends = frame.seq
         self._schedule.granted()
         if frame.role != "driver":
             await self._fenced(frame.driver)

@@ -285,9 +285,14 @@ class RemoteSession:
         """See SessionClient."""
         await self.request(Request(INTERRUPT, None))
 
-    def register(self, kind: RequestKind[P, A], service: Callable[[P], Awaitable[Json]] | None = None) -> None:
-        """See SessionClient."""
-        self._responder.register(kind, service)
+    def register(
+        self,
+        kind: RequestKind[P, A],
+        service: Callable[[P], Awaitable[Json]] | None = None,
+        runs_once: Callable[[P], bool] = lambda _: False,
+    ) -> None:
+        """See SessionClient. `runs_once` tells which requests must not run twice."""
+        self._responder.register(kind, service, runs_once)
 
     async def answer(self, request_id: str, response: Json) -> None:
         """See SessionClient."""

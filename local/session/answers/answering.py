@@ -6,7 +6,8 @@ cards).
 
 A service runs at most once for each request, even if the request is replayed. It starts only when the replay is over,
 because the replay may contain the answer, and only if this client drives. Its answer waits in the outbox until the host
-has confirmed it.
+has confirmed it. A request that came while another client drove may have been begun there: what must not run twice is
+refused then.
 
 The reader gets a limited number of open requests. What comes beyond it gets an error as its answer.
 """
@@ -54,16 +55,24 @@ MAX_ID = 200
 
 _MAX_KNOWN = 10_000
 
-Service = Callable[[Json], Awaitable[Json]]
+_PERHAPS_BEGUN = (
+    "The laptop that this was sent to has gone before it answered. Whether it had any effect is not known: check "
+    "that before you try again."
+)
+
+Service = Callable[[Json, bool], Awaitable[Json]]
+"""Gets the fields of a request, and whether it was sent to this client alone."""
 
 
 @dataclass(frozen=True)
 class _Waiting:
-    """A request that waits and takes `memory` bytes. `journalled`: it is in the journal, so a replay repeats it."""
+    """A request that waits and takes `memory` bytes. `journalled`: it is in the journal, so a replay repeats it.
+    `ours`: it came while this client drove, so no other has begun it."""
 
     line: ControlRequestLine
     journalled: bool
     memory: int
+    ours: bool = True
 
 
 class RequestResponder:
@@ -85,15 +94,23 @@ class RequestResponder:
         self._begun = False
         self._may_start = False  # the replay is over, and this client drives
 
-    def register(self, kind: RequestKind[P, A], service: Callable[[P], Awaitable[Json]] | None) -> None:
+    def register(
+        self,
+        kind: RequestKind[P, A],
+        service: Callable[[P], Awaitable[Json]] | None,
+        runs_once: Callable[[P], bool] = lambda _: False,
+    ) -> None:
         """Answer requests of this kind with the payload that `service` returns, or leave them to the reader of the
-        events."""
+        events. `runs_once` tells which requests must not run twice."""
         if service is None:
             self._for_reader.add(kind.name)
             return
 
-        def serve(fields: Json) -> Awaitable[Json]:
-            return service(kind.read(fields))
+        def serve(fields: Json, ours: bool) -> Awaitable[Json]:
+            wanted = kind.read(fields)
+            if not ours and runs_once(wanted):
+                raise RequestRefused(_PERHAPS_BEGUN)
+            return service(wanted)
 
         self._services[kind.name] = serve
 
@@ -110,14 +127,15 @@ class RequestResponder:
                 del self._known[request_id]
                 self._take(request_id)
 
-    def takes(self, line: PublicLine, *, journalled: bool, memory: int) -> bool:
-        """Note a request, which takes `memory` bytes, or its withdrawal. Return False if it is the reader's to see, or
-        may still be registered for the reader: then `hides` decides once the reader is there."""
+    def takes(self, line: PublicLine, *, journalled: bool, memory: int, ours: bool = True) -> bool:
+        """Note a request, which takes `memory` bytes, or its withdrawal. `ours`: this client drives. Return False if it
+        is the reader's to see, or may still be registered for the reader: then `hides` decides once the reader is
+        there."""
         if isinstance(line, ControlRequestLine):
             for_reader = self._begun and line.subtype in self._for_reader and line.request_id not in self._known
             if for_reader and self._admits(line.request_id, memory):
                 return False
-            self._note(line, _Waiting(line, journalled, memory))
+            self._note(line, _Waiting(line, journalled, memory, ours))
             return self._begun
         if isinstance(line, ControlCancelLine):
             known = line.request_id in self._known
@@ -153,7 +171,7 @@ class RequestResponder:
         if isinstance(line, ControlResponseLine):
             self.closed(line.request_id)
 
-    def snapshot(self, asks: list[ControlRequestLine], memory: int) -> None:
+    def snapshot(self, asks: list[ControlRequestLine], memory: int, *, ours: bool = True) -> None:
         """Replace the open requests of the journal with `asks`, which take `memory` bytes together."""
         asked = {line.request_id for line in asks}
         for request_id in [each for each in self._open if each not in asked]:
@@ -164,7 +182,7 @@ class RequestResponder:
         for request_id in self._journalled - asked:
             self.closed(request_id)
         for line in asks:
-            self.takes(line, journalled=True, memory=memory // len(asks))
+            self.takes(line, journalled=True, memory=memory // len(asks), ours=ours)
 
     def connected_again(self) -> None:
         """Forget the requests that are not in the journal: on a new connection the worker repeats those that are still
@@ -185,7 +203,7 @@ class RequestResponder:
             request_id = next(iter(self._waiting))
             waiting = self._waiting[request_id]
             self._take(request_id)
-            task = asyncio.create_task(self._answer(waiting.line), name=f"answer {request_id}")
+            task = asyncio.create_task(self._answer(waiting), name=f"answer {request_id}")
             self._running[request_id] = task
             if waiting.journalled:
                 self._journalled.add(request_id)
@@ -204,9 +222,10 @@ class RequestResponder:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _answer(self, line: ControlRequestLine) -> None:
+    async def _answer(self, waiting: _Waiting) -> None:
+        line = waiting.line
         try:
-            answer: Answer = Success(line.request_id, await self._serve(line))
+            answer: Answer = Success(line.request_id, await self._serve(line, waiting.ours))
         except RequestRefused as refused:
             log.warning("refused a request of the worker (%s): %s", one_line(line.subtype)[:100], refused)
             answer = Failure(line.request_id, str(refused), refused.code)
@@ -215,7 +234,7 @@ class RequestResponder:
             answer = Failure(line.request_id, f"internal error on the laptop: {type(error).__name__}")
         await self._outbox.put(answer_id(line.request_id), public_answer(answer))
 
-    async def _serve(self, line: ControlRequestLine) -> Json:
+    async def _serve(self, line: ControlRequestLine, ours: bool) -> Json:
         if line.subtype in self._for_reader:
             raise RequestRefused(f"This laptop refuses a part of its questions: {REFUSES}.", "too_many_requests")
         service = self._services.get(line.subtype)
@@ -223,7 +242,7 @@ class RequestResponder:
             raise RequestRefused("This laptop does not answer such requests.", "unsupported_request")
         if len(self._running) > MAX_RUNNING:
             raise RequestRefused(f"This laptop answers {MAX_RUNNING} requests already.", "too_many_requests")
-        return await service({name: value for name, value in line.request.items() if name != "subtype"})
+        return await service({name: value for name, value in line.request.items() if name != "subtype"}, ours)
 
     def _admits(self, request_id: str, memory: int) -> bool:
         """Count a request as open at the reader. Return False if there is no room for it."""

@@ -17,7 +17,7 @@ from ccb.local.session.client import Item, LaptopNotice, LinkChange, LinkState, 
 from ccb.local.session.connection import AttachOptions
 from ccb.local.session.outbox import MAX_INPUTS
 from ccb.local.session.remote_session import RemoteSession
-from ccb.tunnel.wire import Applied, Attached, Fetch, Input, Past, Progress, Snapshot
+from ccb.tunnel.wire import Applied, Attached, Event, Fetch, Input, Past, Progress, Snapshot
 from ccb.tunnel.wire.requests import (
     CAN_USE_TOOL,
     AnsweredBy,
@@ -66,7 +66,7 @@ class Service:
 
 @asynccontextmanager
 async def answering(
-    host: ScriptedHost, service: Service, **options: Any
+    host: ScriptedHost, service: Service, *, once: bool = False, **options: Any
 ) -> AsyncIterator[tuple[RemoteSession, list[Item]]]:
     """A session that serves FETCH, leaves approvals to its reader, and is read into a list."""
     seen: list[Item] = []
@@ -76,7 +76,7 @@ async def answering(
             seen.append(item)  # noqa: PERF401 - it is looked at meanwhile
 
     async with RemoteSession(host.dial, AttachOptions(waits=no_waits, **options)) as session:
-        session.register(FETCH, service)
+        session.register(FETCH, service, lambda _: once)
         session.register(CAN_USE_TOOL)
         reading = asyncio.create_task(read())
         try:
@@ -221,6 +221,38 @@ async def test_a_viewer_answers_nothing_until_it_drives(host: ScriptedHost) -> N
         again, _ = await host.granted(seq=1)
         assert (await answer_of(again))["response"] == {"text": "page a"}
         assert len(service.calls) == 1
+
+
+async def test_what_must_not_run_twice_is_refused_if_an_earlier_client_may_have_begun_it(host: ScriptedHost) -> None:
+    service = Service()
+    async with answering(host, service, once=True) as (session, seen):
+        peer, _ = await host.granted(seq=1)
+        await peer.say(ask("a"))
+        refused = await answer_of(peer)
+        assert refused["subtype"] == "error" and "Whether it had any effect is not known" in refused["error"]
+        await peer.send(Applied(1, "answer:f1"))
+        await peer.say(ask("b", "f2"))
+        assert (await answer_of(peer))["response"] == {"text": "page b"}
+        await peer.send(Applied(1, "answer:f2"))
+        peer.hang_up()
+        await reaches(session, LinkState.RECONNECTING, seen)
+        again, _ = await host.granted(seq=3)
+        await again.send(Event(3, 1, "message", ask("c", "f3")))
+        assert (await answer_of(again))["response"] == {"text": "page c"}, "it came while this client was away"
+        assert service.calls == [{"url": "b"}, {"url": "c"}]
+
+
+async def test_a_viewer_that_takes_over_does_not_run_what_the_driver_may_have_begun(host: ScriptedHost) -> None:
+    service = Service()
+    async with answering(host, service, once=True, role="viewer") as (session, seen):
+        peer, _ = await host.granted(role="viewer", driver="bob")
+        await peer.say(ask("a"))
+        await reaches(session, LinkState.FENCED, seen)
+        host.greeting = replace(host.greeting, driver="bob")
+        session.take_back()
+        again, _ = await host.granted(seq=1)
+        assert (await answer_of(again))["subtype"] == "error"
+        assert not service.calls
 
 
 async def test_the_open_requests_of_a_snapshot_are_answered(host: ScriptedHost) -> None:
