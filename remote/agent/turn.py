@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
-from ccb.tunnel.wire.kinds.compaction import CompactEndRecord
+from ccb.tunnel.wire.kinds.turns import CompactEndRecord
 from ccb.tunnel.wire.records import MessageRecord, PromptItem, PromptRecord
 
 from ..context.reminders import Occasion

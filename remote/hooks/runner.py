@@ -15,7 +15,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Callable, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.kinds.hooks import HookRecord
+from ccb.tunnel.wire.kinds.turns import HookRecord
 from ccb.tunnel.wire.records import MAIN_AGENT, Content, MessageRecord, Record
 from ccb.tunnel.wire.requests import HOOK_CALLBACK, HookCallback, Request, RequestFailed
 

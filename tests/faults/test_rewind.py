@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.features.test_file_history import OPTIONS, asked, texts, turn, worked
+from tests.features.steering.test_file_history import OPTIONS, asked, texts, turn, worked
 from tests.remote.worker_process import WorkerHost, until, worker_host
 
 from ccb.tunnel.wire import Input

@@ -21,11 +21,10 @@ from typing import Any, Callable, ClassVar, Union, get_args
 
 from .dataclass import dataclass
 from .frames import Json
-from .kinds.compaction import CompactEndRecord, CompactStartRecord
-from .kinds.hooks import HookRecord
 from .kinds.queue import QueuedRecord, TakenRecord, UnqueuedRecord
 from .kinds.reasoning import ReasoningRecord
 from .kinds.rewind import FileChangeRecord, RewindRecord, RewoundRecord
+from .kinds.turns import CompactEndRecord, CompactStartRecord, HookRecord
 from .kinds.workers import DriverRecord, ForkedRecord, WorkerRecord
 from .kinds.worktrees import WorktreeRecord
 from .messages import PublicLine, as_blocks, as_dict, as_text, parse_message

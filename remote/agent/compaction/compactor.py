@@ -11,7 +11,7 @@ import logging
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.kinds.compaction import CompactEndRecord, CompactStartRecord
+from ccb.tunnel.wire.kinds.turns import CompactEndRecord, CompactStartRecord
 from ccb.tunnel.wire.records import MessageRecord, PromptRecord
 
 from ...hooks.table import PRE_COMPACT, SESSION_START

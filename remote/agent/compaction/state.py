@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ccb.tunnel.wire.kinds.compaction import CompactEndRecord, CompactStartRecord
+from ccb.tunnel.wire.kinds.turns import CompactEndRecord, CompactStartRecord
 from ccb.tunnel.wire.kinds.workers import ForkedRecord
 from ccb.tunnel.wire.messages import CompactLine
 from ccb.tunnel.wire.projection import Projection, on

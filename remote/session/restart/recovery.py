@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
-from ccb.tunnel.wire.kinds.hooks import HookRecord
 from ccb.tunnel.wire.kinds.queue import QueuedRecord, TakenRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.reasoning import ReasoningRecord
+from ccb.tunnel.wire.kinds.turns import HookRecord
 from ccb.tunnel.wire.kinds.workers import ForkedRecord
 from ccb.tunnel.wire.messages import (
     ControlResponseLine,

@@ -34,7 +34,7 @@ from ccb.remote.hooks.outcome import HookOutcome
 from ccb.remote.hooks.table import PRE_COMPACT, SESSION_START
 from ccb.remote.model.tokens import ContextLimits, WindowSettings
 from ccb.remote.ports import ModelLinkError
-from ccb.tunnel.wire.kinds.compaction import CompactStartRecord
+from ccb.tunnel.wire.kinds.turns import CompactStartRecord
 from ccb.tunnel.wire.kinds.workers import ForkedRecord
 from ccb.tunnel.wire.records import MessageRecord, PromptItem, PromptRecord, record_of
 

@@ -17,7 +17,7 @@ from ccb.remote.hooks.table import Hook, HookSource, client_hooks, read_hooks
 from ccb.remote.system.deadline import within_while
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import marked
-from ccb.tunnel.wire.kinds.hooks import HookRecord
+from ccb.tunnel.wire.kinds.turns import HookRecord
 from ccb.tunnel.wire.records import Content, MessageRecord, Record, record_of
 from ccb.tunnel.wire.requests import Request, RequestFailed
 

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccb.tunnel.wire import Event, FrameDecoder, encode_frame
-from ccb.tunnel.wire.kinds.compaction import CompactEndRecord, CompactStartRecord
-from ccb.tunnel.wire.kinds.hooks import HookRecord
 from ccb.tunnel.wire.kinds.queue import QueuedRecord, TakenRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.reasoning import ReasoningRecord
 from ccb.tunnel.wire.kinds.rewind import FileChangeRecord, RewindRecord, RewoundRecord
+from ccb.tunnel.wire.kinds.turns import CompactEndRecord, CompactStartRecord, HookRecord
 from ccb.tunnel.wire.kinds.workers import DriverRecord, ForkedRecord, WorkerRecord
 from ccb.tunnel.wire.messages import (
     AssistantLine,

@@ -7,7 +7,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.e2e.test_reconnect import STDIO, STREAM, daemon_of, processes_of, until, user_message, where
+from tests.e2e.drops.test_reconnect import STDIO, STREAM, daemon_of, processes_of, until, user_message, where
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import relay

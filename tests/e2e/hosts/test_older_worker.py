@@ -33,7 +33,7 @@ from ccb.tunnel.wire import SessionOptions
 
 Json = dict[str, Any]
 
-OLDER_BUNDLE = Path(__file__).resolve().parents[1] / "data" / "worker-24918b2.zip"
+OLDER_BUNDLE = Path(__file__).resolve().parents[2] / "data" / "worker-24918b2.zip"
 OLDER_HASH = "8f458140c5532c52ccdac89ecba716bc56b53195fc70a1933ae3d77f75d869ca"
 STDIO = ["--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]
 STDIO += ["--permission-prompt-tool", "stdio"]

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.test_bad_input import bare_host, gone
-from tests.e2e.test_land_hosts import scene
+from tests.e2e.headless.test_bad_input import bare_host, gone
+from tests.e2e.hosts.test_land_hosts import scene
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.model.fake_model import API_KEY, FakeModel

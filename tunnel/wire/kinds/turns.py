@@ -1,4 +1,4 @@
-"""The records of a compaction that is not a public message."""
+"""The records of what a turn does beside its messages: hooks and compactions."""
 
 from __future__ import annotations
 
@@ -24,3 +24,17 @@ class CompactEndRecord:
 
     kind: ClassVar[str] = "compact_end"
     outcome: str
+
+
+@dataclass(frozen=True)
+class HookRecord:
+    """`hook`: `count` hooks are about to run. It is durable before they run. `match` is what their matchers were
+    compared with, `about` the id of a tool call. `once` are the keys of those among them that never run again, with
+    blanks between."""
+
+    kind: ClassVar[str] = "hook"
+    event: str
+    match: str = ""
+    about: str = ""
+    count: int = 0
+    once: str = ""

@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.e2e.test_reconnect import STDIO, daemon_of, processes_of, until, user_message, where
+from tests.e2e.drops.test_reconnect import STDIO, daemon_of, processes_of, until, user_message, where
 from tests.support.hosts import sshd as servers
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.features.test_hooks import hooks, kill_worker, options, tell
+from tests.features.extensions.test_hooks import hooks, kill_worker, options, tell
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.test_headless_local import STREAMS, alive, tool, user
+from tests.e2e.headless.test_headless_local import STREAMS, alive, tool, user
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Laptop, make_laptop
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.test_headless_local import STREAMS, alive, tool, user
+from tests.e2e.headless.test_headless_local import STREAMS, alive, tool, user
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Laptop, make_laptop
 
 Json = dict[str, Any]
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.e2e.test_transports import laptop, somewhere
+from tests.e2e.transports.test_transports import laptop, somewhere
 from tests.support.hosts.sshd import Sshd, make_key
 from tests.support.hosts.whole_session import Somewhere
 from tests.support.model.fake_model import FakeModel
