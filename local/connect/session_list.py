@@ -70,10 +70,11 @@ class SessionRow(SessionSummaryRow):
 
 
 async def reports(
-    transport: Transport, bundle: Bundle, command: Mapping[str, object], most: int = MAX_REPORTS
+    transport: Transport, bundle: Bundle, command: Mapping[str, object], most: int | None = None
 ) -> AsyncGenerator[Report, None]:
-    """Run one host command and yield the reports of its worker, at most so many. Use with `aclosing`. Raises
-    CcbError."""
+    """Run one host command and yield the reports of its worker, at most `most` (`MAX_REPORTS` if not given). Use with
+    `aclosing`. Raises CcbError."""
+    most = MAX_REPORTS if most is None else most
     launched = await launch(transport, command, bundle)
     decoder = FrameDecoder()
     count = 0

@@ -135,8 +135,8 @@ async def test_prompts_that_wait_that_hurry_and_that_are_taken_literally(host: W
     assert "CONTENT OF THE NOTES" not in texts(first)
     assert first["output_config"]["task_budget"] == {"type": "tokens", "total": 50_000}
     assert {"context-1m-2025-08-07", "task-budgets-2026-03-13"} <= set(first["betas"].split(","))
-    assert (await payload(laptop, "get_context_usage"))["rawMaxTokens"] == 1_000_000
     await laptop.next(Event, lambda event: event.kind == "tool_start")
+    assert (await payload(laptop, "get_context_usage"))["rawMaxTokens"] == 1_000_000
     later, dropped = await say(laptop, "later"), await say(laptop, "dropped")
     hurry = await say(laptop, "At once!", priority="now")
     assert (await laptop.message("result"))["subtype"] == "error_during_execution"
