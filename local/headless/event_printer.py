@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.wire.kinds.mcp import MCP_MESSAGE
@@ -30,6 +30,9 @@ from .output import HeadlessOutput
 from .partial_events import PartialEvents
 from .stderr_reports import RetryReports, report, report_damage, report_earlier_damage
 from .turn_results import TurnResults
+
+if TYPE_CHECKING:
+    from .earlier_answers import EarlierAnswers
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +70,8 @@ class EventPrinter:
         self._looked_for_damage = asyncio.Event()
         self._first_connection = True
         self._hides = hides or (lambda _: False)
+        self._resumes = session.hello.seq > 0
+        self._answers: EarlierAnswers | None = None
         for kind in ANSWERED_ON_STDIN:
             session.register(kind)
         self.goodbye = ""
@@ -95,8 +100,19 @@ class EventPrinter:
             log.warning("the host did not end the session within %g s after the last result", GOODBYE_S)
             await self._session.stop()
 
+    def sent(self, input_id: str) -> None:
+        """A prompt was sent whose id the client has chosen. In a session that does not begin with this run it may have
+        been answered before."""
+        if self._resumes:
+            from .earlier_answers import EarlierAnswers  # few clients come back
+
+            self._answers = self._answers or EarlierAnswers(self._session, self._results)
+            self._answers.look_for(input_id)
+
     async def stop_session(self) -> None:
         """End the session on the host, after its queued work."""
+        if self._answers is not None:
+            await self._answers.told()
         if self._earlier_damage is not None:
             await asyncio.wait({self._earlier_damage}, timeout=GOODBYE_S)
         await self._session.stop(finish=True)
@@ -115,7 +131,9 @@ class EventPrinter:
         await self._session.stop(finish=True)
 
     async def close(self) -> None:
-        """Stop looking for damage."""
+        """Stop looking for damage and for answers."""
+        if self._answers is not None:
+            await self._answers.close()
         if self._earlier_damage is not None:
             self._earlier_damage.cancel()
             await asyncio.gather(self._earlier_damage, return_exceptions=True)
@@ -129,6 +147,8 @@ class EventPrinter:
                 report(f"{change.reason}; reconnecting")
             case LinkState.CONNECTED:
                 report("connected again")
+                if self._answers is not None:
+                    self._answers.connected_again()
             case LinkState.FENCED:
                 raise ConnectionLost(change.reason, do=come_back)
             case LinkState.CLOSED:
@@ -146,7 +166,7 @@ class EventPrinter:
             self._earlier_damage.add_done_callback(lambda _: self._looked_for_damage.set())
         state = parse_snapshot(skipped.body)
         if state.prompts is not None:  # newer than what the hello said
-            self._results.pending.foreign_turn = any(prompt.taken for prompt in state.prompts)
+            self._results.pending.runs_already(each for prompt in state.prompts if prompt.taken for each in prompt.ids)
         for question in state.questions:
             await self._message(MessageRecord(question))
 

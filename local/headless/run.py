@@ -156,6 +156,7 @@ class HeadlessRun:
                 self._retries,
                 hides=self._stdin.answered_early if self._has_stdin_messages else None,
             )
+            self._inputs.identified = printer.sent
             feeding = asyncio.create_task(self._feed(session, printer, prompt), name="input")
             printing = asyncio.create_task(self._print(session, printer), name="output")
             try:

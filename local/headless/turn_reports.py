@@ -28,6 +28,7 @@ class TurnReports:
         self._lifecycle = lifecycle
         self._state = "idle"
         self._prompts: dict[str, str] = {}  # uuids of the prompts that wait, by input id
+        self._in_turn = False
         self._started: list[str] = []  # uuids of the prompts of the running turn
 
     async def queued(self, input_id: str, identity: str) -> None:
@@ -50,6 +51,7 @@ class TurnReports:
         return {"user_message_uuid": self._started[-1], "user_message_uuids": [*self._started]} if self._started else {}
 
     async def turn_began(self) -> None:
+        self._in_turn = True
         await self._change("running")
 
     async def waits(self, *, waits: bool) -> None:
@@ -57,8 +59,26 @@ class TurnReports:
         if self._state != "idle":
             await self._change("requires_action" if waits else "running")
 
+    async def began_before(self, input_id: str) -> Json:
+        """The result of a turn comes that was over before this run. Return the fields that name its prompt."""
+        identity = self._prompts.pop(input_id, "")
+        if not identity:
+            return {}
+        if not self._in_turn:
+            await self._change("running")
+        await self._command(identity, "started")
+        return {"user_message_uuid": identity, "user_message_uuids": [identity]}
+
+    async def ended_before(self, prompt: Json, *, more: bool) -> None:
+        """That result was printed; `prompt` is what `began_before` has returned."""
+        if prompt:
+            await self._command(prompt["user_message_uuid"], "completed")
+            if not (self._in_turn or more):
+                await self._change("idle")
+
     async def turn_ended(self, *, more: bool = False) -> None:
         """A turn has ended, after its result. `more`: another one is due."""
+        self._in_turn = False
         started, self._started = self._started, []
         for identity in started:
             await self._command(identity, "completed")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ccb.tunnel.wire.kinds.queue import TASK_PREFIX
 from ccb.tunnel.wire.messages import TaskLine
@@ -33,7 +33,8 @@ class PendingPrompts:
         self._task_turn = False  # a turn runs that the end of a task has started
         self._waiting: dict[str, None] = {}
         self._seen: set[str] = set()
-        self._in_turn: set[str] = set()  # prompts of this run
+        self._in_turn: set[str] = set()  # all inputs that the running turn has taken
+        self._answered: set[str] = set()
         self._turn_has_prompts = False
 
     def __bool__(self) -> bool:
@@ -62,7 +63,17 @@ class PendingPrompts:
         """Note that a prompt was sent. A prompt whose id was sent before starts no turn."""
         if input_id not in self._seen:
             self._seen.add(input_id)
-            self._waiting[input_id] = None
+            if input_id not in self._answered:
+                self._waiting[input_id] = None
+
+    def runs_already(self, input_ids: Iterable[str]) -> None:
+        """Note the inputs of the turn, if any, that was running when this run came to the session."""
+        self._in_turn.update(input_ids)
+        self.foreign_turn = bool(self._in_turn)
+
+    def answered_before(self, input_id: str) -> bool:
+        """Note that a prompt was answered before this run. Return whether it waits for its result."""
+        return self._waiting.pop(input_id, self) is None
 
     def turn_began_or_ended(self) -> None:
         """Note that no turn is running, or that a turn begins whose prompts are still to come."""
@@ -73,7 +84,7 @@ class PendingPrompts:
         """Note the inputs that the turn has taken, as the journal names them."""
         self._turn_has_prompts = True
         self._task_turn = self._task_turn or any(each.startswith(TASK_PREFIX) for each in input_ids)
-        self._in_turn.update(self._seen.intersection(input_ids))
+        self._in_turn.update(input_ids)
 
     def result_came(self) -> bool:
         """Note that a turn has ended. Return whether this run started it."""
@@ -82,6 +93,7 @@ class PendingPrompts:
             answered = list(self._waiting)[:1]
         for input_id in answered:
             del self._waiting[input_id]
+        self._answered |= self._in_turn
         ours = bool(answered) or (self._task_turn and not self.foreign_turn)
         self.foreign_turn = False
         self._forget_turn()
@@ -144,6 +156,13 @@ class TurnResults:
         if self.pending.result_came() or self._print_all:
             await self._print(result)
 
+    async def answered_before(self, input_id: str, result: Json) -> None:
+        """Handle the result of a prompt that was answered before this run, if the prompt waits for it."""
+        if self.pending.answered_before(input_id):
+            prompt = await self.reports.began_before(input_id)
+            await self._print(result, prompt)
+            await self.reports.ended_before(prompt, more=bool(self.pending))
+
     async def fail(self, session_id: str, errors: list[str], *, reason: str) -> None:
         """Print a failed result for the turn that is open, or that never began. `reason` goes into
         `terminal_reason`."""
@@ -160,10 +179,10 @@ class TurnResults:
             self._finished = True
             await self._output.finish()
 
-    async def _print(self, result: Json) -> None:
+    async def _print(self, result: Json, prompts: Json | None = None) -> None:
         if self._print_all:
             place = {"queued_turn_count": len(self.pending), "result_index": self._count}
-            result = {**result, **place, **self.reports.prompts_of_turn}
+            result = {**result, **place, **(self.reports.prompts_of_turn if prompts is None else prompts)}
             self._count += 1
         self._last = result
         self._retries.turn_ended(result)

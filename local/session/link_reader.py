@@ -42,10 +42,13 @@ class ClientParts:
 
 class LinkReader:
     """Routes the frames of the host. `have` is the number of the last event handed to the feed, over all connections.
-    `begun` means that the host has granted an attach."""
+    `begun` means that the host has granted an attach. `inputs` holds the ids of the inputs among the events, `skipped`
+    the number of the last event that the first attach has skipped."""
 
     def __init__(self, parts: ClientParts) -> None:
         self.have = 0
+        self.inputs: set[str] = set()
+        self.skipped = 0
         self.begun = False
         self._options = parts.options
         self._feed = parts.feed
@@ -118,6 +121,7 @@ class LinkReader:
         that a service of this laptop answers."""
         content = received.record.content
         if isinstance(content, InputRecord):
+            self.inputs.add(content.id)
             self._responder.answered(content.public)
         if not isinstance(content, MessageRecord):
             return False
@@ -137,6 +141,7 @@ class LinkReader:
             [each for each in asks if isinstance(each, ControlRequestLine)], memory, ours=self._is_ours(frame.seq)
         )
         await self._feed.put(Skipped(frame.seq, frame.body), memory)
+        self.skipped = self.skipped if self.have else frame.seq
         self.have = frame.seq
 
     async def _attached(self, frame: Attached) -> None:

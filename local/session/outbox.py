@@ -69,6 +69,12 @@ class Outbox:
             self._room.clear()
             await self._room.wait()
 
+    async def delivered(self, input_id: str) -> None:
+        """Wait until an input is confirmed."""
+        while input_id in self._inputs:
+            self._room.clear()
+            await self._room.wait()
+
     def withdraw(self, input_id: str) -> bool:
         """Drop an input that is no longer wanted. Return whether it was unconfirmed. The host may have received it
         anyway."""

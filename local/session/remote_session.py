@@ -196,6 +196,15 @@ class RemoteSession:
         finally:
             self._requests.pages.close(number)
 
+    async def had_before(self, input_id: str) -> int | None:
+        """Wait until the host has confirmed an input. If the host had the input before this client attached, return the
+        number of the last event that this client did not get, else None. Raises CcbError while there is no
+        connection."""
+        await self._outbox.delivered(input_id)
+        if input_id not in self._reader.inputs:
+            await self.earlier(1, 1)  # a page comes after all events so far
+        return None if input_id in self._reader.inputs else self._reader.skipped
+
     async def names(self, query: str) -> FoundNames | None:
         """See SessionClient."""
         connection = self._connection

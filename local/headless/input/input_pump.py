@@ -23,7 +23,7 @@ _REFUSAL = "AbortError: Tool permission stream closed before response received"
 class InputPump:
     """The input of one run. `ended` means that no more input will come. `own` answers what this machine answers itself,
     on `output`; `mirror` copies the transcript there. `keep` keeps the permission updates of an answer that are not for
-    the session only."""
+    the session only. `identified` is told the ids of prompts that the client itself has chosen."""
 
     def __init__(
         self,
@@ -35,6 +35,7 @@ class InputPump:
         self.own = OwnAnswers()
         self.mirror = mirror
         self.keep: Callable[[Sequence[Json]], Awaitable[None]] | None = None
+        self.identified: Callable[[str], None] = lambda _: None
         self._output = output
         self._pending = pending
         self._reports = reports
@@ -56,6 +57,8 @@ class InputPump:
                 if self.mirror is not None:
                     self.mirror.sent(input_id, body)
                 await self._reports.queued(input_id, message.uuid)
+                if message.uuid:
+                    self.identified(input_id)
                 continue
             if isinstance(message, ControlRequestLine):
                 answer = self.own.payload(message)

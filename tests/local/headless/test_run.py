@@ -319,3 +319,47 @@ async def test_a_run_whose_session_is_ended_there_is_told_so_and_how_it_goes_on(
     assert (code, len(results)) == (75, 1)
     assert "  the session has ended\n" in err and "the session has ended" in results[0]["errors"]
     assert (on_disk in err, in_memory in err) == (storage == "disk", storage == "memory")
+
+
+IDENTITY = "55555555-5555-4555-8555-555555555555"
+
+
+@pytest.mark.usefixtures("interrupts")
+@pytest.mark.parametrize("fate", ["answered", "on an older page", "without a result", "taken back", "lost", "fresh"])
+async def test_a_prompt_that_the_session_had_before_gets_one_result(
+    fate: str, host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The host confirms the prompt and says no more. The run finds what became of it in the journal."""
+    sent: tuple[str, Json] = ("input", {"id": IDENTITY, "body": {**user("go"), "uuid": IDENTITY}})
+    told = [(event.kind, event.body) for event in turn(IDENTITY, EARLIER, first=1)]
+    later = [(event.kind, event.body) for event in turn("other", RESULT, first=1)]
+    journal = {
+        "answered": [sent, *told],
+        "on an older page": [sent, *told, *later],
+        "without a result": [sent, *told[:2], *told[3:], *later],
+        "taken back": [sent, ("unqueued", {"id": IDENTITY}), *later],
+    }.get(fate, later)
+    records = [{"seq": seq, "kind": kind, "body": body} for seq, (kind, body) in enumerate(journal, 1)]
+    async with started(monkeypatch, *STREAMS) as run:
+        peer, _ = await host.granted(seq=len(journal))
+        await peer.send(Snapshot(1, len(journal), {**SNAPSHOT, "prompts": []}))
+        run.send({**user("go"), "uuid": IDENTITY})
+        os.close(run.stdin)
+        run.stdin = os.open(os.devnull, os.O_WRONLY)
+        while not isinstance(frame := await peer.next(object), Stop):
+            if isinstance(frame, Fetch):
+                page = records[max(0, frame.before - 5) : frame.before - 1]
+                await peer.send(Past(1, frame.request, {"records": page}))
+            elif isinstance(frame, Input):
+                await peer.send(Applied(1, frame.id))
+                if fate == "fresh":
+                    seq = len(journal) + 1
+                    await peer.send(Event(seq, 1, *sent), *turn(IDENTITY, EARLIER, first=seq + 1))
+        await peer.send(Bye("done"))
+        code, results = await run.results()
+    (result,) = results
+    if fate in ("answered", "on an older page", "fresh"):
+        assert (code, result["result"]) == (0, EARLIER["result"])
+    else:
+        assert (code, result["terminal_reason"]) == (1, "answered_before")
+        assert "sent to the session before" in result["errors"][0]

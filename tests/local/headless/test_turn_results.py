@@ -84,6 +84,21 @@ def test_a_result_without_a_turn_answers_the_prompt_that_waits_longest() -> None
     assert pending.result_came() and not pending
 
 
+def test_a_prompt_that_is_sent_again_while_its_turn_runs_is_answered_by_that_turn() -> None:
+    pending = PendingPrompts()
+    pending.runs_already(["a"])
+    pending.sent("a")
+    assert pending.result_came() and not pending
+
+
+def test_a_prompt_that_is_sent_again_after_its_result_has_passed_does_not_wait() -> None:
+    pending = PendingPrompts()
+    pending.taken(["a"])  # by a turn of an earlier run
+    assert not pending.result_came()
+    pending.sent("a")
+    assert not pending
+
+
 async def test_a_turn_without_a_result_gets_one_and_a_turn_with_a_result_no_second_one() -> None:
     output = KeptOutput()
     results = turn_results(output)
