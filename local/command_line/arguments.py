@@ -21,7 +21,7 @@ from .model import Arguments, arguments_from
 from .option_table.declaration import Group
 from .option_values import is_session_id, shortened
 from .options import COMMANDS, HOST_COMMANDS, OWN_WORDS
-from .scanner import scan
+from .scanner import Scanned, scan
 from .target import Target, directory_here, parse_target, remote_path
 from .transport_choice import needs_host
 from .validation import refuse_ssh_options, unknown_tools, validate
@@ -56,6 +56,11 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
     else:
         arguments = _place_local(arguments, words, may_be_command=not scanned.ended_at_start)
     validate(arguments)
+    return replace(arguments, hints=_hints(scanned, arguments))
+
+
+def _hints(scanned: Scanned, arguments: Arguments) -> tuple[str, ...]:
+    """Return what the person is told about the command line."""
     ignored = [each for each in scanned.values if each.group is Group.IGNORED]
     without = [f"{each.names[0]} has no effect in ccb ({each.help.rstrip('.').lower()})" for each in ignored]
     hints = [*scanned.unknown, *without, *arguments.hints]
@@ -63,7 +68,7 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
         hints.append(
             f"The words after {scanned.variadic} were read as its values; write the prompt before it, or after --."
         )
-    return replace(arguments, hints=(*hints, *unknown_tools(arguments)))
+    return (*hints, *unknown_tools(arguments))
 
 
 def _check_topic(words: Sequence[str]) -> None:

@@ -23,7 +23,7 @@ from ccb.tunnel.wire.messages import (
 from ccb.tunnel.wire.records import DamagedRecord, MessageRecord, PromptRecord, TurnEndRecord, TurnStartRecord
 from ccb.tunnel.wire.requests import CAN_USE_TOOL, HOOK_CALLBACK, RequestKind
 
-from ..session.client import LaptopNotice, LinkChange, LinkState, Received, Skipped, parse_snapshot
+from ..session.client import Json, LaptopNotice, LinkChange, LinkState, Received, Skipped, parse_snapshot
 from ..session.remote_session import RemoteSession
 from .input.input_pump import InputPump
 from .output import HeadlessOutput
@@ -215,6 +215,14 @@ class EventPrinter:
         else:
             await self._output.progress(message.body)
 
+    async def _result(self, body: Json) -> None:
+        await self._results.from_host(body)
+        if self._stop_after_result and not self._results.pending:
+            tasks = len(self._results.pending.tasks)
+            if tasks:
+                report(f"waiting for {tasks} background {'task' if tasks == 1 else 'tasks'}")
+            await self.stop_session()
+
     async def _message(self, message: MessageRecord) -> None:
         public = message.public
         if isinstance(public, ControlResponseLine) and self._hides(public.request_id):
@@ -222,12 +230,7 @@ class EventPrinter:
         body = self._inputs.own.heard(public, message.body)
         match public:
             case ResultLine():
-                await self._results.from_host(body)
-                if self._stop_after_result and not self._results.pending:
-                    tasks = len(self._results.pending.tasks)
-                    if tasks:
-                        report(f"waiting for {tasks} background {'task' if tasks == 1 else 'tasks'}")
-                    await self.stop_session()
+                await self._result(body)
                 return
             case SystemLine(subtype="permission_denied"):
                 if public.decision_behavior == "ask":

@@ -160,18 +160,19 @@ def _read(event: str, matcher: object, hook: Json, given: HookSource) -> Hook | 
         return _SHAPE
     if not isinstance(headers, dict) or not isinstance(variables, list):
         return "`headers` is an object and `allowedEnvVars` a list"
+    command, url = ("", target) if kind == "http" else (target, "")
     return Hook(
         event,
         str(matcher or ""),
-        "" if kind == "http" else target,
+        command,
         timeout_s=float(timeout),
         source=given.source,
         path=given.path,
-        url=target if kind == "http" else "",
+        url=url,
         condition=str(condition or ""),
         beside=hook.get("async") is True,
         once=hook.get("once") is True,
-        headers={str(name): str(value) for name, value in headers.items()},
+        headers=dict(zip(map(str, headers), map(str, headers.values()))),
         variables=tuple(map(str, variables)),
     )
 

@@ -44,19 +44,7 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
         for entry in sessions():
             reports.session(described(entry))
     elif command == "logs":
-        from .logs import last_lines
-
-        lines = params.get("lines")
-        directory = _named_state_directory(params)
-        if not directory:
-            reports.log("worker", "", "the session is in memory only: there is no log; attach to see what it does")
-            return
-        try:
-            found = last_lines(directory, lines if isinstance(lines, int) and lines > 0 else _DEFAULT_LINES)
-        except OSError as error:
-            raise unusable("the journal of the session cannot be read", error) from error
-        for line in found:
-            reports.log(*line)
+        _show_logs(params, reports)
     elif command == "stop":
         from .stopping import chosen, stop_all
 
@@ -80,6 +68,22 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
         examine(reports, bundle)
     else:
         raise HostRefusal("internal", "%r is no command of this host" % str(command)[:80], {})
+
+
+def _show_logs(params: Json, reports: Reports) -> None:
+    from .logs import last_lines
+
+    lines = params.get("lines")
+    directory = _named_state_directory(params)
+    if not directory:
+        reports.log("worker", "", "the session is in memory only: there is no log; attach to see what it does")
+        return
+    try:
+        found = last_lines(directory, lines if isinstance(lines, int) and lines > 0 else _DEFAULT_LINES)
+    except OSError as error:
+        raise unusable("the journal of the session cannot be read", error) from error
+    for line in found:
+        reports.log(*line)
 
 
 def _named_state_directory(params: Json) -> str:

@@ -64,6 +64,21 @@ def tool_result(result: Json) -> ToolResult:
     parts = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
     if not parts and result.get("structuredContent") is not None:
         parts = [{"type": "text", "text": json.dumps(result["structuredContent"], ensure_ascii=False)}]
+    texts, images = _split(parts)
+    text = "\n".join(texts)
+    if len(text) > MAX_OUTPUT_CHARS:
+        texts = [text[:MAX_OUTPUT_CHARS]]
+    is_error = result.get("isError") is True
+    if not images:
+        return ToolResult(
+            text or "(the tool returned nothing)", is_error, [{"type": "text", "text": each} for each in texts]
+        )
+    blocks = [{"type": "text", "text": text[:MAX_OUTPUT_CHARS]}] if text else []
+    return ToolResult([*blocks, *images], is_error, [*blocks, {"type": "text", "text": f"{len(images)} image(s)"}])
+
+
+def _split(parts: list[Json]) -> tuple[list[str], list[Json]]:
+    """Return the texts of the parts, and the images as far as there is room for them."""
     texts: list[str] = []
     images: list[Json] = []
     room = _MAX_IMAGES
@@ -76,16 +91,7 @@ def tool_result(result: Json) -> ToolResult:
                 images.append({"type": "image", "source": source})
                 continue
         texts.append(_text(part))
-    text = "\n".join(texts)
-    if len(text) > MAX_OUTPUT_CHARS:
-        texts = [text[:MAX_OUTPUT_CHARS]]
-    is_error = result.get("isError") is True
-    if not images:
-        return ToolResult(
-            text or "(the tool returned nothing)", is_error, [{"type": "text", "text": each} for each in texts]
-        )
-    blocks = [{"type": "text", "text": text[:MAX_OUTPUT_CHARS]}] if text else []
-    return ToolResult([*blocks, *images], is_error, [*blocks, {"type": "text", "text": f"{len(images)} image(s)"}])
+    return texts, images
 
 
 def _text(part: Json) -> str:

@@ -42,14 +42,17 @@ def stopped(output: str, code: int, rules: CageRules, cwd: str = "", command: st
     for line in output.splitlines():
         if code and not rules.network and any(each in line for each in _NETWORK):
             return f"stopped by the sandbox: network: {_shown(line)}"
-        words = next((each for each in (*_FILES, *_CALLS, *_NODE) if each in line), "")
-        if not words or line.strip() in command:
-            continue
-        if not code and command and not _may_come_from(command, line):
-            continue
-        if _cause(line.strip(), words, rules, cwd) in (_Cause.CAGE, _Cause.UNKNOWN if code else _Cause.CAGE):
+        words = _error_words(line, code, command)
+        if words and _cause(line.strip(), words, rules, cwd) in (_Cause.CAGE, _Cause.UNKNOWN if code else _Cause.CAGE):
             return f"stopped by the sandbox: {_shown(line)}"
     return ""
+
+
+def _error_words(line: str, code: int, command: str) -> str:
+    """Return the words by which a line is an error that a cage may cause, "" if it is none."""
+    if line.strip() in command or (not code and command and not _may_come_from(command, line)):
+        return ""
+    return next((each for each in (*_FILES, *_CALLS, *_NODE) if each in line), "")
 
 
 def _may_come_from(command: str, line: str) -> bool:

@@ -100,15 +100,8 @@ class SessionSettings:
         answer = await self._broker.request(Request(TRUST_PROJECT, question, "what the project switches on"))
         return known or (answer and bool(question.fingerprint))
 
-    def _put(self, project: Project | None) -> None:
-        option = self._option
-        chosen = frozenset(option.sources) if option.sources is not None else WorkerSettings().sources
-        layers = [
-            Layer(str(each.get("source")), str(each.get("path", "")), each["values"])
-            for each in option.layers
-            if each.get("source") in SOURCES and each["source"] not in OF_PROJECT
-        ]
-        layers = [each for each in layers if each.source != USER or USER in chosen]
+    def _policy(self) -> list[Layer]:
+        """Return the layer of the host's policy, if it has one. Raise ValueError if it cannot be used."""
         problems: list[str] = []
         policy = read_settings(MANAGED_FILE, problems.append)
         if policy is not None:
@@ -118,10 +111,22 @@ class SessionSettings:
             problems += [f"{at_line(MANAGED_FILE, wrong)}: {wrong} has a wrong value"] if wrong else []
         if problems:
             raise ValueError("the policy of this host cannot be used: %s" % problems[0])
-        if policy is not None:
-            named = unknown_keys(policy, ("disableBypassPermissionsMode", "allowManagedHooksOnly"))
-            self._problems = [f"{at_line(MANAGED_FILE, name)}: {why}" for name, why in named]
-            layers.append(Layer(MANAGED, MANAGED_FILE, policy, on_host=True))
+        if policy is None:
+            return []
+        named = unknown_keys(policy, ("disableBypassPermissionsMode", "allowManagedHooksOnly"))
+        self._problems = [f"{at_line(MANAGED_FILE, name)}: {why}" for name, why in named]
+        return [Layer(MANAGED, MANAGED_FILE, policy, on_host=True)]
+
+    def _put(self, project: Project | None) -> None:
+        option = self._option
+        chosen = frozenset(option.sources) if option.sources is not None else WorkerSettings().sources
+        layers = [
+            Layer(str(each.get("source")), str(each.get("path", "")), each["values"])
+            for each in option.layers
+            if each.get("source") in SOURCES and each["source"] not in OF_PROJECT
+        ]
+        layers = [each for each in layers if each.source != USER or USER in chosen]
+        layers += self._policy()
         if project is not None:
             layers += project.layers
         plugins: tuple[Plugin, ...] = ()

@@ -39,11 +39,7 @@ def agent_rows(block: ToolBlock, palette: Palette, *, details: bool, cwd: str) -
 
 
 def _summary(block: ToolBlock, run: AgentRun) -> str:
-    parts = ["in the background"] if run.in_background and not run.ended else []
-    if run.branch:
-        parts.append(f"worktree on {run.branch}")
-    elif block.tool_input.get("isolation") and not run.ended:
-        parts.append("in a worktree")
+    parts = _place(block, run)
     if run.note and not run.ended:
         parts.append(one_line(run.note))
     if run.tool_uses or run.ended:
@@ -55,6 +51,15 @@ def _summary(block: ToolBlock, run: AgentRun) -> str:
     if run.cost_usd:
         parts.append(f"${run.cost_usd:.4f}")
     return " · ".join(parts) or "starting"
+
+
+def _place(block: ToolBlock, run: AgentRun) -> list[str]:
+    parts = ["in the background"] if run.in_background and not run.ended else []
+    if run.branch:
+        parts.append(f"worktree on {run.branch}")
+    elif block.tool_input.get("isolation") and not run.ended:
+        parts.append("in a worktree")
+    return parts
 
 
 def _row(text: Text, row: AgentRow, palette: Palette, cwd: str) -> None:

@@ -144,12 +144,16 @@ class Composer(TextArea):
             return True  # it may begin Ctrl+X Ctrl+E; without a selection there is nothing to cut
         if event.key == "backspace":
             return self._remove_placeholder()
-        if event.key == "up" and self.navigator.is_first_wrapped_line(self.cursor_location):
+        return self._handle_arrow(event.key)
+
+    def _handle_arrow(self, key: str) -> bool:
+        """Leave the text by its first or last line: to an earlier or a later prompt."""
+        if key == "up" and self.navigator.is_first_wrapped_line(self.cursor_location):
             if not self.text and self.may_take_back():
                 self.post_message(self.TakeBack())
                 return True
             return self._recall(-1)
-        if event.key == "down" and self.navigator.is_last_wrapped_line(self.cursor_location):
+        if key == "down" and self.navigator.is_last_wrapped_line(self.cursor_location):
             return self._recall(1)
         return False
 

@@ -10,7 +10,7 @@ from ccb.tunnel.wire.requests import CAN_USE_TOOL, Request, ToolPermission
 
 from ...permissions.decision import Behavior, Decision
 from ...permissions.headless import headless_denial
-from ...tools.contract import Preview, ToolResult
+from ...tools.contract import Preview, Tool, ToolResult
 from .. import agent_hooks, messages
 from ..deps import AgentConfig
 from .call import (
@@ -35,28 +35,20 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
     input, which is validated again if the person changed it. Refuse the call if the check or the question fails."""
     can_ask = context.deps.broker.can_ask(CAN_USE_TOOL)
     judge = None if can_ask or call.tool.traits.asks else context.config.permission_tool()
-    try:
-        decision = _with_hook(decide(context.config, call, can_ask=can_ask or judge is not None), call)
-    except Exception as error:  # noqa: BLE001 - a failed check refuses
-        _log.exception("the permission check of %s failed", call.name)
-        text = f"The permission check failed ({error}); {call.name} was not run."
-        raise CallRefused(CallOutcome(error_result(text))) from None
+    decision = _decided(context, call, can_ask=can_ask or judge is not None)
     if decision.behavior is Behavior.ALLOW:
         context.denials.permitted()
         return replace(call, cage=decision.cage, pinned=decision.pinned)
     if decision.behavior is Behavior.DENY:
         raise CallRefused(_deny_unasked(context, call, decision))
     answer = await agent_hooks.before_question(context.deps, context.recorder, call.name, call.id, call.input, decision)
-    if answer is None and judge is not None:
-        from .permission_tool import ask_tool
-
-        answer = await ask_tool(judge, call.name, call.input, call.id, lent(context))
-    if answer is None and not can_ask:
-        raise CallRefused(_deny_unasked(context, call, decision))
     preview = None
-    if answer is None:
+    if answer is None and can_ask:
         preview = await _preview(context, call)
         answer = await _ask(context, call, decision, preview)
+    answer = answer or await _judged(context, call, judge)
+    if answer is None:
+        raise CallRefused(_deny_unasked(context, call, decision))
     if not answer.allow:
         text = answer.message or f"The user refused this use of {call.name}."
         raise CallRefused(replace(denied(context, call, text), ends_turn=answer.interrupt))
@@ -68,6 +60,24 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
         return await validate(context, replace(call, input=answer.updated_input))
     finally:  # a changed mode is for what comes after the call
         mode_switch(context).apply(answer.updates)
+
+
+def _decided(context: PipelineContext, call: ParsedCall, *, can_ask: bool) -> Decision:
+    try:
+        return _with_hook(decide(context.config, call, can_ask=can_ask), call)
+    except Exception as error:  # noqa: BLE001 - a failed check refuses
+        _log.exception("the permission check of %s failed", call.name)
+        text = f"The permission check failed ({error}); {call.name} was not run."
+        raise CallRefused(CallOutcome(error_result(text))) from None
+
+
+async def _judged(context: PipelineContext, call: ParsedCall, judge: Tool | None) -> ToolPermission | None:
+    """Return what the tool says that decides in the place of a person, None without such a tool."""
+    if judge is None:
+        return None
+    from .permission_tool import ask_tool
+
+    return await ask_tool(judge, call.name, call.input, call.id, lent(context))
 
 
 def decide(config: AgentConfig, call: ParsedCall, *, can_ask: bool) -> Decision:

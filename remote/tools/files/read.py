@@ -60,10 +60,8 @@ class Read(Tool):
             info = await host_of(context).stat(path)
             if info is None:
                 return refusal(await missing(host_of(context), path, context.cwd))
-            if info.kind is FileKind.DIRECTORY:
-                return refusal(f"{path} is a directory. Use LS to list it, or Glob to find files in it.")
             if info.kind is not FileKind.FILE:
-                return refusal(f"{path} is a {info.kind.value}; only files can be read.")
+                return refusal(_no_file(path, info.kind))
             if "pages" not in tool_input and _was_shown(context, path, info, wanted):
                 return ToolResult(
                     "The file is unchanged since you last read this range: the earlier result is still current.",
@@ -84,6 +82,12 @@ class Read(Tool):
             return refusal(f"{error}; only files can be read.")
         except OSError as error:
             return refusal(os_error(error, path))
+
+
+def _no_file(path: str, kind: FileKind) -> str:
+    if kind is FileKind.DIRECTORY:
+        return f"{path} is a directory. Use LS to list it, or Glob to find files in it."
+    return f"{path} is a {kind.value}; only files can be read."
 
 
 def _was_shown(context: ToolContext, path: str, info: FileInfo, wanted: tuple[int, int]) -> bool:
