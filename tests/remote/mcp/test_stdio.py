@@ -116,7 +116,10 @@ async def test_a_server_has_limits_in_what_it_sends_and_does_not_read(tmp_path: 
             await each
 
 
-async def test_a_server_that_does_not_start_is_refused_for_a_while(tmp_path: Path) -> None:
+async def test_a_server_that_does_not_start_is_refused_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccb.remote.mcp.stdio._WAITS_S", (0.0, 60.0))
     place = Place(tmp_path, "broken")
     with pytest.raises(McpError, match="exit code 1: it is broken"):
         await place.client.connect()
