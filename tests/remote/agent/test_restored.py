@@ -1,0 +1,111 @@
+"""After a compaction the model is told again what a summary must not lose: the files it worked on, its todos, its
+plan."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.remote.agent_kit import World, calls, make_world, says
+
+from ccb.remote.agent.deps import Prompt
+from ccb.remote.agent.history.conversation import Conversation
+from ccb.remote.permissions.decision import Behavior, Decision
+from ccb.remote.system.deadline import within
+from ccb.remote.tools.files.read import Read
+from ccb.remote.tools.plan_file import PlanFile
+from ccb.remote.tools.planning.reminders import PlanReminders
+from ccb.remote.tools.registry import ToolRegistry, close_context, make_context
+from ccb.remote.tools.todo import TodoWrite
+
+
+async def turn(world: World, text: str) -> None:
+    """Run a turn whose tools take real time."""
+    await within(30, world.agent.run_turn([Prompt([{"type": "text", "text": text}])]))
+
+
+def told_in(world: World) -> str:
+    """What the history begins with."""
+    return "\n".join(block.get("text", "") for block in world.history()[0]["content"])
+
+
+@asynccontextmanager
+async def real_tools(world: World, tmp_path: Path) -> AsyncIterator[None]:
+    """The agent of `world` with the tools Read and TodoWrite in a real directory."""
+    context = make_context(str(tmp_path), str(tmp_path / "out"))
+    world.agent.configure(replace(world.agent.config, context=context, tools=ToolRegistry([Read(), TodoWrite()])))
+    try:
+        yield
+    finally:
+        await close_context(context)
+
+
+async def test_the_files_that_were_used_last_are_told_again_as_they_are_now(tmp_path: Path) -> None:
+    files = [tmp_path / f"{number}.txt" for number in range(7)]
+    for path in files:
+        path.write_text(f"old {path.name}\n")
+    reads = [(f"t{number}", "Read", {"file_path": str(path)}) for number, path in enumerate(files)]
+    world = make_world(
+        calls(*reads), says("done", "m2"), says("SUMMARY", "m_s"), calls(reads[3], message_id="m3"), says("on", "m4")
+    )
+    async with real_tools(world, tmp_path):
+        await turn(world, "read them")
+        files[2].unlink()
+        files[3].write_text("".join(f"new line {number}\n" for number in range(3_000)))
+        for path in files[4:]:
+            path.write_text(f"new {path.name}\n")
+        await turn(world, "/compact")
+        told = told_in(world)
+        await turn(world, "go on")
+    places = [
+        told.find(text)
+        for text in (f"{files[3]}:\n", "new line 0\n", "(cut here)", *(f"new {n}.txt" for n in (4, 5, 6)))
+    ]
+    assert -1 not in places and places == sorted(places), "the oldest comes first, and none takes all the room"
+    assert "new line 2999" not in told and "old " not in told
+    assert not any(str(path) in told for path in files[:3]), "only the last five, and none that is gone"
+    assert "new line 1999" in str(world.history()[-2]), "what was cut can be read"
+    assert [m.api() for m in Conversation.from_records(world.emitter.journal).messages] == world.history()
+
+
+@pytest.mark.parametrize("behavior", [Behavior.ALLOW, Behavior.ASK, Behavior.DENY])
+async def test_a_file_is_told_again_only_if_it_may_be_read_without_a_question(
+    tmp_path: Path, behavior: Behavior
+) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("secret\n")
+    world = make_world(calls(("t1", "Read", {"file_path": str(path)})), says("done", "m2"), says("SUMMARY", "m_s"))
+    async with real_tools(world, tmp_path):
+        await turn(world, "read it")
+        world.permissions.decisions["Read"] = Decision(behavior, "a new rule")
+        await turn(world, "/compact")
+    assert "SUMMARY" in told_in(world)
+    assert ("secret" in told_in(world)) == (behavior is Behavior.ALLOW)
+
+
+@pytest.mark.parametrize("status", ["pending", "completed"])
+async def test_the_todo_list_is_told_again_unless_it_is_done(tmp_path: Path, status: str) -> None:
+    items = [
+        {"content": "Build it", "status": "completed", "activeForm": "Building it"},
+        {"content": "Paint it", "status": status, "activeForm": "Painting it"},
+    ]
+    world = make_world(calls(("t1", "TodoWrite", {"todos": items})), says("done", "m2"), says("SUMMARY", "m_s"))
+    async with real_tools(world, tmp_path):
+        await turn(world, "build the house")
+        await turn(world, "/compact")
+    listed = "Your todo list:\n- [completed] Build it\n- [pending] Paint it" in told_in(world)
+    assert listed == (status == "pending")
+
+
+async def test_the_plan_is_told_again(tmp_path: Path) -> None:
+    plan = PlanFile(str(tmp_path / "plan.md"))
+    world = make_world(says("hello"), says("SUMMARY", "m_s"))
+    world.agent.reminders.follow(PlanReminders(plan, lambda: "plan", lambda: True))
+    await turn(world, "first")
+    plan.write("1. Move the red house")
+    await turn(world, "/compact")
+    told = told_in(world)
+    assert told.index("SUMMARY") < told.index("1. Move the red house") and "Plan mode is on." in told
