@@ -33,7 +33,7 @@ OFFLINE_S = 0.5
 """How long the link stays down when a prompt is sent meanwhile."""
 
 _LATE_S = 1.0
-"""How long a client that came back waits for what may have happened before."""
+"""How long a client that came back waits for results that the first one may have got."""
 
 _FLAGS = [
     "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose",
@@ -192,9 +192,6 @@ class Session:
                 request = {"type": "control_request", "request_id": f"interrupt-{client.again}"}
                 await self._send({**request, "request": {"subtype": "interrupt"}})
                 return
-            if client.again:  # what the first one said may be on its way
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(_until(lambda: self._has_heard(piece.says)), _LATE_S)
             if not self._has_heard(piece.says):
                 await self._say(piece.says)
             await _until(lambda: self._has_heard(piece.says))
