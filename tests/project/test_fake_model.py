@@ -28,6 +28,7 @@ async def post(model: FakeModel, body: Json, **headers: str) -> tuple[int, bytes
         return answer.status, await answer.read()
 
 
+@pytest.mark.slow
 async def test_the_official_sdk_reads_a_stream_with_thinking_text_and_tools(fake_model: FakeModel) -> None:
     import anthropic  # takes more than a second, which every run of any test would pay
 

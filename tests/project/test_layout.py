@@ -102,6 +102,7 @@ def test_the_worker_defines_its_dataclasses_with_the_cheap_decorator() -> None:
         ("local/headless/results.py", "from ccb.remote import threads"),
     ],
 )
+@pytest.mark.slow
 def test_an_import_across_the_rooms_is_found(module: str, line: str, tmp_path: Path) -> None:
     package = tmp_path / "ccb"
     package.mkdir()

@@ -43,6 +43,7 @@ NONCE_HEADER = {"x-auth-nonce": NONCE}
 
 
 @pytest.mark.parametrize("nonce_in", ["header", "path"])
+@pytest.mark.slow
 async def test_the_official_sdk_talks_through_it_with_a_dummy_key(
     directory: Path, fake_model: FakeModel, nonce_in: str
 ) -> None:

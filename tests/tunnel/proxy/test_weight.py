@@ -18,6 +18,7 @@ async def measured(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 @pytest.mark.parametrize("front", ["http", "inband"])
+@pytest.mark.slow
 async def test_a_30_mb_request_and_a_100_mb_response_do_not_grow_the_proxy(measured: Bench, front: str) -> None:
     async with measured.memory() as memory:
         for sent, received in ((30 * MB, 0), (0, 100 * MB)):
@@ -29,12 +30,14 @@ async def test_a_30_mb_request_and_a_100_mb_response_do_not_grow_the_proxy(measu
     assert memory.growth < MOST_GROWTH
 
 
+@pytest.mark.slow
 async def test_fifty_streams_do_not_grow_the_proxy_and_lose_nothing(measured: Bench) -> None:
     async with measured.memory() as memory:
         await event_latency(measured.proxied, streams=50, events=20, gap=5)
     assert memory.growth < MOST_GROWTH
 
 
+@pytest.mark.slow
 async def test_the_first_byte_is_hardly_later_than_without_the_proxy(measured: Bench) -> None:
     direct, proxied = await first_bytes(measured, 60)
     assert proxied - direct < 10  # ms; the promise is 2, measured on a quiet machine by the benchmark

@@ -491,6 +491,7 @@ async def test_an_edit_is_shown_as_a_diff() -> None:
         await at.sees(PATH, f"- {OLD}", f"+ {NEW}")
 
 
+@pytest.mark.slow
 async def test_a_large_file_can_be_allowed_only_after_its_end_was_on_the_screen() -> None:
     content = "\n".join(f"line {n}" for n in range(60))
     async with desk() as at:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.support.repl.pilot import desk
 from textual.strip import Strip
 
@@ -61,6 +62,7 @@ def test_what_is_forgotten_is_gone() -> None:
     assert cache.lines(block, ()) is None
 
 
+@pytest.mark.slow
 async def test_a_page_longer_than_the_cache_reads_the_same_up_and_down() -> None:
     async with desk(size=(60, 30)) as at:
         await at.prompt("go")
