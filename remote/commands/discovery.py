@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Callable
 
+from ..settings.text_files import markdown_below, skills_in
 from ..settings.worker_settings import PROJECT, USER, WorkerSettings
 from .definition import COMMAND, SKILL, CommandFile, read_definition
 
@@ -45,22 +46,7 @@ def discover(settings: WorkerSettings, homes: Sequence[str], report: Callable[[s
 def _listed(top: str) -> Iterator[tuple[str, str, str]]:
     """Yield the kind, the name and the path of each file below a `.claude` directory."""
     commands = os.path.join(top, "commands")
-    count = 0
-    for here, directories, names in os.walk(commands):
-        directories.sort()
-        for name in sorted(names):
-            count += 1
-            if count > 4 * _MAX_FILES:
-                return
-            if name.endswith(".md"):
-                path = os.path.join(here, name)
-                yield COMMAND, os.path.relpath(path, commands)[: -len(".md")].replace(os.sep, ":"), path
-    skills = os.path.join(top, "skills")
-    try:
-        directories = sorted(os.listdir(skills))[: 4 * _MAX_FILES]
-    except OSError:
-        return
-    for name in directories:
-        path = os.path.join(skills, name, "SKILL.md")
-        if os.path.lexists(path):
-            yield SKILL, name, path
+    for path in markdown_below(commands):
+        yield COMMAND, os.path.relpath(path, commands)[: -len(".md")].replace(os.sep, ":"), path
+    for name, path in skills_in(os.path.join(top, "skills")):
+        yield SKILL, name, path

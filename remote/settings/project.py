@@ -12,13 +12,15 @@ from typing import Any
 from ccb.tunnel.wire.dataclass import dataclass
 
 from .settings_files import read_settings, read_text
+from .text_files import markdown_below, skills_in
 from .worker_settings import LOCAL, PROJECT, Layer
 
 Json = dict[str, Any]
 
 _FILES = ((PROJECT, ".claude/settings.json"), (LOCAL, ".claude/settings.local.json"))
 _MCP_FILE = ".mcp.json"
-_TEXTS = (("agent", ".claude/agents"), ("command", ".claude/commands"), ("skill", ".claude/skills"))
+_TEXTS = (("agent", ".claude/agents"), ("command", ".claude/commands"))
+_SKILLS = ".claude/skills"
 _KEYS: dict[str, type] = {
     "permissions": dict, "hooks": dict, "env": dict, "model": str, "outputStyle": str, "language": str,
     "autoCompactEnabled": bool, "disableAllHooks": bool, "mcpServers": dict, "enabledMcpjsonServers": list,
@@ -223,29 +225,19 @@ def _texts(directory: str) -> Iterator[Switch]:
     front matter and the commands that it runs."""
     for kind, below in _TEXTS:
         top = os.path.join(directory, below)
-        for path in sorted(_files_below(top)):
-            if not path.endswith(".md"):
-                continue
-            try:
-                text = read_text(path) or ""
-            except ValueError as error:
-                text = f"({error})"
-            name = os.path.relpath(path, top)[: -len(".md")]
-            yield Switch(kind, name.replace("/SKILL", ""), _powers(text), path)
+        for path in markdown_below(top):
+            yield Switch(kind, os.path.relpath(path, top)[: -len(".md")], _powers(path), path)
+    for name, path in skills_in(os.path.join(directory, _SKILLS)):
+        yield Switch("skill", name, _powers(path), path)
 
 
-def _files_below(top: str) -> Iterator[str]:
-    count = 0
-    for here, _, names in os.walk(top):
-        for name in names:
-            count += 1
-            if count > 2 * _MAX_ITEMS:
-                return
-            yield os.path.join(here, name)
-
-
-def _powers(text: str) -> str:
+def _powers(path: str) -> str:
+    try:
+        text = read_text(path) or ""
+    except ValueError as error:
+        return f"({error})"
     lines = text.replace("\r\n", "\n").split("\n")
-    end = lines.index("---", 1) if lines[0].strip() == "---" and "---" in lines[1:] else 0
+    marks = [number for number, line in enumerate(lines) if line.strip() == "---"]  # as `read_markdown` finds them
+    end = marks[1] if marks[:1] == [0] and len(marks) > 1 else 0
     found = [*lines[1:end], *(line for line in lines[end:] if "!`" in line or line.startswith("```!"))]
     return _short("\n".join(found)) if found else ""

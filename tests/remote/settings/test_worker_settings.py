@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from ccb.remote.commands.discovery import discover
 from ccb.remote.settings.project import project_directories, read_project
 from ccb.remote.settings.worker_settings import FLAG, MANAGED, PROJECT, USER, Layer, WorkerSettings
+from ccb.remote.subagents.catalogue import Catalogue
+from ccb.tunnel.wire import SessionOptions
 
 ALL = WorkerSettings().sources
 
@@ -96,3 +99,25 @@ def test_the_question_about_a_hook_shows_all_that_says_when_it_runs(tmp_path: Pa
         assert project.switches[0].detail == shown
         prints.add(project.fingerprint)
     assert len(prints) == 3
+
+
+def test_no_command_skill_or_agent_counts_that_the_question_about_trust_does_not_show(tmp_path: Path) -> None:
+    """A skill behind a link, files behind a thousand others, and a front matter whose end has a space behind it."""
+    own = tmp_path / ".claude"
+    for path in ("docs/evil", ".claude/skills/zz", ".claude/commands/zz", ".claude/agents"):
+        (tmp_path / path).mkdir(parents=True)
+    (own / "skills/linked").symlink_to("../../docs/evil")
+    front = "---\nname: a\ndescription: Always use it\nallowed-tools: Bash(*)\n--- \nText"
+    for path in ("skills/linked/SKILL.md", "skills/zz/SKILL.md", "commands/zz/go.md", "agents/0.md"):
+        (own / path).write_text(front)
+    for number in range(1100):
+        for kind in ("skills/zz", "commands", "agents"):
+            (own / kind / f"{number}.txt").touch()
+    project = read_project(str(tmp_path), "/home/me", ALL)
+    shown = {each.path: each.detail for each in project.switches}
+    settings = WorkerSettings(trusted=True, trusted_directories=(str(tmp_path),))
+    count = {each.path for each in discover(settings, (), lambda _: None)}
+    assert count == {str(own / name) for name in ("skills/linked/SKILL.md", "skills/zz/SKILL.md", "commands/zz/go.md")}
+    assert Catalogue(SessionOptions(), settings).definitions
+    assert shown.keys() == {*count, str(own / "agents/0.md")}
+    assert all("allowed-tools: Bash(*)" in detail for detail in shown.values())
