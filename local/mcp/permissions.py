@@ -42,6 +42,8 @@ _MAX_CALLS = 1_000
 _MAX_TYPED = 100
 _MAX_ASKED = 50_000
 _COMMAND = re.compile(r"/(mcp__\S{1,200})")
+_NAMES = re.compile(r"[A-Za-z0-9_|]+")
+_DECIDING = ("PreToolUse", "PermissionRequest")
 _YES, _NO = frozenset(("allow", "approve")), frozenset(("deny", "block", "ask"))
 
 
@@ -68,12 +70,13 @@ class McpRules:
 
 @dataclass(frozen=True)
 class _Shown:
-    """A request as the reader got it: the tool, the id of the call, and what it would do."""
+    """A request as the reader got it: the tool, the id of the call, what it would do, and the hook that it calls."""
 
     kind: str
     tool: str
     tool_use_id: str
     input: bytes
+    callback: str = ""
 
 
 @dataclass
@@ -115,6 +118,7 @@ class LaptopPermissions:
         self._digests: dict[str, bytes] = {}  # of every request by its id: one id must not mean two things
         self._open: dict[str, _Shown] = {}
         self._calls: OrderedDict[str, _Call] = OrderedDict()
+        self._callbacks: Mapping[str, Sequence[str]] = {}  # matchers by hook of the client
         self._typed: OrderedDict[str, None] = OrderedDict()  # commands and mentions of this laptop's prompts
 
     # What this laptop was asked, and says.
@@ -154,6 +158,8 @@ class LaptopPermissions:
                 self._calls.clear()
             elif line.subtype == SET_PERMISSION_MODE.name:
                 self._set_mode(line.request.get("mode"))
+            elif line.subtype == "initialize" and isinstance(line.request.get("hooks"), dict):
+                self._callbacks = _callbacks(line.request["hooks"])
         elif isinstance(line, UserLine):
             self._typed_by_person(line.text("\n"))
 
@@ -180,7 +186,8 @@ class LaptopPermissions:
         self._update(permission.updates)
 
     def _hooked(self, shown: _Shown, answer: Json) -> None:
-        """Note what a hook of the client has decided. The strictest decision of several holds."""
+        """Note what a hook of the client has decided. The strictest decision of several holds. A hook allows only calls
+        of tools that it was registered for: it may rely on that, and allow whatever it is asked about."""
         nested = answer.get("hookSpecificOutput")
         own = nested if isinstance(nested, dict) else {}
         inner = own.get("decision")
@@ -193,8 +200,11 @@ class LaptopPermissions:
                 call.inputs = {_digest(updated)}
         if word in _NO:
             call.hook = "ask"
-        elif word in _YES and not call.hook:
+        elif word in _YES and not call.hook and self._may_allow(shown):
             call.hook = "allow"
+
+    def _may_allow(self, shown: _Shown) -> bool:
+        return any(_matches(each, shown.tool) for each in self._callbacks.get(shown.callback, ()))
 
     def _call(self, shown: _Shown) -> _Call:
         call = self._calls.get(shown.tool_use_id)
@@ -303,7 +313,32 @@ class LaptopPermissions:
 def _shown(kind: str, request: Json, about: Json, key: str) -> _Shown:
     tool_input = about.get(key)
     tool_use_id = request.get("tool_use_id") or about.get("tool_use_id") or ""
-    return _Shown(kind, str(about.get("tool_name") or ""), str(tool_use_id), _digest(tool_input))
+    callback = str(request.get("callback_id") or "")
+    return _Shown(kind, str(about.get("tool_name") or ""), str(tool_use_id), _digest(tool_input), callback)
+
+
+def _callbacks(hooks: Json) -> dict[str, list[str]]:
+    """Return the matchers of each callback that may allow calls, from the `hooks` of an `initialize` request."""
+    found: dict[str, list[str]] = {}
+    for event in _DECIDING:
+        entries = hooks.get(event)
+        for entry in entries if isinstance(entries, list) else ():
+            ids = entry.get("hookCallbackIds") if isinstance(entry, dict) else None
+            for each in ids if isinstance(ids, list) else ():
+                found.setdefault(str(each), []).append(str(entry.get("matcher") or ""))
+    return found
+
+
+def _matches(matcher: str, tool: str) -> bool:
+    """Return whether a matcher of a hook covers a tool, as the worker reads it."""
+    if matcher in ("", "*"):
+        return True
+    if _NAMES.fullmatch(matcher):
+        return tool in matcher.split("|")
+    try:
+        return re.search(matcher, tool) is not None
+    except re.error:
+        return False
 
 
 def _digest(value: object) -> bytes:

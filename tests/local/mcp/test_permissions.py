@@ -251,18 +251,29 @@ async def test_always_in_this_session_counts_from_then_on() -> None:
         assert await worker.tries({"a": 2}, "t11", request_id="m3", tool="remove")
 
 
-async def test_a_hook_of_the_client_may_allow_and_the_strictest_of_several_holds() -> None:
-    async def hooks(worker: Worker, tool_use_id: str, *decisions: str) -> None:
+async def test_a_hook_of_the_client_may_allow_what_it_is_for_and_the_strictest_of_several_holds() -> None:
+    async def hooks(worker: Worker, tool_use_id: str, *decisions: str, callback: str = "cb") -> None:
         event = {"hook_event_name": "PreToolUse", "tool_name": ADD, "tool_input": {"a": 1}}
         for number, decision in enumerate(decisions):
             request_id = f"{tool_use_id}h{number}"
-            callback = HookCallback("cb", {**event, "tool_use_id": tool_use_id}, tool_use_id)
-            await worker.event(Request(HOOK_CALLBACK, callback, id=request_id).public())
+            asked = HookCallback(callback, {**event, "tool_use_id": tool_use_id}, tool_use_id)
+            await worker.event(Request(HOOK_CALLBACK, asked, id=request_id).public())
             await worker.question()
             output = {"hookEventName": "PreToolUse", "permissionDecision": decision}
             await worker.session.answer(request_id, {"hookSpecificOutput": output})
 
+    def entry(callback: str, matcher: str | None = None) -> Json:
+        return {"matcher": matcher, "hookCallbackIds": [callback]}
+
+    before = [entry("cb", "mcp__notes__.*"), entry("read", "Read"), entry("broken", "(")]
+    registered = {"PreToolUse": before, "PostToolUse": [entry("after")]}
+    initialize = {"subtype": "initialize", "hooks": registered}
     async with hostile() as worker:
+        await worker.session.send({"type": "control_request", "request_id": "i", "request": initialize})
+        for callback in ("read", "broken", "after", "unknown"):  # a hook that allows all of what it is registered for
+            await hooks(worker, callback, "allow", callback=callback)
+            assert await worker.tries({"a": 1}, callback, request_id=callback), callback
+        assert worker.ran == []
         await hooks(worker, "t1", "allow")
         assert await worker.tries({"a": 2}, "t1", request_id="m0")
         await hooks(worker, "t2", "allow")
