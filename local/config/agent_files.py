@@ -6,6 +6,8 @@ import json
 import logging
 from pathlib import Path
 
+from .own_files import why_kept
+
 log = logging.getLogger(__name__)
 
 _MAX_FILES = 100
@@ -20,6 +22,10 @@ def own_agents(home: Path | None = None) -> dict[str, str]:
     found: dict[str, str] = {}
     size = 0
     for path in sorted(top.rglob("*.md")) if top.is_dir() else ():
+        why = why_kept(path, top / path.relative_to(top).parts[0])
+        if why:
+            log.warning("%s stays on the laptop: %s", path, why)
+            continue
         try:
             text = path.read_text(encoding="utf-8-sig") if path.is_file() else ""
         except (OSError, UnicodeDecodeError) as error:

@@ -20,13 +20,14 @@ _SECRET = re.compile(
 
 def own_files(home: Path | None = None) -> tuple[str, list[str]]:
     """Return the commands and skills in `~/.claude`, packed for the worker, and sentences about the files that stay
-    here: those that are no text, too large, or look like a secret."""
+    here: those that are no text, too large, or look like a secret, and what a link inside a directory brings in from
+    elsewhere: whoever has written a skill must not choose files of this laptop."""
     top = (home or Path.home()) / ".claude"
     found: list[OwnFile] = []
     left: list[str] = []
     size = 0
     for path in _paths(top):
-        read = _read(path, str(path.relative_to(top)))
+        read = _read(path, path.relative_to(top), top)
         if isinstance(read, str):
             left.append(f"{path} stays on the laptop: {read}")
         elif len(found) >= _MAX_FILES or size + len(read.text) > _MAX_ALL:
@@ -53,10 +54,11 @@ def _paths(top: Path) -> Iterator[Path]:
                 yield from (Path(here, name) for name in sorted(names) if skills or name.endswith(".md"))
 
 
-def _read(path: Path, name: str) -> OwnFile | str:
+def _read(path: Path, name: Path, top: Path) -> OwnFile | str:
     """Return a file, or why it does not go to the host."""
-    if _SECRET_NAME.fullmatch(path.name):
-        return "its name is that of a secret"
+    why = why_kept(path, top.joinpath(*name.parts[:2]))
+    if why:
+        return why
     try:
         if not path.is_file() or path.stat().st_size > _MAX_FILE:
             return f"it has more than {_MAX_FILE >> 10} KB" if path.is_file() else "it is no file"
@@ -65,4 +67,13 @@ def _read(path: Path, name: str) -> OwnFile | str:
         return "it is no text" if isinstance(error, UnicodeDecodeError) else str(error.strerror)
     if "\0" in text or _SECRET.search(text):
         return "it is no text" if "\0" in text else "it seems to hold a key"
-    return OwnFile(name, text, os.access(path, os.X_OK))
+    return OwnFile(str(name), text, os.access(path, os.X_OK))
+
+
+def why_kept(path: Path, entry: Path) -> str:
+    """Return why the place of a file keeps it on the laptop, "" if it does not. `entry` is what the person has put into
+    a directory of `~/.claude`: the file, a directory with it, or a link to one of them."""
+    real, own = (Path(os.path.realpath(each)) for each in (path, entry))
+    if any(_SECRET_NAME.fullmatch(each.name) for each in (path, real)):
+        return "its name is that of a secret"
+    return "" if real.is_relative_to(own) else f"a link leads out of {own}"

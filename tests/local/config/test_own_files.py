@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ccb.local.config.agent_files import own_agents
 from ccb.local.config.own_files import own_files
 from ccb.tunnel.wire.kinds.own_files import OwnFile, pack, unpack
 
@@ -38,6 +39,42 @@ def test_commands_and_skills_travel_with_the_files_beside_a_skill_and_no_secret_
     names = [Path(each.partition(" stays")[0]).name for each in left]
     assert names == [".env", "deploy.pem", "image.bin", "key.md", "long.txt"]
     assert own_files(tmp_path / "nobody") == ("", [])
+
+
+def test_a_link_of_the_person_is_followed_and_one_inside_a_skill_brings_no_file_of_the_laptop(tmp_path: Path) -> None:
+    top = tmp_path / ".claude"
+    files = {
+        "dotfiles/fix.md": "Fix it",
+        "cloned/pdf/SKILL.md": "---\ndescription: d\n---\nRun it",
+        "cloned/pdf/more/a.md": "more",
+        "diary.txt": "private",
+        ".netrc": "machine x password y",
+        ".config/tool/token": "y",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    for place in ("commands", "skills"):
+        (top / place).mkdir(parents=True)
+    (top / "commands/fix.md").symlink_to(tmp_path / "dotfiles/fix.md")
+    (top / "commands/rc.md").symlink_to(tmp_path / ".netrc")
+    (top / "skills/pdf").symlink_to(tmp_path / "cloned/pdf")
+    (tmp_path / "cloned/pdf/b.md").symlink_to("more/a.md")
+    (tmp_path / "cloned/pdf/diary.md").symlink_to("../../diary.txt")
+    (tmp_path / "cloned/pdf/netrc.md").symlink_to("../../.netrc")
+    (tmp_path / "cloned/pdf/loop.md").symlink_to("loop.md")
+    (tmp_path / "cloned/pdf/conf").symlink_to("../../.config/tool")
+    (top / "agents/pack").mkdir(parents=True)
+    (top / "agents/pack/b.md").write_text("agent")
+    (top / "agents/fix.md").symlink_to(tmp_path / "dotfiles/fix.md")
+    (top / "agents/rc.md").symlink_to(tmp_path / ".netrc")
+    (top / "agents/pack/c.md").symlink_to(tmp_path / "diary.txt")
+    assert [Path(each).name for each in own_agents(tmp_path)] == ["fix.md", "b.md"]
+    packed, left = own_files(tmp_path)
+    goes = ["commands/fix.md", "skills/pdf/SKILL.md", "skills/pdf/b.md", "skills/pdf/more/a.md"]
+    assert [each.path for each in unpack(packed)] == goes
+    stays = [(Path(each.partition(" stays")[0]).name, each.partition(": ")[2].split()[0]) for each in left]
+    assert stays == [("rc.md", "its"), ("diary.md", "a"), ("loop.md", "it"), ("netrc.md", "its"), ("token", "a")]
 
 
 @pytest.mark.parametrize("path", ["../up", "/abs", "a//b", "a/../b", ""])
