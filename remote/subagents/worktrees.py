@@ -54,10 +54,10 @@ class Worktrees:
         if os.path.lexists(os.path.join(tree.path, ".git")):
             return
         place = os.path.dirname(tree.path)
+        if os.path.realpath(place) != place:  # before anything is made: the link may lead out of the repository
+            raise WorktreeRefused(f"{place} is behind a link")
         try:
             os.makedirs(place, exist_ok=True)
-            if os.path.realpath(place) != place:
-                raise WorktreeRefused(f"{place} is behind a link")
             ignored = os.path.join(place, ".gitignore")
             if not os.path.lexists(ignored):
                 with open(ignored, "x", encoding="ascii") as file:

@@ -211,3 +211,13 @@ async def test_without_a_repository_or_with_one_that_names_programs_no_agent_sta
         await d.turn(MAIN + "go")
         assert "is not in a repository of git" in d.result_text(ONE)
     assert trees(project) == [] and not (tmp_path / "smudged").exists()
+
+
+async def test_a_place_behind_a_link_is_refused_before_anything_is_made_there(tmp_path: Path, project: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (project / ".claude").rename(elsewhere)
+    (project / ".claude").symlink_to(elsewhere)
+    async with delegation(tmp_path, {MAIN: delegates(isolated())}) as d:
+        await d.turn(MAIN + "go")
+        assert "is behind a link" in d.result_text(ONE)
+    assert not (elsewhere / "worktrees").exists()
