@@ -28,6 +28,7 @@ MAX_MESSAGE = 8 * 1024 * 1024
 """Bytes of a message, and of all messages that a server has not read yet."""
 
 _MAX_LOGGED = 64 * 1024  # bytes of what one process says on stderr
+_READS_AT_ONCE = 16  # then the loop of the worker goes on with everything else
 _GRACE_S = 0.3  # between the end of stdin and SIGTERM
 _WAITS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 
@@ -248,7 +249,7 @@ class _Child:
 
     def _read_stderr(self) -> None:
         with contextlib.suppress(BlockingIOError):
-            while self._stderr >= 0:
+            for _ in range(_READS_AT_ONCE if self._stderr >= 0 else 0):
                 data = os.read(self._stderr, 65536)
                 if not data:
                     asyncio.get_running_loop().remove_reader(self._stderr)

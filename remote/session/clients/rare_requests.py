@@ -15,6 +15,7 @@ from ccb.tunnel.wire.requests import RequestRefused, client_kind
 from ccb.tunnel.wire.tool_traits import READ
 
 from ...permissions.decision import Behavior
+from ...system.regular_files import NotAFile
 from ...tools.files.paths import absolute
 from ..broker import Handled
 from ..session import Session
@@ -143,8 +144,8 @@ async def _read_file(session: Session, given: Json) -> Json:
     limit = min(limit, _MAX_FILE) if isinstance(limit, int) and limit > 0 else _MAX_FILE
     try:
         data = await context.host.read(path, 0, limit + 1)
-    except OSError as error:
-        raise RequestRefused(f"{path} cannot be read: {error.strerror}") from None
+    except (OSError, NotAFile) as error:
+        raise RequestRefused(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
     answer: Json = {"absPath": path, **({"truncated": True} if len(data) > limit else {})}
     if given.get("encoding") == "base64":
         return {**answer, "contents": base64.b64encode(data[:limit]).decode(), "encoding": "base64"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
 from typing import Any
 
@@ -109,8 +110,10 @@ async def test_requests_that_few_programs_make_are_answered(host: WorkerHost, se
         "truncated": True,
     }
     assert (await payload(laptop, "generate_session_title", description="a b"))["title"] == "a b"
+    os.mkfifo(host.project / "pipe")
     for subtype, fields, said in (
         ("read_file", {"path": "/etc/shadow"}, "read denied"),
+        ("read_file", {"path": "pipe"}, "cannot be read: "),
         ("apply_flag_settings", {"settings": {"hooks": {}}}, "cannot change hooks"),
         ("rename_session", {"title": "x", "session_id": "another"}, "only the session that runs"),
         ("get_task_output", {"task_id": "none"}, "No task found"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from ccb.remote.mcp.client import McpClient, McpError
 from ccb.remote.mcp.project import project_servers
-from ccb.remote.mcp.stdio import ServerCommand, StdioChannel
+from ccb.remote.mcp.stdio import ServerCommand, StdioChannel, _Child
 from ccb.remote.settings.worker_settings import LOCAL, PROJECT, USER, Layer, WorkerSettings
 from ccb.remote.system.deadline import within
 from ccb.remote.system.host import LocalHost
@@ -131,6 +132,16 @@ async def test_a_server_that_does_not_start_is_refused_for_a_while(
     gone = StdioChannel("gone", ServerCommand(("/nonexistent", "x"), "/"), place.host, print)
     with pytest.raises(McpError, match="/nonexistent cannot be started: No such file"):
         await McpClient(gone).connect()
+
+
+async def test_endless_words_of_a_server_hold_nothing_up(tmp_path: Path) -> None:
+    child = _Child("endless", print)
+    child._stderr = os.open("/dev/zero", os.O_RDONLY)
+    try:
+        child._read_stderr()
+    finally:
+        os.close(child._stderr)
+    assert set(child._said) == {0}
 
 
 def settings(*layers: Json, user: Json | None = None) -> WorkerSettings:
