@@ -13,7 +13,7 @@ from keyring.errors import KeyringLocked, PasswordDeleteError
 class FileKeyring(KeyringBackend):
     """Keeps passwords in the file named by TEST_KEYRING_FILE; locked while that file holds `locked`."""
 
-    priority = 0  # keyring chooses no such backend by itself, but chains all above 0
+    priority = -1  # below that of the backend that only fails: keyring never chooses this one by itself
 
     def __init__(self, path: Path | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
