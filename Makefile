@@ -61,7 +61,7 @@ metrics: $(STAMP) ## sizes and shapes of the code: long functions, many paramete
 	@$(BIN)/python -m tests.support.metrics $(ARGS)
 
 unit-fast: $(STAMP)
-	@$(BIN)/pytest -n 3 --dist worksteal -q -m "not programs and not slow"
+	@$(BIN)/pytest -n 4 --dist worksteal -q -m "not programs and not slow"
 
 # Not a prerequisite of `unit`, which would then have to wait for one of three places behind the worker's Pythons.
 official-sdks: $(STAMP)

@@ -51,7 +51,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 _WHOLE_PROGRAMS = ("tests.support.hosts.sshd", "tests.support.person.laptop", "tests.remote.worker_process")
-_WHOLE_SESSIONS = ("tests/e2e/", "tests/faults/", "tests/deploy/", "tests/project/test_packaging")
+_WHOLE_SESSIONS = ("tests/e2e/", "tests/faults/", "tests/features/", "tests/deploy/", "tests/project/test_packaging")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -207,6 +207,7 @@ def turn(prompt: str, result: Json, *, first: int) -> list[Event]:
 @pytest.mark.parametrize(
     "case", ["its prompt comes after the hello", "it has taken its prompt", "it waits for its end", "it is replayed"]
 )
+@pytest.mark.slow
 async def test_a_result_that_an_earlier_run_had_asked_for_is_not_printed(
     host: ScriptedHost, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:

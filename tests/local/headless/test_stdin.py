@@ -81,6 +81,7 @@ async def test_bytes_that_are_no_text_are_replaced_and_told(data: bytes) -> None
     assert len(said) == 1 and "not UTF-8 text" in said[0]
 
 
+@pytest.mark.slow
 async def test_a_pipe_that_stays_open_is_waited_for_without_a_prompt_and_the_wait_is_told() -> None:
     reader, writer = os.pipe()
     said: asyncio.Queue[str] = asyncio.Queue()
@@ -93,6 +94,7 @@ async def test_a_pipe_that_stays_open_is_waited_for_without_a_prompt_and_the_wai
     os.close(reader)
 
 
+@pytest.mark.slow
 async def test_a_prompt_does_not_wait_for_a_pipe_from_which_nothing_comes() -> None:
     reader, writer = os.pipe()
     said: list[str] = []
@@ -102,6 +104,7 @@ async def test_a_prompt_does_not_wait_for_a_pipe_from_which_nothing_comes() -> N
     os.close(reader)
 
 
+@pytest.mark.slow
 async def test_a_pipe_from_which_something_came_is_read_to_its_end() -> None:
     reader, writer = os.pipe()
     os.write(writer, b"early, ")

@@ -343,6 +343,7 @@ async def test_a_host_that_confirms_nothing_does_not_keep_who_leaves(host: Scrip
         assert session.unsent == 1
 
 
+@pytest.mark.slow
 async def test_a_change_of_the_machine_puts_a_dead_connection_out_at_once(
     host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -458,6 +459,7 @@ async def test_a_request_without_an_answer_ends_only_in_connected_time(host: Scr
         assert peer
 
 
+@pytest.mark.slow
 async def test_time_without_a_connection_is_no_time_for_an_answer(host: ScriptedHost) -> None:
     async with session_on(host, AttachOptions(can_ask=True)) as (session, peer):
         asking = asyncio.create_task(session.request(Request(replace(SET_MODEL, deadline_s=2.0), "opus")))

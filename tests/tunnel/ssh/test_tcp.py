@@ -24,6 +24,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@pytest.mark.slow
 async def test_a_host_that_is_not_up_yet_is_tried_as_often_as_was_set() -> None:
     port = free_port()
     config = await resolve(SshTarget("127.0.0.1", port=port, options=("ConnectionAttempts=20",)))

@@ -125,6 +125,7 @@ async def test_what_the_configuration_starts_inherits_no_credential(
     assert "HOME=" in seen.read_text() and "sk-secret" not in seen.read_text()
 
 
+@pytest.mark.slow
 async def test_a_condition_that_takes_too_long_is_given_up_with_what_it_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,7 @@ async def test_closing_ends_the_input_and_aborting_ends_everything(tmp_path: Pat
         await until(lambda: not sleeper.is_running() or sleeper.status() == psutil.STATUS_ZOMBIE)
 
 
+@pytest.mark.slow
 async def test_closing_does_not_wait_for_who_does_not_read() -> None:
     here = LocalTransport()
     pipe = await here.execute("exec sleep 1000")

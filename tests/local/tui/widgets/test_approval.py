@@ -269,6 +269,7 @@ async def test_a_mark_is_gone_after_a_look_at_the_composer_or_at_another_window(
         assert at.session.answers == {}
 
 
+@pytest.mark.slow
 async def test_a_card_in_the_place_of_another_cannot_be_gone_to_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccb.local.tui.attached.approvals._SETTLING_S", 3.0)  # longer than a busy machine needs below
     async with desk() as at:

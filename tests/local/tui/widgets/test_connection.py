@@ -27,6 +27,7 @@ async def _drop(at: Desk, wait_s: float = 600) -> None:
     await at.sees("reconnecting in")
 
 
+@pytest.mark.slow
 async def test_a_lost_connection_says_why_and_counts_down_to_the_next_attempt() -> None:
     async with desk() as at:
         said = re.compile(

@@ -146,6 +146,7 @@ async def test_shift_tab_is_seen_in_a_narrow_terminal_while_the_agent_works() ->
         await at.until(lambda: "  accept edits  working" in at.status)
 
 
+@pytest.mark.slow
 async def test_the_time_in_which_it_waits_for_the_person_is_not_counted_as_work() -> None:
     async with desk() as at:
         await at.prompt("go")
