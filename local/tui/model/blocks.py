@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
+from ccb.tunnel.wire.tool_traits import View, traits_of
+
 from .agents.agent_run import AgentRun
 
 Json = dict[str, Any]
 
 MAX_BLOCK_CHARS = 400_000
 """The most characters of one block that are kept for the screen. The session's journal has all of them."""
+
+_ONE_LINE_VIEWS = (View.COMMAND, View.FILE_LINES, View.PLAIN, View.OTHER_CALL)
 
 
 def both_ends(text: str) -> str:
@@ -113,6 +117,11 @@ class ToolBlock(Block):
         given = sum(len(value) if isinstance(value, str) else len(str(value)) for value in values)
         return given + len(self.output) + len(self.result) + len(str(self.patch))
 
+    @property
+    def is_one_line(self) -> bool:
+        """Whether the call takes one line when it has ended well."""
+        return self.agent is None and traits_of(self.name).view in _ONE_LINE_VIEWS
+
 
 class Level(Enum):
     """The importance of a notice."""
@@ -155,6 +164,12 @@ class BlockContainer(Protocol):
         """Remove a block; do nothing if it is not here."""
 
 
+def stack(above: Block | None, block: Block) -> None:
+    """Make a call tight that follows another one: calls of one line each read as a list."""
+    if isinstance(block, ToolBlock) and isinstance(above, ToolBlock) and block.is_one_line and above.is_one_line:
+        block.tight = True
+
+
 class BlockList:
     """A container for blocks that are not on the screen yet."""
 
@@ -163,6 +178,7 @@ class BlockList:
 
     def add(self, block: Block, *, before: Block | None = None) -> None:
         place = self.blocks.index(before) if before in self.blocks else len(self.blocks)
+        stack(self.blocks[place - 1] if place else None, block)
         self.blocks.insert(place, block)
 
     def update_block(self, block: Block) -> None:

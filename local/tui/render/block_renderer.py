@@ -28,7 +28,16 @@ from ..model.markdown import render_markdown
 from ..theme.palette import Palette
 from .agent_rows import agent_rows
 from .diffs import diff_text
-from .tool_output import MAX_DETAIL_LINES, both_ends, counted, headline, todo_list, tool_output
+from .tool_output import (
+    MAX_DETAIL_LINES,
+    SummedUpHeadline,
+    both_ends,
+    counted,
+    headline,
+    todo_list,
+    tool_output,
+    tool_summary,
+)
 
 _MAX_PROMPT_LINES = 30
 _MAX_DIFF_LINES = 24
@@ -113,8 +122,12 @@ class BlockRenderer:
         return text
 
     def _tool(self, block: ToolBlock) -> Iterator[RenderableType]:
-        yield self._tool_headline(block)
         palette, view = self.palette, traits_of(block.name).view
+        summary = None if self.details else tool_summary(block)
+        if summary is not None:
+            yield SummedUpHeadline(self._tool_headline(block), Text(summary, style=palette.dim))
+            return
+        yield self._tool_headline(block)
         if view is View.CHECKLIST:
             yield Padding(todo_list(block.tool_input, palette), _INDENT)
         elif view is View.PLAN and block.state is ToolState.DONE:

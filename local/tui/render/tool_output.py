@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from ccb.tunnel.plain_text import neutralise, one_line
@@ -25,6 +27,7 @@ _MAX_SUMMARY_LINES = 4
 _MAX_HEADLINE = 4_000
 _MARKED_ERROR = re.compile(r"\s*<tool_use_error>(.*)</tool_use_error>\s*", re.DOTALL)  # the marks are for the model
 _NUMBERED = re.compile(r"\d+\t")  # a line of a file in the result of Read
+_GAP = "  "
 _SUBJECTS = ("command", "file_path", "pattern", "path", "bash_id", "shell_id", "skill")
 
 
@@ -66,6 +69,39 @@ def tool_output(block: ToolBlock, palette: Palette, *, details: bool) -> Text | 
     return _gutter(both_ends(lines), style, wrap=True) if details else _folded(block, lines, style)
 
 
+def tool_summary(block: ToolBlock) -> str | None:
+    """Return in one line what a call that ended well printed: for a file the number of lines, for a command the last
+    line, else the first, with the number of lines if there are more. None if the call takes more than one line."""
+    view = traits_of(block.name).view
+    if block.state is not ToolState.DONE or not block.is_one_line:
+        return None
+    lines = _lines(block, block.result)
+    if view is View.FILE_LINES and (count := sum(_NUMBERED.match(line) is not None for line in lines)):
+        return counted(count, "line")
+    filled = [line.strip() for line in lines if line.strip()]
+    if not filled:
+        return ""
+    line = filled[-1] if view is View.COMMAND else filled[0]
+    return line if len(lines) == 1 else f"{line} · {counted(len(lines), 'line')}"
+
+
+@dataclass(frozen=True)
+class SummedUpHeadline:
+    """A headline with what came of the call behind it, in one line. The headline may take half of the line, more if
+    the summary needs less."""
+
+    head: Text
+    summary: Text
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        width = options.max_width
+        line = self.head.copy()
+        line.truncate(max(width - self.summary.cell_len - len(_GAP), width // 2), overflow="ellipsis")
+        line.append(_GAP).append_text(self.summary)
+        line.no_wrap, line.overflow = True, "ellipsis"
+        yield line
+
+
 def both_ends(lines: list[str]) -> list[str]:
     """Return the lines, or both ends of very many with a line that counts those between."""
     left_out = len(lines) - MAX_DETAIL_LINES
@@ -90,13 +126,9 @@ def _lines(block: ToolBlock, text: str) -> list[str]:
 
 
 def _folded(block: ToolBlock, lines: list[str], style: str) -> Text:
-    """Draw a few lines of a result: for a file only the number of lines, for a command the last lines, else the
-    first. Blank lines take no room here, but count."""
+    """Draw a few lines of a result: for a command the last lines, else the first. Blank lines take no room here, but
+    count."""
     view = traits_of(block.name).view
-    if view is View.FILE_LINES and block.state is ToolState.DONE:
-        count = sum(_NUMBERED.match(line) is not None for line in lines)
-        if count:
-            return _gutter([counted(count, "line")], style)
     filled = [number for number, line in enumerate(lines) if line.strip()]
     if len(filled) <= _MAX_SUMMARY_LINES:
         return _gutter([lines[number] for number in filled], style)

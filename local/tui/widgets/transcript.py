@@ -22,7 +22,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.timer import Timer
 
-from ..model.blocks import Block, Level, NoticeBlock, ToolBlock
+from ..model.blocks import Block, Level, NoticeBlock, ToolBlock, stack
 from ..render.block_renderer import SPINNER, BlockRenderer, is_animated
 from ..theme.palette import Palette, palette_of
 from .block_layout import BlockLayout
@@ -30,7 +30,7 @@ from .line_cache import CacheKey, LineCache
 
 _MAX_ANIMATED = 60  # newest blocks that are searched for running tools
 _MAX_CACHED_LINES = 2_000  # about 10 KB each with what Textual keeps for them
-_ESTIMATED_TOOL_LINES = 5
+_ESTIMATED_TOOL_LINES = 2
 _EXACT_LINES = 500  # drawn blocks at the end of the transcript; further up heights are estimated
 _OVERLAP_LINES = 2  # lines of the page before that stay when a page is turned
 _SPINNER_S = 0.2
@@ -92,6 +92,7 @@ class Transcript(ScrollView, can_focus=False):
     def add(self, block: Block, *, before: Block | None = None) -> None:
         layout = self._block_layout
         position = len(layout.blocks) if before is None else layout.position(before)
+        stack(layout.blocks[position - 1] if position else None, block)
         layout.insert(position, [block])
         self._lay_out_soon(position)
         if layout.is_full:
@@ -160,7 +161,7 @@ class Transcript(ScrollView, can_focus=False):
         last = len(layout.blocks)
         for position in range(max(0, last - _MAX_ANIMATED), last):
             if is_animated(layout.blocks[position]) and layout.is_laid_out(position):
-                row = layout.start(position) + _head_line(layout.blocks[position]) - top
+                row = layout.start(position) + self._head_line(layout.blocks[position]) - top
                 if 0 <= row < self.size.height:
                     yield row
 
@@ -292,7 +293,15 @@ class Transcript(ScrollView, can_focus=False):
             strips.pop()
         while strips and not strips[0].text.strip():
             strips.pop(0)
-        return strips if block.tight else [Strip.blank(0), *strips]
+        return strips if self._is_tight(block) else [Strip.blank(0), *strips]
+
+    def _is_tight(self, block: Block) -> bool:
+        """Return whether a block has no blank line before it. With its details, a call is not the item of a list."""
+        return block.tight and not (self._details and isinstance(block, ToolBlock))
+
+    def _head_line(self, block: Block) -> int:
+        """Return which line of a block is its first one that is not blank."""
+        return 0 if self._is_tight(block) else 1
 
     def render_line(self, y: int) -> Strip:
         scroll_x, scroll_y = self.scroll_offset
@@ -308,7 +317,7 @@ class Transcript(ScrollView, can_focus=False):
             self._lay_out_soon(position)
         strip = strips[within] if within < len(strips) else Strip.blank(width)
         block = layout.blocks[position]
-        if is_animated(block) and within == _head_line(block):
+        if is_animated(block) and within == self._head_line(block):
             strip = _turned(strip, self._spinner_frame)
         strip = self._selected(strip, line)
         strip = strip.apply_style(self.rich_style).crop_extend(scroll_x, scroll_x + width, self.rich_style)
@@ -345,11 +354,6 @@ class Transcript(ScrollView, can_focus=False):
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()
-
-
-def _head_line(block: Block) -> int:
-    """Return which line of a block is its first one that is not blank."""
-    return 0 if block.tight else 1
 
 
 def _turned(strip: Strip, frame: int) -> Strip:

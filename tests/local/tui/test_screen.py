@@ -13,11 +13,7 @@ from ccb.local.tui.model.status.totals import tokens
 from ccb.tunnel.errors import ConnectionLost
 
 DONE = """\
- ● Bash python -m pytest -q tests/
-   └ … 18 earlier lines (Ctrl+O)
-     tests/test_cart.py::test_19 PASSED
-     tests/test_cart.py::test_20 PASSED
-     20 passed in 2.0s
+ ● Bash python -m pytest -q tests/  20 passed in 2.0s · 21 lines
 
  The total ignored how many of each thing are in the cart. It is fixed in cart.py:
 

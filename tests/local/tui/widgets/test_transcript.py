@@ -122,9 +122,37 @@ async def test_a_tool_shows_its_state_its_newest_output_and_then_its_result() ->
         await at.sees("Bash make test  7 s", "line 23", "line 30")
         assert "line 22\n" not in at.screen
         at.session.done(call, "".join(f"line {n}\n" for n in range(1, 31)) + "all passed")
-        await at.sees("● Bash make test", "… 28 earlier lines (Ctrl+O)", "all passed")
+        await at.sees("● Bash make test  all passed · 31 lines")
         assert "7 s" not in at.screen.replace(at.status, "")
         assert at.screen.count("Bash") == 1
+
+
+async def test_calls_that_ended_well_are_a_list_of_one_line_each_and_ctrl_o_shows_what_they_printed() -> None:
+    async with desk() as at:
+        await at.prompt("look")
+        at.session.begin()
+        at.session.done(at.session.call("Grep", pattern="total"), "cart.py:1\ncart.py:2\ncart.py:3")
+        at.session.done(at.session.call("Bash", command="git status"), "")
+        at.session.done(at.session.call("Bash", command="make"), "cc cart.c\n\nok\n")
+        failed = at.session.call("Bash", command="false")
+        at.session.done(failed, "exit code 1", is_error=True)
+        await at.sees(
+            " ● Grep total  cart.py:1 · 3 lines\n"
+            " ● Bash git status\n"
+            " ● Bash make  ok · 3 lines\n"
+            " ✗ Bash false\n"
+            "   └ exit code 1"
+        )
+        await at.pilot.press("ctrl+o")
+        await at.sees(" ● Bash make\n   └ cc cart.c\n\n     ok\n\n ✗ Bash false")
+
+
+async def test_a_long_command_leaves_room_for_what_came_of_it() -> None:
+    async with desk(size=(60, 20)) as at:
+        await at.prompt("test it")
+        at.session.begin()
+        at.session.done(at.session.call("Bash", command="echo " + "long " * 30), "3 failed, 40 passed")
+        await at.sees("● Bash echo long long", "…  3 failed, 40 passed")
 
 
 async def test_a_failed_tool_says_so() -> None:
@@ -157,7 +185,7 @@ async def test_a_file_outside_the_directory_of_the_session_keeps_its_whole_path(
         at.session.done(
             at.session.call("Read", file_path="/srv/shop/list"), "1\tmilk\n2\t\n\n[the range ends at line 2]"
         )
-        await at.sees("● Read /srv/shopping/list", "└ 1 line", "● Read list", "└ 2 lines")
+        await at.sees("● Read /srv/shopping/list  1 line\n ● Read list  2 lines")
 
 
 async def test_todos_are_a_checklist() -> None:
