@@ -140,6 +140,10 @@ class SessionClient(Protocol):
     def unanswered_s(self) -> float:
         """Seconds since anything came from the host, if it owes an answer to a ping; else 0."""
 
+    @property
+    def round_trip_s(self) -> float | None:
+        """Seconds that the newest ping took to the host and back; None before the first answer."""
+
     def events(self) -> AsyncIterator[Item]:
         """Yield everything that happens from now on, in order, until the session ends. Raises CcbError when the session
         is lost for good."""

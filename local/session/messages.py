@@ -81,6 +81,7 @@ class SystemInit(_Message):
     model: str
     permissionMode: str
     sandbox: str = ""  # the cage in force, in words
+    git_branch: str = ""
     tools: list[str] = []
 
 

@@ -125,6 +125,11 @@ class RemoteSession:
         """See SessionClient."""
         return self._connection.link.unanswered_s if self._connection is not None else 0.0
 
+    @property
+    def round_trip_s(self) -> float | None:
+        """See SessionClient."""
+        return self._connection.link.round_trip_s if self._connection is not None else None
+
     # What comes from the host.
 
     async def events(self) -> AsyncIterator[Item]:

@@ -12,6 +12,7 @@ from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
 from ccb.tunnel.wire.requests import ToolApproval
 from ccb.tunnel.wire.tool_traits import ToolTraits
 
+from ..context.branch import current_branch
 from ..model.call import Retrying
 from ..model.errors import OF_THE_LAPTOP, ModelError
 from ..model.stream import MessageHead
@@ -41,6 +42,7 @@ def init(config: AgentConfig, *, tools: Sequence[str], model: str, version: str)
         "type": "system",
         "subtype": "init",
         "cwd": config.context.cwd,
+        "git_branch": current_branch(config.context.cwd),
         "tools": list(tools),
         "model": model,
         "permissionMode": config.permissions.mode,

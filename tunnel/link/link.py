@@ -205,6 +205,11 @@ class Link:
         """Seconds since something arrived, if a ping has been waiting for its answer; else 0."""
         return self._liveness.unanswered_s
 
+    @property
+    def round_trip_s(self) -> float | None:
+        """Seconds that the newest ping took to the host and back; None before the first answer."""
+        return self._liveness.round_trip_s
+
     def probe(self) -> None:
         """Test the connection: it counts as dead unless something arrives within PROBE_S."""
         self._liveness.probe()
@@ -212,6 +217,7 @@ class Link:
     def ping(self) -> None:
         """Send a ping before everything else."""
         self._pings += 1
+        self._liveness.sent(self._pings)
         self._writer.send_soon(Ping(self._epoch, self._pings))
 
     def declare_dead(self, silence: float) -> None:
@@ -272,7 +278,9 @@ class Link:
                 await self._streams.handle(frame)
             case Refused():
                 raise refusal_error(frame, self._host)
-            case Pong() | Hello():
+            case Pong():
+                self._liveness.answered(frame.n)
+            case Hello():
                 pass
             case _:
                 raise ProtocolError(f"{self._host} sent a {frame.t!r} frame, which only a laptop may send")

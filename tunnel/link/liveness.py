@@ -46,6 +46,8 @@ class Liveness:
         self._reading = False
         self._pinged: float | None = None  # when the oldest ping since the last sign of life was sent
         self._task: asyncio.Task[None] | None = None
+        self._newest = (0, 0.0)  # the number of the newest ping, and when it was sent
+        self.round_trip_s: float | None = None
 
     def start(self) -> None:
         """Begin to watch."""
@@ -62,6 +64,16 @@ class Liveness:
         """Note that bytes have arrived."""
         self._heard = self._arrived = time.monotonic()
         self._pinged = None
+
+    def sent(self, number: int) -> None:
+        """Note that a ping is on its way."""
+        self._newest = number, time.monotonic()
+
+    def answered(self, number: int) -> None:
+        """Note the answer to a ping: the newest one tells how long the way to the host and back takes."""
+        newest, sent = self._newest
+        if number == newest:
+            self.round_trip_s = time.monotonic() - sent
 
     def expect(self) -> None:
         """Ask for a sign of life at once: something was sent whose answer the person waits for."""

@@ -70,6 +70,9 @@ class StatusPresenter:
             unanswered_s=self._connection.unanswered_s,
             hint=self._hint,
             tasks=len(reducer.tasks.running),
+            queued=reducer.prompts.queued_count,
+            branch=reducer.branch,
+            round_trip_s=self._connection.round_trip_s,
             approval_waits=self._approvals.wants_focus,
             more_below=self._transcript.lines_below > 1,
         )

@@ -32,7 +32,12 @@ class PromptTracker:
     @property
     def queued(self) -> bool:
         """Whether the worker has prompts that the agent has not taken."""
-        return any(block.state is PromptState.QUEUED for block in self._waiting.values())
+        return self.queued_count > 0
+
+    @property
+    def queued_count(self) -> int:
+        """The number of prompts that the worker has and the agent has not taken."""
+        return sum(block.state is PromptState.QUEUED for block in self._waiting.values())
 
     @property
     def newest_queued(self) -> tuple[str, str] | None:

@@ -86,6 +86,7 @@ class TranscriptReducer(Projection):
         self.model = model
         self.mode = mode
         self.sandbox = sandbox
+        self.branch = ""
         self.totals = Totals()
         self.turns = 0
         self.running = False
@@ -290,6 +291,7 @@ class TranscriptReducer(Projection):
                 self.notices.errors(message)
             case SystemInit():
                 self.model, self.mode = message.model, message.permissionMode
+                self.totals.model, self.branch = message.model, one_line(message.git_branch)
                 self._cage_told(message.sandbox)
                 self.running = self._in_turn = True
             case SystemNote():

@@ -75,6 +75,11 @@ class ConnectionView:
         return self._client.unanswered_s if self.up else 0.0
 
     @property
+    def round_trip_s(self) -> float | None:
+        """Seconds that the newest ping took to the host and back; None without a connection that has measured it."""
+        return self._client.round_trip_s if self.up else None
+
+    @property
     def reason(self) -> str:
         """The reason for the state on the screen, on one line."""
         return one_line(self._shown.reason)

@@ -20,6 +20,8 @@ from ..theme.palette import Palette
 _GAP = "  "
 _MIN_SHORTENED = 4
 _MIN_PLACE = 12
+_MAX_BRANCH = 30
+_SLOW_S = 0.5  # a round trip from which the connection is called slow
 _MIN_PLACE_BESIDE_HINT = 16
 _MAX_PATH_PARTS = 16  # of a shortened path, at its end
 _MODES = {
@@ -54,6 +56,10 @@ class StatusFacts:
     sandbox: str = ""
     tasks: int = 0
     """How many tasks run in the background."""
+    queued: int = 0
+    """How many prompts wait for the agent."""
+    branch: str = ""
+    round_trip_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -169,6 +175,10 @@ def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_S
         entries.append(_StatusEntry(silence, silence, tone))
     elif facts.link is not LinkState.CONNECTED:
         entries.append(_StatusEntry(facts.link.value, facts.link.value, tone))
+    elif facts.round_trip_s is not None and facts.round_trip_s >= _SLOW_S:
+        entries.append(_StatusEntry(f"slow connection, {facts.round_trip_s:.1f} s", "slow", palette.warn))
+    if facts.queued:
+        entries.append(_StatusEntry(f"{facts.queued} queued", f"{facts.queued} queued", palette.dim))
     if facts.asking and not facts.approval_waits:
         entries.append(_StatusEntry("waits for an answer", "waits", palette.warn))
     if facts.busy_s is not None and not facts.asking:
@@ -199,9 +209,10 @@ def _cage_entry(sandbox: str, palette: Palette) -> _StatusEntry | None:
 
 
 def _other_texts(facts: StatusFacts) -> list[str]:
-    """Return the entries that are shown only if there is room: the model, the context, tokens and cost."""
-    context = [f"context {tokens(facts.totals.context_tokens)}"] if facts.totals.context_tokens else []
-    return [one_line(facts.model), *context, *_used(facts.totals)]
+    """Return the entries that are shown only if there is room: branch, model, context, tokens and cost, round trip."""
+    trip = [f"{facts.round_trip_s * 1000:.0f} ms"] if facts.round_trip_s is not None else []
+    branch = [_cut(facts.branch, _MAX_BRANCH)] if facts.branch else []
+    return [*branch, one_line(facts.model), facts.totals.context_text, *_used(facts.totals), *trip]
 
 
 def _places(host: str, path: str) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ccb.remote.context import git as git_module
+from ccb.remote.context.branch import current_branch
 from ccb.remote.context.context import gather
 from ccb.remote.context.git_state import GitState, git_state
 from ccb.remote.context.instructions import SCOPES, NestedInstructions, find_instructions
@@ -351,3 +352,26 @@ def test_files_below_are_found_when_the_model_works_there_and_said_once(tmp_path
     nested.touched(str(tmp_path / "c.py"))
     assert not list(nested.due(Occasion.TOOL_RESULTS))
     assert len(list(nested.due(Occasion.COMPACTED))) == 3
+
+
+def test_the_branch_is_read_without_git(tmp_path: Path) -> None:
+    assert current_branch(str(tmp_path)) == ""
+    shop = tmp_path / "shop"
+    (shop / "src").mkdir(parents=True)
+    git(shop, "init", "-q")
+    assert current_branch(str(shop / "src")) == "main"
+    (shop / "cart.py").write_text("total = 0\n")
+    git(shop, "add", ".")
+    git(shop, "commit", "-qm", "first")
+    git(shop, "checkout", "-qb", "fix/total")
+    assert current_branch(str(shop)) == "fix/total"
+    git(shop, "worktree", "add", "-q", "-b", "aside", str(tmp_path / "aside"))
+    assert current_branch(str(tmp_path / "aside")) == "aside"
+    git(shop, "checkout", "-q", "--detach")
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=shop, check=True, capture_output=True, text=True).stdout
+    assert current_branch(str(shop)) == commit[:9]
+
+
+def test_a_repository_that_cannot_be_read_has_no_branch(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".git")  # opening it must not wait for a writer
+    assert current_branch(str(tmp_path)) == ""

@@ -72,6 +72,7 @@ class ScriptedSession:
         self.looked_up: list[str] = []
         self.find_names: Callable[[str], Awaitable[FoundNames | None]] = _finds_nothing
         self.unanswered_s = 0.0
+        self.round_trip_s: float | None = None
 
     @property
     def hello(self) -> Hello:

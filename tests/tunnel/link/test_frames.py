@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -155,6 +156,23 @@ async def test_a_link_that_does_not_answer_says_so_long_before_it_is_dead(monkey
                 await asyncio.sleep(0.01)
         link.expect_answer()
         assert (await peer.next(Ping)).n == ping.n + 1
+        reading.cancel()
+
+
+async def test_the_newest_ping_tells_how_long_the_way_to_the_host_and_back_takes() -> None:
+    async with attached(ping_after=600, dead_after=1800) as (link, peer, _, _):
+        reading = asyncio.create_task(collect(link))
+        await asyncio.sleep(0)
+        assert link.round_trip_s is None
+        link.ping()
+        sent = time.monotonic()
+        ping = await peer.next(Ping)
+        await peer.send(Pong(1, ping.n - 1))  # of an older ping, which says nothing
+        await peer.send(Pong(1, ping.n))
+        async with asyncio.timeout(10):
+            while link.round_trip_s is None:
+                await asyncio.sleep(0.01)
+        assert 0 < link.round_trip_s <= time.monotonic() - sent + 0.1
         reading.cancel()
 
 

@@ -15,12 +15,15 @@ _INPUT_FIELDS = ("input_tokens", "cache_read_input_tokens", "cache_creation_inpu
 
 @dataclass
 class Totals:
-    """Tokens and cost of the session so far. `context_tokens` is the size of the newest request to the model."""
+    """Tokens and cost of the session so far. `context_tokens` is the size of the newest request to the model, `window`
+    the room that `model` has for one, 0 until a result has told it."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float = 0.0
     context_tokens: int = 0
+    model: str = ""
+    window: int = 0
 
     def add(self, result: Result) -> None:
         """A turn has ended. `result` names what the session has used so far, or at least what the turn used."""
@@ -41,11 +44,21 @@ class Totals:
         """Take over the size of the context from the usage of a model message; without one it stays."""
         self.context_tokens = _sum(usage, _INPUT_FIELDS) or self.context_tokens
 
+    @property
+    def context_text(self) -> str:
+        """How full the model's window is: as a share if its size is known, else in tokens; "" before the first call."""
+        if not self.context_tokens:
+            return ""
+        share = min(100, round(100 * self.context_tokens / self.window)) if self.window else 0
+        return f"context {share}%" if self.window else f"context {tokens(self.context_tokens)}"
+
     def _set(self, by_model: Json) -> None:
         models = [each for each in by_model.values() if isinstance(each, dict)]
         fields = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
         self.input_tokens = sum(_sum(model, fields) for model in models)
         self.output_tokens = sum(_sum(model, ("outputTokens",)) for model in models)
+        named = by_model.get(self.model)
+        self.window = _sum(named if isinstance(named, dict) else {}, ("contextWindow",)) or self.window
 
 
 def tokens(count: int) -> str:

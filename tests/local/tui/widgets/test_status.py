@@ -161,3 +161,19 @@ async def test_the_time_in_which_it_waits_for_the_person_is_not_counted_as_work(
         await at.answer("1")
         await at.until(lambda: "working" in at.status)
         assert "working 0 s" in at.status
+
+
+def test_a_wide_terminal_also_shows_branch_share_of_the_context_queue_and_round_trip() -> None:
+    totals = Totals(context_tokens=24_000, model="m", cost_usd=0.5)
+    full = replace(WORKING, model="m", totals=totals, queued=2, branch="fix/total", round_trip_s=0.0351)
+    assert line(full, 120) == (
+        "● devbox:/srv/deep/app  ask  2 queued  working 4 s, Esc interrupts  fix/total  m  context 24.0k  $0.50  35 ms"
+    )
+    totals.set_from_result({"modelUsage": {"m": {"contextWindow": 200_000}}})
+    assert "context 12%" in line(full, 120)
+
+
+def test_a_slow_connection_is_called_slow() -> None:
+    assert "slow connection, 1.2 s" in line(replace(WORKING, round_trip_s=1.24), 80)
+    assert "slow" not in line(replace(WORKING, round_trip_s=0.3), 80)
+    assert "slow" not in line(replace(RECONNECTING, round_trip_s=1.24), 80), "it is gone"
