@@ -18,6 +18,7 @@ from ...session.client import LaptopNotice, LinkChange, LinkState, SessionClient
 from ..completion.candidates import Candidate
 from ..completion.completion_list import CompletionList
 from ..model.blocks import Level, MarkdownBlock
+from ..model.notices import tips
 from ..model.transcript_reducer import TranscriptReducer
 from ..rewind.rewinding import Rewinding
 from ..widgets.cards.question_card import QuestionCard
@@ -104,6 +105,7 @@ class SessionView(Vertical):
             f"ccb {self._info.version}  {self._info.place}\nThe agent works on {host}. F1 or /help shows the keys.",
             Level.DIM,
         )
+        self.transcript.add(tips(self._info.host))
         hello = self._client.hello
         level = Level.DIM if hello.storage == "disk" else Level.WARNING  # show at once that the session may not last
         for note in hello.notes:

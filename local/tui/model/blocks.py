@@ -144,6 +144,13 @@ class NoticeBlock(Block):
 
 
 @dataclass(eq=False)
+class TipsBlock(Block):
+    """Keys or characters, each with what it is for. They make room for the conversation."""
+
+    tips: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(eq=False)
 class HoleBlock(NoticeBlock):
     """A line in place of the events between the numbers `after` and `before`, which are not loaded."""
 

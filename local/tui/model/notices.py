@@ -9,7 +9,7 @@ from ccb.tunnel.wire.kinds.rewind import RewindRecord, RewoundRecord
 
 from ...session.client import shown_name
 from ...session.messages import ApiRetry, Result, SystemNote, retry_text
-from .blocks import BlockContainer, Level, NoticeBlock
+from .blocks import BlockContainer, Level, NoticeBlock, TipsBlock
 
 _MAX_TEXT = 100
 _MAX_NAMES = 20
@@ -118,3 +118,18 @@ class Notices:
         else:
             self._retry.text = text
             self._container.update_block(self._retry)
+
+
+def tips(host: str) -> TipsBlock:
+    """Return what is told to who opens a session on `host`."""
+    host = one_line(host)
+    return TipsBlock(
+        tips=(
+            ("@", f"a file of {host}"),
+            ("/", "a command"),
+            ("!", f"a shell command on {host}"),
+            ("#", "a note for every agent"),
+            ("Ctrl+R", "earlier prompts"),
+            ("Shift+Tab", "permission mode"),
+        )
+    )

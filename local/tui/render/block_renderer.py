@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rich.columns import Columns
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
@@ -21,13 +22,14 @@ from ..model.blocks import (
     PromptBlock,
     PromptState,
     ThoughtBlock,
+    TipsBlock,
     ToolBlock,
     ToolState,
 )
 from ..model.markdown import render_markdown
 from ..theme.palette import Palette
 from .agent_rows import agent_rows
-from .diffs import diff_text
+from .diffs import EditView
 from .tool_output import (
     MAX_DETAIL_LINES,
     SummedUpHeadline,
@@ -63,13 +65,15 @@ class BlockRenderer:
     def render(self, block: Block) -> list[RenderableType]:
         """Return the renderables of one block, top to bottom."""
         if isinstance(block, PromptBlock):
-            return [self._prompt(block)]
+            return [Padding(self._prompt(block), (0, 1, 0, 0), style=f"on {self.palette.surface}")]
         if isinstance(block, MarkdownBlock):
             return [self._markdown(block)]
         if isinstance(block, ThoughtBlock):
             return [self._thought(block)]
         if isinstance(block, ToolBlock):
             return list(self._tool(block))
+        if isinstance(block, TipsBlock):
+            return [self._tips(block)]
         if isinstance(block, NoticeBlock):
             return [self._notice(block)]
         return []
@@ -121,6 +125,11 @@ class BlockRenderer:
             _colour_picture(text, palette)
         return text
 
+    def _tips(self, block: TipsBlock) -> RenderableType:
+        palette = self.palette
+        tips = [Text.assemble((key, f"bold {palette.accent}"), "  ", (use, palette.dim)) for key, use in block.tips]
+        return Padding(Columns(tips, padding=(0, 3)), _INDENT)
+
     def _tool(self, block: ToolBlock) -> Iterator[RenderableType]:
         palette, view = self.palette, traits_of(block.name).view
         summary = None if self.details else tool_summary(block)
@@ -140,8 +149,7 @@ class BlockRenderer:
         elif view.is_diff and block.state is not ToolState.FAILED:
             if block.state is ToolState.DONE:
                 limit = MAX_DETAIL_LINES if self.details else _MAX_DIFF_LINES
-                diff = diff_text(block.name, block.tool_input, block.patch, palette, limit, wrap=self.details)
-                yield Padding(diff, _INDENT)
+                yield Padding(EditView(block, palette, limit, self.details), _INDENT)
         else:
             output = tool_output(block, palette, details=self.details)
             if output is not None:

@@ -11,10 +11,13 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from .themes import muted
 
+_GROUND_SHARE = 0.18
+
 
 @dataclass(frozen=True)
 class Palette:
-    """Rich styles by their purpose; `markdown` holds those of Markdown elements. `code` is the theme of code."""
+    """Rich styles by their purpose; `markdown` holds those of Markdown elements. `code` is the theme of code. `added`
+    and `removed` are the grounds of changed lines, "" in terminals of few colours."""
 
     accent: str
     dim: str
@@ -22,6 +25,8 @@ class Palette:
     bad: str
     warn: str
     surface: str
+    added: str
+    removed: str
     code: str
     markdown: Theme
 
@@ -60,6 +65,12 @@ def palette_of(colours: Mapping[str, str], *, dark: bool) -> Palette:
         f"bold {bad}" if ansi else bad,  # without colours it must still stand out
         f"bold {warn}" if ansi else warn,
         surface,
+        *(("", "") if ansi else (_ground(colours, "success"), _ground(colours, "error"))),
         code,
         Theme(markdown, inherit=True),
     )
+
+
+def _ground(colours: Mapping[str, str], name: str) -> str:
+    """Return a colour of the theme as the ground of text: mostly that of the screen."""
+    return Color.parse(colours["background"]).blend(Color.parse(colours[name]), _GROUND_SHARE).hex

@@ -22,7 +22,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.timer import Timer
 
-from ..model.blocks import Block, Level, NoticeBlock, ToolBlock, stack
+from ..model.blocks import Block, Level, NoticeBlock, TipsBlock, ToolBlock, stack
 from ..render.block_renderer import SPINNER, BlockRenderer, is_animated
 from ..theme.palette import Palette, palette_of
 from .block_layout import BlockLayout
@@ -63,6 +63,7 @@ class Transcript(ScrollView, can_focus=False):
         self._spinner: Timer | None = None
         self._palette: Palette | None = None
         self._dropped = 0
+        self._tips: TipsBlock | None = None
         self._dirty_from: int | None = None  # the first block that has to be laid out again
         self._layout_waits = False
         self._frame_s = _MIN_FRAME_S
@@ -91,12 +92,21 @@ class Transcript(ScrollView, can_focus=False):
 
     def add(self, block: Block, *, before: Block | None = None) -> None:
         layout = self._block_layout
+        self._make_room(block)
         position = len(layout.blocks) if before is None else layout.position(before)
         stack(layout.blocks[position - 1] if position else None, block)
         layout.insert(position, [block])
         self._lay_out_soon(position)
         if layout.is_full:
             self._drop_oldest()
+
+    def _make_room(self, block: Block) -> None:
+        """Remove the tips when the conversation begins."""
+        if isinstance(block, TipsBlock):
+            self._tips = block
+        elif self._tips is not None and not isinstance(block, NoticeBlock):
+            tips, self._tips = self._tips, None
+            self.take_away(tips)
 
     @property
     def has_room_for_earlier(self) -> bool:

@@ -49,6 +49,14 @@ async def test_a_whole_turn_with_two_approvals_looks_like_this() -> None:
         assert at.status == " ● devbox:/srv/shop  ask  claude-sonnet-4-5  1.2k in, 345 out  $0.01"
 
 
+async def test_the_first_screen_names_the_host_and_what_one_can_do_there() -> None:
+    for size in ((120, 30), (40, 16)):
+        async with desk(size=size) as at:
+            await at.sees("devbox:/srv/shop", "The agent works on devbox", "@  a file of devbox", "permission mode")
+            await at.prompt("go")
+            await at.loses("a file of devbox")
+
+
 async def test_a_running_tool_of_a_lost_session_is_not_called_failed() -> None:
     async with desk() as at:
         await at.prompt("go")

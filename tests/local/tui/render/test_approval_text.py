@@ -16,9 +16,10 @@ from tests.support.repl.card_reader import applied, read_diff, read_edits, read_
 from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.session.messages import ControlRequestBody
+from ccb.local.tui.model.blocks import ToolBlock
 from ccb.local.tui.render.approval_text import subject_lines
 from ccb.local.tui.render.card_rows import drawn, fold
-from ccb.local.tui.render.diffs import diff_text
+from ccb.local.tui.render.diffs import EditView
 from ccb.local.tui.theme.palette import palette_of
 from ccb.remote.tools.contract import Preview
 from ccb.remote.tools.files.patch import structured_patch
@@ -249,7 +250,8 @@ async def test_the_card_and_then_the_transcript_show_the_same_diff(tool: str, ch
         rows = _after_words(read_path(card(tool, call, 110, preview.public))[1])
         patch = (await box(tool, **call)).structured["structuredPatch"]
     palette = palette_of(dict.fromkeys(COLOURS, "#808080"), dark=True)
-    shown = diff_text(tool, call, patch, palette, 1_000).plain.splitlines()
+    edit = ToolBlock(name=tool, tool_input=call, patch=patch)
+    shown = EditView(edit, palette, 1_000).unified().plain.splitlines()
     assert [line.rstrip(" ") for line in shown] == rows
     assert any(row.strip() == "…" for row in rows), "there is a gap between two places"
     assert any(row.startswith((" 2 - line 1", " 4 - line 3")) for row in rows)

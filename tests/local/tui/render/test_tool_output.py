@@ -8,7 +8,7 @@ import pytest
 from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.tui.model.blocks import MAX_BLOCK_CHARS, ToolBlock, ToolState
-from ccb.local.tui.render.diffs import diff_text
+from ccb.local.tui.render.diffs import EditView
 from ccb.local.tui.render.terminal_text import last_state
 from ccb.local.tui.render.tool_output import MAX_DETAIL_LINES, tool_output
 from ccb.local.tui.theme.palette import Palette, palette_of
@@ -114,7 +114,8 @@ def test_marks_for_the_model_are_not_shown_around_an_error(palette: Palette) -> 
 
 def test_the_details_of_a_long_edit_go_to_its_end_and_its_summary_is_counted(palette: Palette) -> None:
     written = {"content": "".join(f"line {n}\n" for n in range(10_000))}
-    lines = diff_text("Write", written, [], palette, MAX_DETAIL_LINES, wrap=True).plain.splitlines()
+    edit = ToolBlock(name="Write", tool_input=written)
+    lines = EditView(edit, palette, MAX_DETAIL_LINES, details=True).unified().plain.splitlines()
     assert (lines[0], lines[-1]) == ("    1 + line 0", "10000 + line 9999")
     assert sum(f"{10_000 - MAX_DETAIL_LINES:,} lines in the middle not shown" in line for line in lines) == 1
-    assert diff_text("Write", written, [], palette, 24).plain.endswith("… 9,976 more lines (Ctrl+O)")
+    assert EditView(edit, palette, 24).unified().plain.endswith("… 9,976 more lines (Ctrl+O)")

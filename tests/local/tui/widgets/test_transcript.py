@@ -63,6 +63,7 @@ async def test_a_long_text_in_many_deltas_looks_like_the_same_text_at_once() -> 
             at.session.finish()
             await at.sees("Paragraph 39")
             await _settled(at)
+            await at.sees("devbox:/srv/shop  ask")
             texts.append(at.lines[:-1])
     assert texts[0] == texts[1]
 

@@ -1,7 +1,4 @@
-"""Draw changes of files as coloured lines: with line numbers and context if the worker has compared them with the file.
-
-The approval card and the transcript draw the same lines.
-"""
+"""The lines of a change of a file: with line numbers and context if the worker has compared it with the file."""
 
 from __future__ import annotations
 
@@ -9,14 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.text import Text
-
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
-from ..theme.palette import Palette
-from .card_rows import GOES_ON, CardLine, Voice
-from .escapes import escaped, symbols
-from .tool_output import counted
+from ..card_rows import GOES_ON, CardLine, Voice
+from ..escapes import escaped
 
 Json = dict[str, Any]
 
@@ -34,43 +27,13 @@ class DiffLine:
     number: int | None = None
 
 
-def diff_text(
-    name: str, tool_input: Mapping[str, Any], patch: Sequence[Any], palette: Palette, limit: int, *, wrap: bool = False
-) -> Text:
-    """Draw an edit: from `patch` if there is one, else from the input of the call. Of more than `limit` lines, draw the
-    first ones, or with `wrap` as many from both ends."""
-    every = list(patch_lines(patch)) or list(planned_lines(name, tool_input))
-    left_out = len(every) - limit
-    lines = _both_ends(every, limit) if wrap and left_out > 0 else every[:limit]
-    width = _number_width(lines)
-    text = Text(no_wrap=not wrap, overflow="fold" if wrap else "ellipsis")
-    styles = {"+": palette.good, "-": palette.bad}
-    for count, line in enumerate(lines):
-        text.append("\n" if count else "")
-        gutter = _gutter(line, width)
-        text.append(gutter[:-2], style=palette.dim)
-        text.append(gutter[-2:], style=styles.get(line.sign, palette.dim))
-        start = len(text)
-        text.append(_shown(line), style=styles.get(line.sign, palette.dim))
-        for first, end in symbols(_shown(line)):
-            text.stylize(palette.dim if _shown(line)[first] in "⇥␣" else palette.warn, start + first, start + end)
-    if left_out > 0 and not wrap:
-        text.append(f"\n… {counted(left_out, 'more line')} (Ctrl+O)", style=palette.dim)
-    return text
-
-
-def _both_ends(lines: Sequence[DiffLine], limit: int) -> list[DiffLine]:
-    """Return the first and the last lines, `limit` together, with the number of those between."""
-    half = limit // 2
-    gap = DiffLine("…", f"{counted(len(lines) - 2 * half, 'line')} in the middle not shown")
-    return [*lines[:half], gap, *lines[-half:]]
-
-
 def diff_card_lines(lines: Sequence[DiffLine]) -> list[CardLine]:
     """Return a diff as lines of an approval card."""
-    width = _number_width(lines)
+    width = number_width(lines)
     goes_on = " " * (width + 1 if width else 0) + f"{GOES_ON} "
-    return [CardLine(_gutter(line, width), _shown(line), _VOICES.get(line.sign, Voice.CCB), goes_on) for line in lines]
+    return [
+        CardLine(gutter(line, width), shown_line(line), _VOICES.get(line.sign, Voice.CCB), goes_on) for line in lines
+    ]
 
 
 def patch_lines(patch: Sequence[Any]) -> Iterator[DiffLine]:
@@ -145,14 +108,17 @@ def replacement_lines(old: str, new: str) -> Iterator[DiffLine]:
             yield DiffLine(sign, line)
 
 
-def _number_width(lines: Sequence[DiffLine]) -> int:
+def number_width(lines: Sequence[DiffLine]) -> int:
+    """Return how many digits the line numbers take."""
     return max((len(str(line.number)) for line in lines if line.number is not None), default=0)
 
 
-def _gutter(line: DiffLine, width: int) -> str:
+def gutter(line: DiffLine, width: int) -> str:
+    """Return what stands before a line: its number in `width` cells, and its sign."""
     number = "" if line.number is None else str(line.number)
     return (f"{number:>{width}} " if width else "") + f"{line.sign} "
 
 
-def _shown(line: DiffLine) -> str:
+def shown_line(line: DiffLine) -> str:
+    """Return the text of a line as an exact picture."""
     return line.text if line.sign in "…\\" else escaped(line.text)

@@ -1,0 +1,158 @@
+"""Draw an edit in the transcript: changed lines on a coloured ground with the colours of the language, on a wide screen
+the old text beside the new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import zip_longest
+from pathlib import PurePosixPath
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.style import Style
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from ...model.blocks import ToolBlock
+from ...theme.palette import Palette
+from ..escapes import symbols
+from ..tool_output import counted
+from .lines import DiffLine, gutter, number_width, patch_lines, planned_lines, shown_line
+
+_SPLIT_FROM = 150
+"""The width in cells from which the old text stands beside the new one."""
+
+_MAX_COLOURED = 2_000  # characters of a line; longer ones are not code that somebody reads
+
+
+@dataclass(frozen=True)
+class EditView:
+    """An edit, as lines of a diff: from the patch of the call if it has one, else from its input. Of more than `limit`
+    lines it shows the first ones, or with `details` as many from both ends."""
+
+    block: ToolBlock
+    palette: Palette
+    limit: int
+    details: bool = False
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        lines, left_out = self._lines()
+        if options.max_width >= _SPLIT_FROM and any(line.sign == "-" for line in lines):
+            yield self._split(lines, options.max_width)
+        else:
+            yield self._unified(lines, options.max_width)
+        if left_out > 0:
+            yield self._more(left_out)
+
+    def unified(self) -> Text:
+        """Draw the lines one below the other."""
+        lines, left_out = self._lines()
+        text = self._unified(lines)
+        return text.append("\n").append_text(self._more(left_out)) if left_out > 0 else text
+
+    def _more(self, left_out: int) -> Text:
+        return Text(f"… {counted(left_out, 'more line')} (Ctrl+O)", style=self.palette.dim)
+
+    def _lines(self) -> tuple[list[DiffLine], int]:
+        """Return the lines to show, and how many more there are."""
+        block = self.block
+        every = list(patch_lines(block.patch)) or list(planned_lines(block.name, block.tool_input))
+        left_out = len(every) - self.limit
+        if left_out > 0 and self.details:
+            return _both_ends(every, self.limit), 0
+        return every[: self.limit], left_out
+
+    def _unified(self, lines: Sequence[DiffLine], width: int = 0) -> Text:
+        draw = self._drawing(lines, width)
+        text = Text(no_wrap=not self.details, overflow="fold" if self.details else "ellipsis")
+        for count, line in enumerate(lines):
+            text.append("\n" if count else "").append_text(draw(line))
+        return text
+
+    def _split(self, lines: Sequence[DiffLine], width: int) -> Table:
+        """Draw what was removed on the left and what was added on the right, in the same rows."""
+        draw = self._drawing(lines, width // 2 - 2)
+        table = Table.grid(expand=True, padding=(0, 1))
+        for _ in range(2):
+            table.add_column(ratio=1, no_wrap=not self.details, overflow="fold" if self.details else "ellipsis")
+        for pair in _rows(lines):
+            table.add_row(*(draw(each) if each is not None else Text() for each in pair))
+        return table
+
+    def _drawing(self, lines: Sequence[DiffLine], width: int) -> Callable[[DiffLine], Text]:
+        """Return what draws one of `lines`. The ground of a changed line goes on to `width`. Without a ground of its
+        own (in 16 colours), the line has the colour of its sign."""
+        palette, numbers, language = self.palette, number_width(lines), _language(self.block)
+
+        def draw(line: DiffLine) -> Text:
+            sign = {"+": palette.good, "-": palette.bad}.get(line.sign, palette.dim)
+            ground = {"+": palette.added, "-": palette.removed}.get(line.sign, "")
+            before, shown = gutter(line, numbers), shown_line(line)
+            code = self._code(shown, language) if ground or line.sign == " " else None
+            text = Text.assemble((before[:-2], palette.dim), (before[-2:], sign))
+            start = len(text)
+            text.append_text(code if code is not None else Text(shown, style=sign))
+            for first, end in symbols(shown):
+                text.stylize(palette.dim if shown[first] in "⇥␣" else palette.warn, start + first, start + end)
+            if ground:
+                text.append(" " * (0 if self.details else width - text.cell_len))
+                text.stylize_before(f"on {ground}", max(0, start - 2))
+            return text
+
+        return draw
+
+    def _code(self, shown: str, language: str) -> Text | None:
+        """Return a line in the colours of its language, None if it has none. A lexer may not change the text."""
+        if not language or len(shown) > _MAX_COLOURED:
+            return None
+        coloured = _syntax(language, self.palette.code).highlight(shown)
+        if coloured.plain.rstrip("\n") != shown.rstrip("\n"):
+            return None
+        text = Text(shown)
+        for start, end, style in coloured.spans:
+            if isinstance(style, Style):
+                text.stylize(Style(color=style.color, bold=style.bold, italic=style.italic), start, end)
+        return text
+
+
+def _both_ends(lines: Sequence[DiffLine], limit: int) -> list[DiffLine]:
+    """Return the first and the last lines, `limit` together, with the number of those between."""
+    half = limit // 2
+    gap = DiffLine("…", f"{counted(len(lines) - 2 * half, 'line')} in the middle not shown")
+    return [*lines[:half], gap, *lines[-half:]]
+
+
+def _rows(lines: Sequence[DiffLine]) -> Iterator[tuple[DiffLine | None, DiffLine | None]]:
+    """Pair the lines of both sides: runs of removed and added lines stand beside each other, others on both sides."""
+    removed: list[DiffLine] = []
+    added: list[DiffLine] = []
+    for line in lines:
+        if line.sign == "-" and not added:
+            removed.append(line)
+        elif line.sign == "+":
+            added.append(line)
+        else:
+            yield from zip_longest(removed, added)
+            removed, added = ([line], []) if line.sign == "-" else ([], [])
+            if line.sign != "-":
+                yield line, line
+    yield from zip_longest(removed, added)
+
+
+def _language(block: ToolBlock) -> str:
+    """Return the name of the lexer for the file of an edit, "" if there is none."""
+    path = block.tool_input.get("file_path")
+    return _lexer_of(PurePosixPath(path).name) if isinstance(path, str) else ""
+
+
+@lru_cache(maxsize=64)
+def _lexer_of(name: str) -> str:
+    found = Syntax.guess_lexer(name)
+    return "" if found == "default" else found
+
+
+@lru_cache(maxsize=16)
+def _syntax(language: str, theme: str) -> Syntax:
+    return Syntax("", language, theme=theme, background_color="default")
