@@ -12,6 +12,7 @@ from textual.containers import Vertical
 from ...session.client import Json, SessionClient
 from ...session.messages import ControlRequest
 from ..model.forms.questions import OpenQuestions, ReplayMonitor
+from ..render.permission_updates import session_updates
 from ..widgets.cards.question_card import CardAnswer, QuestionCard
 from ..widgets.cards.questions import card_for
 from ..widgets.composer import Composer
@@ -53,6 +54,7 @@ class Approvals(Vertical):
         self._questions = OpenQuestions()
         self._replay = ReplayMonitor()
         self._removed_at = 0.0  # when a card went away
+        self._walked = False  # the person goes from the card to another one
         self._given: dict[str, Json] = {}  # answers given here, until the journal says which answer counts
 
     # Called by the event router.
@@ -121,11 +123,34 @@ class Approvals(Vertical):
         self._show_soon()
 
     def answered(self, answer: CardAnswer) -> ControlRequest | None:
-        """Close the card that the person has answered. Return its question, for `not_answered`."""
-        head = self._questions.show_head()
+        """Close a question that the person has answered. Return it, for `not_answered`."""
+        question = next((each for each in self._questions if each.request_id == answer.request_id), None)
         self._questions.answered(answer.request_id)
         self._show_soon()
-        return head if head is not None and head.request_id == answer.request_id else None
+        return question
+
+    def answered_with(self, answer: CardAnswer) -> list[CardAnswer]:
+        """Return the answers to the other questions that the rule of an answer covers."""
+        card, updates = self.card, answer.response.get("updatedPermissions")
+        if not updates or card is None or card.request.request_id != answer.request_id or not card.grants_suggestion:
+            return []
+        return [
+            CardAnswer(each.request_id, {"behavior": "allow", "updatedInput": each.request.input})
+            for each in self._covered(card.request)
+        ]
+
+    def _covered(self, request: ControlRequest) -> list[ControlRequest]:
+        """Return the other open questions for which the worker suggests the same rule."""
+        rule = session_updates(request)
+        return [each for each in self._questions if rule and each is not request and session_updates(each) == rule]
+
+    def on_question_card_walked(self, event: QuestionCard.Walked) -> None:
+        """Show another question. The person stays at the answers."""
+        event.stop()
+        if len(self._questions) > 1:
+            self._walked = True
+            self._questions.walk(event.by)
+            self._show_soon()
 
     def not_answered(self, request: ControlRequest) -> None:
         """Ask again, because the answer could not be sent."""
@@ -158,6 +183,13 @@ class Approvals(Vertical):
         card = self.card
         return card is not None and card.has_focus_within and card.turn(direction)
 
+    def show_whole(self) -> bool:
+        """Let the card that has the focus take the whole screen, or give it back. Return False if no card has it."""
+        if self.card is None or not self.card.has_focus_within:
+            return False
+        self.card.toggle_whole()
+        return True
+
     def fit_card(self) -> None:
         """Fit the card to the new size of the screen."""
         if self.card is not None:
@@ -187,12 +219,15 @@ class Approvals(Vertical):
                 self._composer.type(card.reason)  # of a denial that nobody asks for any more
         if wanted is not None and self.card is None and self.is_attached:
             self.card = card_for(wanted, self._place, self._transcript.palette())
-            if time.monotonic() - self._removed_at < _SETTLING_S:
+            walked, self._walked = self._walked, False
+            if not walked and time.monotonic() - self._removed_at < _SETTLING_S:
                 self.card.settle(_SETTLING_S)
             self._update_situation(self.card)
             await self.mount(self.card)
+            if walked:
+                self.card.focus()
         if self.card is not None:
-            self.card.more_waiting(len(self._questions) - 1)
+            self.card.more_waiting(len(self._questions) - 1, len(self._covered(self.card.request)))
 
     def _update_situation(self, card: QuestionCard) -> None:
         watching = self._connection.watching

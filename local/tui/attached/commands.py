@@ -62,6 +62,8 @@ KEYS = (
     ("#", "at the start: keep this line for every agent in the CLAUDE.md of the project"),
     ("Tab, Alt+A, click", "go to the waiting approval; Esc goes back"),
     ("1, 2, 3, then Enter", "on an approval: once, this session, deny; also y and n, or arrows"),
+    ("Ctrl+N, Ctrl+P", "on an approval: the next of the questions that wait, the one before"),
+    ("e, then Enter", "on an approval: edit the rule before you grant it"),
     (
         "1-9 or arrows, then Enter",
         "on a question of the agent: an option or own words; Space ticks, Esc declines",
@@ -71,7 +73,7 @@ KEYS = (
     ("Space, Up, Down, PgUp, PgDn, Home, End", "on an approval: scroll"),
     ("Shift+Tab", "next permission mode: default, acceptEdits, plan"),
     ("Ctrl+T", "show all todos of the agent, or only the one in progress"),
-    ("Ctrl+O", "show or hide all of tool output and thinking"),
+    ("Ctrl+O", "show or hide all of tool output and thinking; on an approval: take the whole screen for it"),
     ("PgUp, PgDn, wheel", "scroll; load events that are not loaded"),
     ("Alt+R, F5", "connect now, or log in; also r while nothing is typed"),
     ("Alt+T, F8", "take over a session that another client drives"),

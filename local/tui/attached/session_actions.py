@@ -76,11 +76,13 @@ class SessionActions:
         return True
 
     async def answer(self, answer: CardAnswer) -> None:
-        """Answer a question of the worker. If that fails, it is asked again."""
-        question = self._approvals.answered(answer)
-        sent = await self._attempt(self._client.answer(answer.request_id, answer.response))
-        if not sent and question is not None:
-            self._approvals.not_answered(question)
+        """Answer a question of the worker, and those that its rule covers as well. One whose answer cannot be sent is
+        asked again."""
+        for each in [answer, *self._approvals.answered_with(answer)]:
+            question = self._approvals.answered(each)
+            sent = await self._attempt(self._client.answer(each.request_id, each.response))
+            if not sent and question is not None:
+                self._approvals.not_answered(question)
 
     async def keep(self, answer: CardAnswer, keep: Keep | None) -> None:
         """Keep the rules of an answer that are for this host and directory, and say so."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ...session.messages import ControlRequest
@@ -10,6 +11,7 @@ from .escapes import escaped_name
 Json = dict[str, Any]
 
 _MAX_RULE = 1_000
+_RULE = re.compile(r"(?P<tool>[^()]+)\((?P<content>.*\S.*)\)")
 
 KEPT = "localSettings"
 """The destination of updates that are kept for this host and directory, in the public protocol."""
@@ -39,6 +41,28 @@ def session_updates(request: ControlRequest) -> list[Json]:
 def can_be_kept(updates: list[Json]) -> bool:
     """Return whether updates can be kept beyond the session: only rules can."""
     return bool(updates) and all(each.get("type") == "addRules" for each in updates)
+
+
+def single_rule(updates: list[Json]) -> str | None:
+    """Return the rule that updates add, if that is all they do and its text says all of it; else None."""
+    if len(updates) != 1 or updates[0].get("type") != "addRules":
+        return None
+    rules = _listed(updates[0].get("rules"), dict)
+    if len(rules) != 1 or not isinstance(rules[0].get("ruleContent"), str):
+        return None
+    text = _rule(rules[0])
+    return text if escaped_name(text) == text else None
+
+
+def with_rule(updates: list[Json], text: str) -> list[Json] | None:
+    """Return updates that add the rule `text` in the place of their own. None if it is not a rule about the same
+    tool."""
+    (update,) = updates
+    (old,) = _listed(update.get("rules"), dict)
+    match = _RULE.fullmatch(text.strip())
+    if match is None or match["tool"] != old.get("toolName"):
+        return None
+    return [{**update, "rules": [{**old, "ruleContent": match["content"]}]}]
 
 
 def _length(update: Json) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ccb.tunnel.wire.requests import TRUST_PROJECT
 
@@ -57,6 +57,15 @@ class OpenQuestions:
         """Return the question to show. The person now knows of it and of all others."""
         self._seen.update(self._open)
         return self.head
+
+    def __iter__(self) -> Iterator[ControlRequest]:
+        return iter(list(self._open.values()))
+
+    def walk(self, by: int) -> None:
+        """Show the next question (`by` is 1) or the one before (-1). The last and the first are neighbours."""
+        ids = list(self._open)
+        ids = ids[by:] + ids[:by]
+        self._open = {each: self._open[each] for each in ids}
 
     def opened(self, request: ControlRequest) -> bool:
         """The worker asks. Return False if the question is known already."""

@@ -29,7 +29,7 @@ class AnswerChoices(Static):
     """Shows the answers. `grants` are the rules that the answer "this session" grants, one text each. `readable`: the
     question is short enough to be allowed. `keeps`: the rules can be kept for this host and directory."""
 
-    KEYS: Mapping[str, str] = {"once": "1", "session": "2", "deny": "3", "always": "4"}
+    KEYS: Mapping[str, str] = {"once": "1", "session": "2", "deny": "3", "always": "4", "edit": "e"}
     """The answers and their keys."""
 
     def __init__(self, grants: Sequence[str], palette: Palette, *, readable: bool, keeps: bool = False) -> None:
@@ -40,6 +40,20 @@ class AnswerChoices(Static):
         self._palette = palette
         self._readable = readable
         self._situation = Situation()
+        self.editable = False
+        self.covered = 0
+        """How many of the questions that wait the rules cover as well."""
+
+    def offer(self, grants: Sequence[str]) -> None:
+        """Offer other rules, which the person has written."""
+        self._grants = grants
+        self.mark("")
+
+    def cover(self, count: int) -> None:
+        """Show how many of the questions that wait the rules cover as well."""
+        if count != self.covered:
+            self.covered = count
+            self.draw()
 
     @property
     def rules_above(self) -> bool:
@@ -53,7 +67,8 @@ class AnswerChoices(Static):
             return ["deny"]
         if not self._grants:
             return ["once", "deny"]
-        return ["once", "session", "deny", *(["always"] if self._keeps else [])]
+        more = [*(["always"] if self._keeps else []), *(["edit"] if self.editable else [])]
+        return ["once", "session", "deny", *more]
 
     def show(self, situation: Situation) -> None:
         """Show what is possible in a situation."""
@@ -115,8 +130,12 @@ class AnswerChoices(Static):
 
     def words(self, answer: str) -> str:
         """Return what an answer does."""
+        if answer == "always" and self.marked == answer:
+            return "always: kept on the laptop, for this host and directory"
+        if answer == "edit":
+            return "edit the rule"
         if answer != "session":
             return answer
-        if len(self._grants) > 1:
-            return f"this session: the {len(self._grants)} rules above"
-        return f"this session: {'the rule above' if self.rules_above else self._grants[0]}"
+        rules = f"the {len(self._grants)} rules above" if len(self._grants) > 1 else "the rule above"
+        more = f", also for {self.covered} more waiting" if self.covered else ""
+        return f"this session: {rules if self.rules_above else self._grants[0]}{more}"

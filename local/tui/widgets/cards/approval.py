@@ -14,7 +14,14 @@ from ....session.messages import ControlRequest
 from ...render.approval_text import bounded, subject_lines
 from ...render.card_rows import GOES_ON, CardLine, FoldedRows, Voice
 from ...render.escapes import escaped_name
-from ...render.permission_updates import KEPT, can_be_kept, describe_update, session_updates
+from ...render.permission_updates import (
+    KEPT,
+    can_be_kept,
+    describe_update,
+    session_updates,
+    single_rule,
+    with_rule,
+)
 from ...theme.palette import Palette
 from .answer_choices import AnswerChoices, Situation
 from .approval_subject import ApprovalSubject
@@ -23,8 +30,10 @@ from .question_card import STEPS, QuestionCard
 Json = dict[str, Any]
 
 _MAX_REASON = 500
+_OUTSIDE = "workingDir"  # the kind of reason for asking
 _DENIED = "The user denied this; it was not done."
-_ANSWERS = {"1": "once", "y": "once", "2": "session", "3": "deny", "n": "deny", "4": "always"}
+_ANSWERS = {"1": "once", "y": "once", "2": "session", "3": "deny", "n": "deny", "4": "always", "e": "edit"}
+_OTHER_RULE = "The rule to grant instead. Enter shows it at the answers, Esc goes back."
 _WHY_NOT = "Why not? The agent reads it. Enter denies, Esc goes back."
 
 
@@ -37,7 +46,13 @@ class ApprovalCard(QuestionCard):
         self._updates = session_updates(request)
         rules = [rule for update in self._updates for rule in describe_update(update)]
         lines, readable = bounded(subject_lines(request.request))
+        if request.request.decision_reason_type == _OUTSIDE and request.request.blocked_path:
+            path = escaped_name(request.request.blocked_path)
+            lines.insert(0, CardLine("! ", f"Outside of the session's directories: {path}", Voice.WARNING, "  "))
         self._choices = AnswerChoices(rules, palette, readable=readable, keeps=can_be_kept(self._updates))
+        self._choices.editable = single_rule(self._updates) is not None
+        self._edits = False
+        self._edited = False
         if self._choices.rules_above:
             lines += [CardLine("this session │ ", rule, Voice.EXACT, "             ┆ ") for rule in rules]
         self._reason = Static(classes="reason")
@@ -99,6 +114,9 @@ class ApprovalCard(QuestionCard):
             return
         if answer == "deny":
             self.ask_for_text(_WHY_NOT)
+        elif answer == "edit":
+            self._edits = True
+            self.ask_for_text(_OTHER_RULE, single_rule(self._updates) or "")
         else:
             destination = KEPT if answer == "always" else "session"
             self._allow([] if answer == "once" else [{**each, "destination": destination} for each in self._updates])
@@ -109,7 +127,35 @@ class ApprovalCard(QuestionCard):
             response["updatedPermissions"] = updates
         self.respond(response)
 
+    def end_of_text(self) -> None:
+        self._edits = False
+        super().end_of_text()
+
+    def more_waiting(self, count: int, covered: int = 0) -> None:
+        super().more_waiting(count, covered)
+        self._choices.cover(0 if self._edited else covered)
+
+    @property
+    def grants_suggestion(self) -> bool:
+        return not self._edited
+
+    def _rule_given(self, text: str) -> None:
+        """Offer the rule that the person has written in the place of the suggested one."""
+        edited = with_rule(self._updates, text)
+        if edited is None:
+            self.field.placeholder = f"Not a rule for {self.title()}. {_OTHER_RULE}"
+            self.field.value = ""
+            return
+        self._edited = self._edited or edited != self._updates
+        self._updates = edited
+        self._choices.offer([rule for update in edited for rule in describe_update(update)])
+        self._choices.cover(0 if self._edited else self._choices.covered)
+        self.end_of_text()
+
     def field_given(self, text: str) -> None:
+        if self._edits:
+            self._rule_given(text)
+            return
         message = _DENIED + (f" The user says: {text}" if text else "")
         self.respond({"behavior": "deny", "message": message})
 

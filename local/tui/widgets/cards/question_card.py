@@ -29,8 +29,10 @@ Json = dict[str, Any]
 
 _MAX_SHARE = 0.7  # of the screen
 _OTHER_LINES = 3  # lines of transcript, composer and status line, which stay on a small screen
+_BORDER_LINES = 2  # of the composer on a screen that is not small
 _FAR = 10_000_000  # lines
 _SCROLL_KEYS = {"home": -_FAR, "end": _FAR}
+_WALK_KEYS = {"ctrl+n": 1, "ctrl+p": -1}
 STEPS: Mapping[str, int] = {"left": -1, "up": -1, "right": 1, "down": 1}
 """The arrow keys, and the direction in which each one goes."""
 
@@ -66,6 +68,12 @@ class QuestionCard(Vertical, can_focus=True):
         """The person has answered."""
 
         answer: CardAnswer
+
+    @dataclass
+    class Walked(Message):
+        """The person wants to see the next question (`by` is 1) or the one before (-1)."""
+
+        by: int
 
     class Left(Message):
         """The person goes back to the composer."""
@@ -152,10 +160,15 @@ class QuestionCard(Vertical, can_focus=True):
         """All rows of what is asked, at the present width."""
         return [row.plain for row in self.subject.rows]
 
-    def more_waiting(self, count: int) -> None:
-        """Show how many questions wait behind this one."""
-        self._waiting = f"{count} more waiting" if count else ""
+    def more_waiting(self, count: int, covered: int = 0) -> None:
+        """Show how many questions wait behind this one. The rule of this one covers `covered` of them."""
+        self._waiting = f"{count} more waiting: Ctrl+N" if count else ""
         self.show_titles()
+
+    @property
+    def grants_suggestion(self) -> bool:
+        """Whether an answer grants what the worker suggests, unchanged, so that it covers questions like this one."""
+        return False
 
     def show_titles(self) -> None:
         """Show who asks and the host, whether there is more to read below, and the number of waiting questions."""
@@ -194,8 +207,15 @@ class QuestionCard(Vertical, can_focus=True):
         self.show_choices()
         below = sum(each.size.height for each in self.below() if each.display)
         height = self.app.size.height
-        room = int(height * _MAX_SHARE) if self.screen.has_class("-tall") else height - _OTHER_LINES
+        room = height - _OTHER_LINES
+        if self.screen.has_class("-tall"):
+            room = room - _BORDER_LINES if self.has_class("-whole") else int(height * _MAX_SHARE)
         self.subject.limit(room - self.gutter.height - below)
+
+    def toggle_whole(self) -> None:
+        """Take the whole screen, or give it back."""
+        self.toggle_class("-whole")
+        self.fit()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.fit)
@@ -273,6 +293,8 @@ class QuestionCard(Vertical, can_focus=True):
             self.subject.move(_SCROLL_KEYS[key])
         elif key in STEPS:
             self.step(key)
+        elif key in _WALK_KEYS and not burst:
+            self.post_message(self.Walked(_WALK_KEYS[key]))
         else:
             return False
         return True

@@ -1,0 +1,137 @@
+"""Several questions at once, and rules that the person writes: the list of cards is walked, and one rule may answer
+more than one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.repl.pilot import Desk, desk
+from tests.support.repl.scripted_session import session_rule
+
+MAKE = session_rule("Bash", "make *")
+GIT = session_rule("Bash", "git status")
+
+
+def ask(at: Desk, request_id: str, command: str, rule: dict[str, Any]) -> None:
+    at.session.ask(request_id, "Bash", {"command": command}, permission_suggestions=[rule])
+
+
+async def test_questions_that_wait_are_walked_with_ctrl_n_and_ctrl_p() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        ask(at, "one", "make a", MAKE)
+        ask(at, "two", "git status", GIT)
+        ask(at, "three", "make b", MAKE)
+        await at.card_focused()
+        await at.sees("$ make a", "2 more waiting: Ctrl+N")
+        await at.chord("ctrl+n")
+        await at.sees("$ git status")
+        await at.chord("ctrl+p")
+        await at.chord("ctrl+p")
+        await at.sees("$ make b")
+        await at.until(lambda: at.app.view.card is not None and at.app.view.card.listens)
+        await at.answer("1")
+        await at.until(lambda: at.session.answers)
+        assert list(at.session.answers) == ["three"]
+        await at.sees("$ make a", "1 more waiting")
+
+
+async def test_a_rule_for_the_session_answers_what_it_covers_and_nothing_else() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        ask(at, "one", "make a", MAKE)
+        ask(at, "two", "git status", GIT)
+        ask(at, "three", "make b", MAKE)
+        await at.card_focused()
+        await at.sees("2 this session: allow Bash(make *), also for 1 more waiting")
+        await at.answer("2")
+        await at.until(lambda: len(at.session.answers) == 2)
+        await at.sees("$ git status")
+        assert at.session.answers["one"]["updatedPermissions"] == [{**MAKE, "destination": "session"}]
+        assert at.session.answers["three"] == {"behavior": "allow", "updatedInput": {"command": "make b"}}
+
+
+async def test_once_answers_only_the_question_that_was_shown() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        ask(at, "one", "make a", MAKE)
+        ask(at, "three", "make b", MAKE)
+        await at.card_focused()
+        await at.answer("1")
+        await at.sees("$ make b")
+        assert list(at.session.answers) == ["one"]
+
+
+async def test_the_rule_can_be_changed_before_it_is_granted() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        ask(at, "one", "make a", MAKE)
+        ask(at, "three", "make b", MAKE)
+        await at.card_focused()
+        await at.answer("e", "enter")
+        await at.until(lambda: at.app.view.card is not None and at.app.view.card.field.value == "Bash(make *)")
+        assert at.app.view.card is not None
+        at.app.view.card.field.value = "Read(/etc/**)"
+        await at.answer("enter")
+        await at.sees("Not a rule for Bash")
+        at.app.view.card.field.value = "Bash(make a)"
+        await at.answer("enter")
+        await at.sees("2 this session: allow Bash(make a)")
+        assert "more waiting," not in at.screen and "also for" not in at.screen
+        await at.answer("2")
+        await at.until(lambda: at.session.answers)
+        (update,) = at.session.answers["one"]["updatedPermissions"]
+        assert update["rules"] == [{"toolName": "Bash", "ruleContent": "make a"}]
+        await at.sees("$ make b")
+        assert list(at.session.answers) == ["one"], "nobody knows whether the other rule covers it"
+
+
+async def test_esc_leaves_the_rule_as_it_was() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        ask(at, "one", "make a", MAKE)
+        await at.card_focused()
+        await at.answer("e", "enter")
+        await at.until(lambda: at.app.view.card is not None and at.app.view.card.has_class("typing"))
+        await at.answer("escape")
+        await at.sees("2 this session: allow Bash(make *)")
+        await at.answer("3", "enter")
+        await at.sees("Why not?")
+
+
+async def test_a_long_question_takes_the_whole_screen_with_ctrl_o_and_gives_it_back() -> None:
+    async with desk(size=(100, 40)) as at:
+        await at.prompt("go")
+        at.session.begin()
+        at.session.ask("one", "Write", {"file_path": "/srv/shop/a", "content": "".join(f"{n}\n" for n in range(200))})
+        await at.card_focused()
+
+        def rows() -> int:
+            return at.app.view.card.size.height if at.app.view.card is not None else 0
+
+        before = rows()
+        await at.chord("ctrl+o")
+        await at.until(lambda: rows() > before + 5)
+        await at.sees("devbox:/srv/shop  ask", "3 deny")
+        await at.chord("ctrl+o")
+        await at.until(lambda: rows() == before)
+
+
+async def test_a_path_outside_of_the_session_s_directories_is_marked() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        at.session.ask(
+            "one",
+            "Read",
+            {"file_path": "/etc/hosts"},
+            decision_reason="/etc/hosts is outside the working directories.",
+            decision_reason_type="workingDir",
+            blocked_path="/etc/hosts",
+        )
+        await at.sees("! Outside of the session's directories: /etc/hosts")
