@@ -9,6 +9,7 @@ from textual.app import App
 from textual.timer import Timer
 
 from .widgets.cards.answer_keys import BURST_S, HOLD_S
+from .widgets.one_shot import call_once_after
 
 
 class LoneChord:
@@ -31,4 +32,4 @@ class LoneChord:
     def pressed(self, action: Callable[[], None]) -> None:
         """Call `action` once it is clear that the last key was the chord."""
         if not self._is_burst:
-            self._held = self._app.set_timer(HOLD_S, action)
+            self._held = call_once_after(self._app, HOLD_S, action)

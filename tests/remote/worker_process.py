@@ -20,10 +20,12 @@ from tests.support.forking.process import start_process
 from ccb.tunnel.wire import (
     CHUNK,
     Attach,
+    Attached,
     Credit,
     Data,
     End,
     Event,
+    Fenced,
     Frame,
     FrameDecoder,
     Head,
@@ -32,6 +34,7 @@ from ccb.tunnel.wire import (
     Open,
     Ping,
     Pong,
+    Refused,
     SessionOptions,
     Stop,
     encode_frame,
@@ -40,7 +43,7 @@ from ccb.tunnel.wire import (
 Json = dict[str, Any]
 F = TypeVar("F")
 
-DEADLINE_S = 15.0
+DEADLINE_S = 60.0
 _DEFAULTS = SessionOptions()
 _SOURCE = Path(__file__).resolve().parents[2] / "src"
 _START = """
@@ -86,12 +89,15 @@ class Laptop:
 
     async def next(self, kind: type[F], wanted: Callable[[F], bool] = lambda frame: True) -> F:
         """The next frame of a kind that is wanted; those before it are passed over."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + DEADLINE_S
         while True:
             while self._seen < len(self.frames):
                 frame = self.frames[self._seen]
                 self._seen += 1
                 if isinstance(frame, kind) and wanted(frame):
                     return frame
+            assert loop.time() < end, f"no {kind.__name__} within {DEADLINE_S} s; got {self.frames[-5:]}"
             if not await self.read():
                 raise AssertionError(f"the connection ended before a {kind.__name__}; got {self.frames[-5:]}")
 
@@ -114,11 +120,18 @@ class Laptop:
 
         return (await self.next(Event, fits)).body
 
-    async def attach(self, options: SessionOptions = _DEFAULTS, *, have: int = 0, role: str = "driver") -> Hello:
-        """Wait for hello and drive the session."""
+    async def attach(
+        self, options: SessionOptions = _DEFAULTS, *, have: int = 0, role: str = "driver", decided: bool = True
+    ) -> Hello:
+        """Wait for hello and drive the session. Unless `decided` is False, return when the worker has decided on the
+        attach: what another connection does after that comes after it for the worker, too."""
         hello = await self.next(Hello)
         self.epoch = hello.epoch + 1 if role == "driver" else hello.epoch
         await self.send(Attach(self.epoch, role, have, "nonce-" + uuid.uuid4().hex, options.to_json()))
+        before = len(self.frames)
+        while decided and not any(isinstance(frame, (Attached, Fenced, Refused)) for frame in self.frames[before:]):
+            if not await self.read():
+                break
         return hello
 
     async def say(self, text: str, input_id: str = "") -> str:

@@ -27,6 +27,7 @@ from ..render.block_renderer import SPINNER, BlockRenderer, is_animated
 from ..theme.palette import Palette, palette_of
 from .block_layout import BlockLayout
 from .line_cache import CacheKey, LineCache
+from .one_shot import call_once_after
 
 _MAX_ANIMATED = 60  # newest blocks that are searched for running tools
 _MAX_CACHED_LINES = 2_000  # about 10 KB each with what Textual keeps for them
@@ -196,7 +197,7 @@ class Transcript(ScrollView, can_focus=False):
             self._layout_waits = True
             wait = self._laid_out_at + self._frame_s - time.monotonic()
             if wait > 0:
-                self.set_timer(wait, self._lay_out)
+                call_once_after(self, wait, self._lay_out)
             else:
                 self.call_next(self._lay_out)
 

@@ -290,7 +290,7 @@ async def test_what_starts_the_commands_may_hang_and_the_worker_answers_all_the_
     """When the worker asks which cages there are, and when it starts a command."""
     host.prelude = _HANGING
     laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(sandbox="workspace"))
+    await laptop.attach(SessionOptions(sandbox="workspace"), decided=False)
     await _answers_while_it_hangs(host, session)
     await laptop.next(Attached)
     for name in ("go", "hangs"):

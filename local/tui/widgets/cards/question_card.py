@@ -22,6 +22,7 @@ from textual.widgets import Input
 from ....session.messages import ControlRequest
 from ...render.escapes import escaped_name
 from ...theme.palette import Palette
+from ..one_shot import call_once_after
 from .answer_keys import AnswerKeys
 from .approval_subject import ApprovalSubject
 
@@ -194,7 +195,7 @@ class QuestionCard(Vertical, can_focus=True):
         """Take no focus for some seconds."""
         self._settling = True
         self.can_focus = False
-        self.set_timer(seconds, self._settled)
+        call_once_after(self, seconds, self._settled)
 
     def _settled(self) -> None:
         self._settling = False

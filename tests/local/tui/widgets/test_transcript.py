@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession
@@ -320,6 +322,17 @@ async def test_the_wheel_scrolls_and_sending_goes_back_to_the_bottom() -> None:
         await at.loses("number 99")
         await at.prompt("next")
         await at.sees("number 99", "❯ next")
+
+
+async def test_what_comes_just_before_the_next_frame_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with desk() as at:
+        shown = at.app.view.transcript
+        await at.until(lambda: not shown._layout_waits)
+        clock = SimpleNamespace(monotonic=lambda: 100.0)
+        monkeypatch.setattr("ccb.local.tui.widgets.transcript.time", clock)
+        shown._laid_out_at, shown._frame_s = 100.0, 1e-9
+        at.session.text("A nanosecond before.")
+        await at.sees("A nanosecond before.")
 
 
 async def test_a_resize_wraps_anew() -> None:
