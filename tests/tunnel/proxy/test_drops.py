@@ -94,10 +94,20 @@ async def test_an_upload_that_is_cut_while_the_provider_reads_it_is_not_a_reques
     body = message_body("x" * 600 * KIB)
     _, line = await undisturbed(fake_model.url, body)
     port = int(fake_model.url.rpartition(":")[2])
-    async with relay(port, rate=4 * KIB * KIB) as slow, proxy_to(f"http://127.0.0.1:{slow.port}") as proxy:
-        cuts = [Cut(cut_down=line.down * share // 100) for share in (20, 60, 95)]
-        await over_drops(proxy, body, cuts)
-        assert slow.connections > 1, "no upload was cut off in its middle"
+    async with relay(port) as way, proxy_to(f"http://127.0.0.1:{way.port}") as proxy:
+        calls = Calls()
+        asked = asyncio.create_task(ask(calls, body))
+        await asyncio.sleep(0)
+        for number, share in enumerate((20, 60, 95), 1):
+            before = way.up
+            async with CutLine(calls, proxy, number, cut_down=line.down * share // 100) as cut, asyncio.timeout(60):
+                await cut.dead.wait()
+                while way.connections < number or way.up == before:  # the provider has begun to read it
+                    await asyncio.sleep(0)
+        async with CutLine(calls, proxy, 4) as whole:
+            await whole.until_over(asked)
+        await asked
+        assert way.connections == 4
     assert len(fake_model.requests) == 2
     assert fake_model.requests[1].size == len(body)
 
