@@ -25,7 +25,7 @@ from ..terminal.line_prompt import read_secret
 _CHECK_S = 30.0
 
 
-class _Parser(argparse.ArgumentParser):
+class _AuthParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"ccb auth: {message}", do="See `ccb auth --help`.")
 
@@ -52,8 +52,8 @@ def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
     return _status(host, environ) if options.command == "status" else _logout(host, environ)
 
 
-def auth_parser() -> _Parser:
-    parser = _Parser(prog="ccb auth", description="Keep the API key of the model in the keyring of this machine.")
+def auth_parser() -> _AuthParser:
+    parser = _AuthParser(prog="ccb auth", description="Keep the API key of the model in the keyring of this machine.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="login|status|logout")
     login = commands.add_parser("login", help="check a key against the API and store it")
     login.add_argument("--api-key-stdin", action="store_true", help="read the key from stdin instead of asking for it")

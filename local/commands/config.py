@@ -23,13 +23,13 @@ _JOINED = ("permissions", "env", "mcpServers")
 """The keys whose values in different sources add up."""
 
 
-class _Parser(argparse.ArgumentParser):
+class _ConfigParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"ccb config: {message}", do="See `ccb config --help`.")
 
 
-def config_parser() -> _Parser:
-    parser = _Parser(prog="ccb config", description="Show the settings of this machine.")
+def config_parser() -> _ConfigParser:
+    parser = _ConfigParser(prog="ccb config", description="Show the settings of this machine.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="show")
     show = commands.add_parser("show", help="print each setting that is set, and what is kept of projects")
     show.add_argument("--origin", action="store_true", help="print where each value comes from: source, file, line")

@@ -22,7 +22,7 @@ from ..terminal.console import write_stdout
 Json = dict[str, Any]
 
 
-class _Parser(argparse.ArgumentParser):
+class _McpParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"ccb mcp: {message}", do="See `ccb mcp --help`.")
 
@@ -38,8 +38,8 @@ def run_mcp(args: Sequence[str]) -> int:
         return int(end.code or 0)
 
 
-def mcp_parser() -> _Parser:
-    parser = _Parser(prog="ccb mcp", description="MCP servers that run on this machine for agents on any host.")
+def mcp_parser() -> _McpParser:
+    parser = _McpParser(prog="ccb mcp", description="MCP servers that run on this machine for agents on any host.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="add|list|get|remove|test|login|logout")
     add = commands.add_parser("add", help="add a server to your settings: ccb mcp add NAME -- COMMAND ARG..., or a URL")
     add.add_argument("-e", "--env", action="append", default=[], metavar="NAME=VALUE", help="a variable for COMMAND")

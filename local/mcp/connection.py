@@ -66,7 +66,7 @@ class Refusals:
 
 
 @dataclass(frozen=True)
-class Connection:
+class ServerConnection:
     """A server that has agreed on the protocol. `hello` is its answer to `initialize`."""
 
     session: ClientSession
@@ -77,7 +77,7 @@ class Connection:
 @asynccontextmanager
 async def connected(
     name: str, config: ServerConfig, client: ClientSide, refusals: Refusals
-) -> AsyncIterator[Connection]:
+) -> AsyncIterator[ServerConnection]:
     """Connect to a server, and agree with it on the protocol. The task that enters must leave."""
 
     async def heard(message: IncomingMessage) -> None:
@@ -116,4 +116,4 @@ async def connected(
         session = ClientSession(read, write, message_handler=heard, client_info=info, elicitation_callback=asking)
         await stack.enter_async_context(session)
         hello = await session.initialize()
-        yield Connection(session, hello.model_dump(by_alias=True, mode="json", exclude_none=True), refusals)
+        yield ServerConnection(session, hello.model_dump(by_alias=True, mode="json", exclude_none=True), refusals)

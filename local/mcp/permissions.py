@@ -80,7 +80,7 @@ class _Shown:
 
 
 @dataclass
-class _Call:
+class _LaptopCall:
     """What was decided about one call. `allowed` is the input that a person allowed. `hook` is what hooks of the client
     decided, about one of `inputs`."""
 
@@ -117,7 +117,7 @@ class LaptopPermissions:
         self._session: dict[str, set[str]] = {"allow": set(), "deny": set(), "ask": set()}
         self._digests: dict[str, bytes] = {}  # of every request by its id: one id must not mean two things
         self._open: dict[str, _Shown] = {}
-        self._calls: OrderedDict[str, _Call] = OrderedDict()
+        self._calls: OrderedDict[str, _LaptopCall] = OrderedDict()
         self._callbacks: Mapping[str, Sequence[str]] = {}  # matchers by hook of the client
         self._typed: OrderedDict[str, None] = OrderedDict()  # commands and mentions of this laptop's prompts
 
@@ -206,10 +206,10 @@ class LaptopPermissions:
     def _may_allow(self, shown: _Shown) -> bool:
         return any(_matches(each, shown.tool) for each in self._callbacks.get(shown.callback, ()))
 
-    def _call(self, shown: _Shown) -> _Call:
+    def _call(self, shown: _Shown) -> _LaptopCall:
         call = self._calls.get(shown.tool_use_id)
         if call is None or call.tool != shown.tool:
-            call = self._calls[shown.tool_use_id] = _Call(shown.tool)
+            call = self._calls[shown.tool_use_id] = _LaptopCall(shown.tool)
         while len(self._calls) > _MAX_CALLS:
             self._calls.popitem(last=False)
         return call

@@ -16,7 +16,7 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.requests import RequestRefused
 
 from .config import ServerConfig
-from .connection import ClientSide, Connection, Refusals, connected
+from .connection import ClientSide, Refusals, ServerConnection, connected
 
 Json = dict[str, Any]
 Progress = Callable[[Json], None]
@@ -63,7 +63,7 @@ class LaptopServer:
         self.why = ""
         self._config = config
         self._client = client
-        self._connection: Connection | None = None
+        self._connection: ServerConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self._ending = asyncio.Event()
@@ -108,7 +108,7 @@ class LaptopServer:
             raise RequestRefused(f"the reply of the MCP server {self.name} is longer than {MAX_REPLY >> 20} MiB")
         return {"jsonrpc": "2.0", "id": number, "result": result}
 
-    async def _exchange(self, connection: Connection, asked: types.Request[Any, Any], report: Any) -> _Result:
+    async def _exchange(self, connection: ServerConnection, asked: types.Request[Any, Any], report: Any) -> _Result:
         """Send a request. A server that has forgotten the session has not carried it out: it gets it again in a new
         one. Raise MCPError, RequestRefused."""
         try:
@@ -133,7 +133,7 @@ class LaptopServer:
         async with self._starting:
             await self._end()
 
-    async def _running(self) -> Connection:
+    async def _running(self) -> ServerConnection:
         async with self._starting:
             if self._connection is not None and await self._is_healthy(self._connection):
                 return self._connection
@@ -148,7 +148,7 @@ class LaptopServer:
                 self._refused_until = time.monotonic() + _WAITS_S[self._failures]
                 raise
 
-    async def _is_healthy(self, connection: Connection) -> bool:
+    async def _is_healthy(self, connection: ServerConnection) -> bool:
         """Return whether a server still answers. One that has ended unseen has not seen the message either, so it is
         started again for it."""
         if time.monotonic() - self._heard_at < HEALTHY_S:
@@ -165,9 +165,9 @@ class LaptopServer:
         self._heard_at = time.monotonic()
         return True
 
-    async def _start(self) -> Connection:
+    async def _start(self) -> ServerConnection:
         self._ending = asyncio.Event()
-        ready: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
+        ready: asyncio.Future[ServerConnection] = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(ready), name=f"MCP server {self.name}")
         try:
             async with asyncio.timeout(START_S):
@@ -183,7 +183,7 @@ class LaptopServer:
         self._heard_at = time.monotonic()
         return self._connection
 
-    async def _run(self, ready: asyncio.Future[Connection]) -> None:
+    async def _run(self, ready: asyncio.Future[ServerConnection]) -> None:
         """Own the connection: the package wants it to be left by the task that has entered it."""
         refusals = Refusals()
         try:
@@ -230,7 +230,7 @@ def _reporter(progress: Progress | None) -> Any:
     return report
 
 
-def _is_gone(connection: Connection, error: MCPError) -> bool:
+def _is_gone(connection: ServerConnection, error: MCPError) -> bool:
     """Return whether the connection, or the session on an HTTP server, has ended."""
     return error.error.code == types.CONNECTION_CLOSED or connection.refusals.forgot_session
 

@@ -206,7 +206,19 @@ class Result(_Message):
     session_id: str = ""
 
 
-class ControlRequestBody(_Message):
+class ElicitationFields(_Message):
+    """What an MCP server asks the person for: the fields of `elicitation`."""
+
+    mcp_server_name: str = ""
+    message: str = ""
+    mode: str = "form"
+    url: str | None = None
+    requested_schema: Any = None
+
+
+class ControlRequestBody(ElicitationFields):
+    """What the worker asks: the fields of `can_use_tool`, or those of `elicitation`."""
+
     subtype: str
     tool_name: str = ""
     input: Json = {}
@@ -219,11 +231,6 @@ class ControlRequestBody(_Message):
     agent: str | None = None  # the sub-agent that asks; of the worker, beside the public fields
     file_change: Any = None  # the same
     sandbox: str | None = None
-    mcp_server_name: str = ""  # of `elicitation`, as are the others below
-    message: str = ""
-    mode: str = "form"
-    url: str | None = None
-    requested_schema: Any = None
 
 
 class ControlRequest(_Message):

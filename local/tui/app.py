@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, work
-from textual.app import App, ComposeResult, SuspendNotSupported
-from textual.binding import Binding, BindingType
+from textual.app import App, ComposeResult
+from textual.binding import BindingType
 from textual.driver import Driver
 from textual.screen import Screen
 from textual.widgets import Input, TextArea
@@ -24,12 +24,14 @@ from ..command_line.exit_codes import ExitCode
 from .appearance import Appearance
 from .attached.commands import parse_command, refusal
 from .attached.leaving import Leaving
+from .bindings import REPL_BINDINGS
 from .login_handover import LoginHandover
 from .lone_chord import LoneChord
 from .opening import Opening
 from .terminal_driver import TerminalDriver
 from .theme.themes import terminal_colours
 from .widgets.composer import Composer
+from .window_title import WindowTitle
 
 if TYPE_CHECKING:
     from ..connect.project_trust import ProjectDesk
@@ -66,24 +68,7 @@ class Repl(App[int]):
     .-short Composer, .-short Composer:focus { border: none; min-height: 1; max-height: 3; }
     """
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("alt+r,f5", "retry", "Connect", show=False, priority=True, id="retry"),
-        Binding("alt+t,f8", "take_back", "Drive", show=False, priority=True, id="take-back"),
-        Binding("escape", "interrupt", "Interrupt", show=False, id="interrupt"),
-        Binding("ctrl+c", "ladder", "Clear, interrupt, quit", show=False, priority=True, id="ladder"),
-        Binding("ctrl+q", "quit", "Quit", show=False, priority=True, id="quit"),
-        Binding("ctrl+z", "suspend_process", "Suspend", show=False, priority=True, id="suspend"),
-        Binding("ctrl+d", "leave", "Quit", show=False, priority=True, id="leave"),
-        Binding("shift+tab", "next_mode", "Mode", show=False, priority=True, id="mode"),
-        Binding("alt+a", "to_approval", "Approval", show=False, priority=True, id="approval"),
-        Binding("tab", "toggle_approval", "Approval", show=False, priority=True, id="approval-tab"),
-        Binding("ctrl+b", "background", "Background", show=False, priority=True, id="background"),
-        Binding("ctrl+o", "details", "Details", show=False, priority=True, id="details"),
-        Binding("ctrl+t", "todos", "Todos", show=False, priority=True, id="todos"),
-        Binding("pageup", "page(-1)", "Up", show=False, priority=True, id="page-up"),
-        Binding("pagedown", "page(1)", "Down", show=False, priority=True, id="page-down"),
-        Binding("f1", "help", "Help", show=False, priority=True, id="help"),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = REPL_BINDINGS
 
     VERTICAL_BREAKPOINTS = [(0, "-short"), (_TALL_LINES, "-tall")]  # noqa: RUF012 - no ClassVar in Textual either
 
@@ -109,6 +94,7 @@ class Repl(App[int]):
         self.leaving = Leaving()
         self.notify_person: Callable[[str], None] = lambda kind: None
         self._chord = LoneChord(self)
+        self._window = WindowTitle()
         self.login_handover = LoginHandover(
             self,
             headline=self._login_headline,
@@ -127,7 +113,7 @@ class Repl(App[int]):
         """Use the dark or the light theme. Return False if `name` is neither."""
         return self._appearance.choose(name)
 
-    def on_terminal_driver_background(self, event: TerminalDriver.Background) -> None:
+    def on_terminal_driver_background_report(self, event: TerminalDriver.BackgroundReport) -> None:
         """The terminal has said what its background is."""
         self._appearance.background_is(light=event.light)
 
@@ -177,14 +163,12 @@ class Repl(App[int]):
 
         self.login_handover.come_back()
         view = SessionView(client, info, self)
-        if projects is not None:
-            projects.ask, projects.tell = view.trust.ask, view.tell_of_project
-            view.keep, view.trust.command = projects.keep, projects.command
-        view.mcp.laptop = mcp
-        self._set_window_title(f"ccb {info.place}")
+        view.use_laptop(projects, mcp)
+        self.title = f"ccb {info.place}"
+        self._window.name(self.title, self._driver, headless=self.is_headless)
         with self.batch_update():
             await self.mount(view, before=self.composer)
-            await self.mount(view.completion, before=self.composer)
+            await self.mount(view.submissions.completion, before=self.composer)
             await self.mount(view.status_line, after=self.composer)
             opening = self.opening
             await opening.line.remove()
@@ -194,15 +178,8 @@ class Repl(App[int]):
         view.say(opening.said, warnings)
         view.submit_all(opening.queued)
 
-    def _set_window_title(self, title: str) -> None:
-        """Name the terminal's window. The old name comes back at the end (xterm's title stack)."""
-        self.title = title
-        if self._driver is not None and not self.is_headless:
-            self._driver.write(f"\x1b[22;2t\x1b]2;{title}\x07")
-
     def on_unmount(self) -> None:
-        if self.title != self.TITLE and self._driver is not None and not self.is_headless:
-            self._driver.write("\x1b]2;\x07\x1b[23;2t")
+        self._window.restore()
 
     @property
     def bug(self) -> Exception | None:
@@ -280,19 +257,15 @@ class Repl(App[int]):
     @work(exclusive=True, group="editor")
     async def on_composer_editor_wanted(self) -> None:
         """Ctrl+G: write the prompt in the person's editor. The session goes on meanwhile."""
-        from ..terminal.editor import NoEditor, edited
+        from .external_editor import write_in_editor
 
-        try:
-            with self.batch_update(), self.suspend():
-                text = await edited(self.composer.whole_text, self._appearance.environ)
-        except (NoEditor, SuspendNotSupported) as error:
-            self._hint(str(error) or "this terminal cannot be lent to an editor")
-        else:
-            self.composer.rewritten(text)
+        problem = await write_in_editor(self, self.composer, self._appearance.environ)
+        if problem:
+            self._hint(problem)
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         if self.attached is not None and event.text_area is self.composer:
-            self.attached.completion.refresh_list()
+            self.attached.submissions.completion.refresh_list()
 
     def on_composer_shortcut(self) -> None:
         self.retry()  # there is no other shortcut

@@ -63,7 +63,7 @@ class _ClosableFile:
 class TerminalDriver(LinuxDriver):
     """The driver of a real terminal. A window that closes ends the app, even if no signal says so."""
 
-    class Background(Message):
+    class BackgroundReport(Message):
         """The terminal has said whether its background is light."""
 
         def __init__(self, *, light: bool) -> None:
@@ -78,7 +78,7 @@ class TerminalDriver(LinuxDriver):
         self._file: Any = _ClosableFile(self._file, self._window_closed)
 
     def ask_background(self) -> None:
-        """Ask the terminal for its background. `Background` follows if it answers."""
+        """Ask the terminal for its background. `BackgroundReport` follows if it answers."""
         if self.input_tty:
             self._answers.expects = True
             self.write(QUESTION)
@@ -106,7 +106,7 @@ class TerminalDriver(LinuxDriver):
                         typed, answer = self._answers.feed(decode(data))
                         light = is_light(answer)
                         if light is not None:
-                            self.process_message(self.Background(light=light))
+                            self.process_message(self.BackgroundReport(light=light))
                     else:
                         typed = self._answers.nothing_came()
                     for event in (*(parser.feed(typed) if typed else ()), *parser.tick()):

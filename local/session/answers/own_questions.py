@@ -22,7 +22,7 @@ def is_own(request_id: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _Open:
+class _OpenQuestion:
     body: Json
     answer: asyncio.Future[Answer]
 
@@ -33,13 +33,13 @@ class OwnQuestions:
 
     def __init__(self, feed: EventFeed) -> None:
         self._feed = feed
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _OpenQuestion] = {}
 
     async def ask(self, request: Request[P, A]) -> A:
         """Return the reader's answer. If this is cancelled, the question is withdrawn."""
         request = replace(request, id=f"{_PREFIX}{uuid.uuid4()}")
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._open[request.id] = _Open(request.public(), answer)
+        self._open[request.id] = _OpenQuestion(request.public(), answer)
         self._feed.add(Received("progress", request.public(), 0))
         try:
             return request.kind.read_answer(await answer)

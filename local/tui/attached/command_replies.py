@@ -6,9 +6,9 @@ import difflib
 from typing import Protocol
 
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.model_names import ALIASES, may_be_model
 
+from ...session.client import SessionClient
 from ..model.agents.agent_runs import agent_label
 from ..model.blocks import Level
 from ..model.status.totals import tokens
@@ -18,9 +18,7 @@ from ..widgets.info import ReplInfo
 from .commands import TypedCommand
 from .session_actions import SessionActions
 from .shell import ReplShell
-from .steering.mcp_servers import McpServerList
-from .steering.tasks import TaskSteering
-from .steering.thinking import ThinkingSteering
+from .steering import Steering
 from .trust_questions import TrustQuestions
 
 _MAX_AGENTS = 20
@@ -34,11 +32,11 @@ class CommandTarget(Protocol):
     """The parts of a session's view that commands use."""
 
     reducer: TranscriptReducer
-    connection: ConnectionView
-    tasks: TaskSteering
-    mcp: McpServerList
-    thinking: ThinkingSteering
+    steering: Steering
     trust: TrustQuestions
+
+    @property
+    def connection(self) -> ConnectionView: ...
 
     def help(self) -> None: ...
 
@@ -49,13 +47,13 @@ class CommandReplies:
     """Answers the slash commands of one session."""
 
     def __init__(
-        self, view: CommandTarget, shell: ReplShell, actions: SessionActions, hello: Hello, info: ReplInfo
+        self, view: CommandTarget, shell: ReplShell, actions: SessionActions, client: SessionClient, info: ReplInfo
     ) -> None:
         self._view = view
         self._shell = shell
         self._reducer = view.reducer
         self._actions = actions
-        self._hello = hello
+        self._client = client
         self._info = info
 
     async def answer(self, typed: TypedCommand) -> None:
@@ -73,13 +71,13 @@ class CommandReplies:
             case "model":
                 await self._model(argument)
             case "effort":
-                await self._view.thinking.effort(argument)
+                await self._view.steering.thinking.effort(argument)
             case "thinking":
-                await self._view.thinking.thinking(argument)
+                await self._view.steering.thinking.thinking(argument)
             case "tasks":
-                await self._view.tasks.command(argument)
+                await self._view.steering.tasks.command(argument)
             case "mcp":
-                await self._view.mcp.command(argument)
+                await self._view.steering.mcp.command(argument)
             case "mode" if argument:
                 await self._actions.set_mode(argument)
             case "mode":
@@ -138,7 +136,7 @@ class CommandReplies:
         return ["Of that, by sub-agents:", *lines] if lines else []
 
     def _status(self) -> str:
-        hello, connection, reducer = self._hello, self._view.connection, self._reducer
+        hello, connection, reducer = self._client.hello, self._view.connection, self._reducer
         reason = f": {connection.reason}" if connection.reason else ""
         if connection.unanswered_s:
             reason = f", but no answer for {connection.unanswered_s:.0f} s"

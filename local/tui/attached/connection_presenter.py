@@ -18,14 +18,13 @@ class ConnectionPresenter:
     def __init__(
         self,
         view: ConnectionView,
-        banner: Banner,
         composer: Composer,
         approvals: Approvals,
         transcript: Transcript,
         reducer: TranscriptReducer,
     ) -> None:
-        self._view = view
-        self._banner = banner
+        self.view = view
+        self.banner = Banner()
         self._composer = composer
         self._approvals = approvals
         self._transcript = transcript
@@ -34,16 +33,16 @@ class ConnectionPresenter:
 
     def changed(self, change: LinkChange, now: float) -> bool:
         """Handle a change of the connection. Return whether its state is another one than before."""
-        before = self._view.state
-        self._view.changed(change, now)
+        before = self.view.state
+        self.view.changed(change, now)
         self.tick(now)
         return change.state is not before
 
     def tick(self, now: float) -> None:
         """Show the connection. `now` is in monotonic seconds."""
-        if not (self._banner.is_attached and self._approvals.is_attached):  # the person is leaving
+        if not (self.banner.is_attached and self._approvals.is_attached):  # the person is leaving
             return
-        view, reducer, composer = self._view, self._reducer, self._composer
+        view, reducer, composer = self.view, self._reducer, self._composer
         view.settle(now)
         connected = view.shown is LinkState.CONNECTED
         lost, self._was_connected = self._was_connected and not connected, connected
@@ -52,6 +51,6 @@ class ConnectionPresenter:
         elif view.up and reducer.prompts.unsent and not (view.unsent or self._approvals.replaying):
             reducer.all_sent()
         self._approvals.tick()
-        composer.shortcuts = view.keys()
+        composer.shortcuts.active = view.keys()
         composer.set_locked(_LOCKED if view.watching else "")
-        self._banner.show(view, now, self._transcript.palette(), typing=bool(composer.text))
+        self.banner.show(view, now, self._transcript.palette(), typing=bool(composer.text))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable
 from typing import Any
 from uuid import uuid4
 
@@ -14,7 +14,7 @@ from ccb.tunnel.wire.requests import SET_MODEL, SET_PERMISSION_MODE, Request, Re
 from ...session.client import LinkState, SessionClient
 from ..model.blocks import Level
 from ..model.transcript_reducer import TranscriptReducer
-from ..render.permission_updates import KEPT, describe_update
+from ..render.permission_updates import KEPT, Keep, describe_update
 from ..widgets.cards.question_card import CardAnswer
 from ..widgets.connection import ConnectionView
 from .approvals import Approvals
@@ -22,8 +22,6 @@ from .leaving import Leaving
 from .status_presenter import StatusPresenter
 
 Json = dict[str, Any]
-Keep = Callable[[Sequence[Json]], Awaitable[None]]
-"""Keeps permission updates for the host and the directory. Raises CcbError."""
 
 _SENT_LATER = "sent when the connection is there again"
 _MODES = ("default", "acceptEdits", "plan")

@@ -1,4 +1,4 @@
-"""Keeps the status line up to date, and shows hints in it for a while."""
+"""Keeps the status line and the list of todos above it up to date, and shows hints in the line for a while."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import time
 from ..model.transcript_reducer import TranscriptReducer
 from ..widgets.connection import ConnectionView
 from ..widgets.info import ReplInfo
-from ..widgets.status import StatusFacts, StatusLine
+from ..widgets.status import LinkFacts, StatusFacts, StatusLine
+from ..widgets.todo_panel import TodoPanel
 from ..widgets.transcript import Transcript
 from .approvals import Approvals
 
@@ -26,6 +27,7 @@ class StatusPresenter:
         transcript: Transcript,
     ) -> None:
         self.line = StatusLine()
+        self.todos = TodoPanel()
         self._info = info
         self._reducer = reducer
         self._connection = connection
@@ -52,10 +54,11 @@ class StatusPresenter:
         if now > self._hint_until:
             self._hint = ""
         self.show()
+        self.todos.show(self._reducer.todos, self._transcript.palette())
 
     def show(self) -> None:
         """Show the line with the facts of this moment."""
-        reducer = self._reducer
+        reducer, connection = self._reducer, self._connection
         self._measure(time.monotonic())
         facts = StatusFacts(
             host=self._info.host,
@@ -63,16 +66,14 @@ class StatusPresenter:
             model=reducer.model,
             mode=reducer.mode,
             sandbox=reducer.sandbox,
-            link=self._connection.shown,
+            link=LinkFacts(connection.shown, connection.unanswered_s, connection.round_trip_s),
             totals=reducer.totals,
             busy_s=self._worked_s,
             asking=self._waited,
-            unanswered_s=self._connection.unanswered_s,
             hint=self._hint,
             tasks=len(reducer.tasks.running),
             queued=reducer.prompts.queued_count,
             branch=reducer.branch,
-            round_trip_s=self._connection.round_trip_s,
             approval_waits=self._approvals.wants_focus,
             more_below=self._transcript.lines_below > 1,
         )

@@ -9,15 +9,18 @@ from collections.abc import Awaitable, Callable
 from ccb.tunnel.wire.requests import TRUST_PROJECT, ProjectTrust
 
 from ...session.messages import ControlRequest, ControlRequestBody
+from ..render.permission_updates import Keep
 from ..widgets.cards.question_card import CardAnswer
 from .approvals import Approvals
 
 
 class TrustQuestions:
-    """Shows each question on a card. `ring` calls the person. `command` answers `/trust` with its argument."""
+    """Shows each question on a card. `ring` calls the person. `command` answers `/trust` with its argument. `keep`
+    keeps the rules that the person grants beyond the session."""
 
     def __init__(self, approvals: Approvals, ring: Callable[[], None]) -> None:
         self.command: Callable[[str], Awaitable[str]] = _unknown
+        self.keep: Keep | None = None
         self._approvals = approvals
         self._ring = ring
         self._open: dict[str, asyncio.Future[bool]] = {}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from textual import work
 from textual.app import ComposeResult
@@ -15,36 +15,36 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
 
 from ...session.client import LaptopNotice, LinkChange, LinkState, SessionClient, Skipped
-from ..completion.candidates import Candidate
-from ..completion.completion_list import CompletionList
 from ..model.blocks import Level, MarkdownBlock
 from ..model.notices import tips
 from ..model.transcript_reducer import TranscriptReducer
-from ..rewind.rewinding import Rewinding
+from ..rewind.rewinding import TWICE_S, Rewinding
 from ..widgets.cards.question_card import QuestionCard
-from ..widgets.connection import Banner, ConnectionView
+from ..widgets.connection import ConnectionView
 from ..widgets.history import HistoryLoader
 from ..widgets.info import LeftSession, ReplInfo, farewell
 from ..widgets.status import StatusLine, used_text
-from ..widgets.todo_panel import TodoPanel
 from ..widgets.transcript import Transcript
 from .approvals import Approvals
 from .command_replies import CommandReplies
-from .commands import help_markdown, own_candidates, parse_command, refusal
+from .commands import help_markdown
 from .connection_presenter import ConnectionPresenter
 from .event_router import EventRouter
 from .leaving import QUIT_WINDOW_S, SessionFate
 from .pulse import Pulse
-from .session_actions import Keep, SessionActions
+from .session_actions import SessionActions
 from .shell import ReplShell
 from .status_presenter import StatusPresenter
+from .steering import Steering
 from .steering.mcp_servers import McpServerList
+from .steering.submissions import Submissions
 from .steering.tasks import TaskSteering
 from .steering.thinking import ThinkingSteering
 from .trust_questions import TrustQuestions
 
-_ESC_S = 1.5
-"""Seconds in which Esc counts as pressed twice."""
+if TYPE_CHECKING:
+    from ...connect.project_trust import ProjectDesk
+    from ...mcp.service import LaptopServers
 
 
 class SessionView(Vertical):
@@ -58,29 +58,30 @@ class SessionView(Vertical):
         self._info = info
         self._shell = shell
         self.transcript = Transcript(info.path.rstrip("/"))
-        self.connection = ConnectionView(client)
+        connection = ConnectionView(client)
         self.reducer = TranscriptReducer(
             self.transcript, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
         )
-        self.approvals = Approvals(client, self.connection, self.transcript, shell.composer, info.place)
-        self.keep: Keep | None = None
+        self.approvals = Approvals(client, connection, self.transcript, shell.composer, info.place)
+        self._presenter = ConnectionPresenter(connection, shell.composer, self.approvals, self.transcript, self.reducer)
         self.trust = TrustQuestions(self.approvals, shell.ring)
         self._history = HistoryLoader(client, self.transcript, self.reducer)
-        self._status = StatusPresenter(info, self.reducer, self.connection, self.approvals, self.transcript)
-        self._actions = SessionActions(
-            client, self.reducer, self.connection, self.approvals, self._status, shell.leaving
-        )
+        self._status = StatusPresenter(info, self.reducer, connection, self.approvals, self.transcript)
+        self._actions = SessionActions(client, self.reducer, connection, self.approvals, self._status, shell.leaving)
         self.rewinding = Rewinding(client, self.reducer, shell.composer, self._actions)
-        self.tasks = TaskSteering(client, self.reducer, self._actions, self.hint)
-        self.mcp = McpServerList(client, self.reducer)
-        self.thinking = ThinkingSteering(client, self.reducer, self._actions)
-        self.completion = CompletionList(shell.composer, client, one_line(info.host), self._own_commands)
-        shell.composer.completes = self.completion.take_key
-        self._banner = Banner()
-        self.todos = TodoPanel()
-        self._esc_until = 0.0
+        self.steering = Steering(
+            TaskSteering(client, self.reducer, self._actions, self.hint),
+            McpServerList(client, self.reducer),
+            ThinkingSteering(client, self.reducer, self._actions),
+        )
+        self.submissions = Submissions(client, info.host, shell.composer, self.reducer, self._actions)
+        self.submissions.run = CommandReplies(self, shell, self._actions, client, info).answer
         self._pulse: Pulse | None = None
-        self._backlog: deque[str] = deque()  # sent one after the other, before anything that is submitted later
+
+    @property
+    def connection(self) -> ConnectionView:
+        """The state of the connection."""
+        return self._presenter.view
 
     @property
     def status_line(self) -> StatusLine:
@@ -96,8 +97,8 @@ class SessionView(Vertical):
         yield self.transcript
         yield self.approvals
         yield self.rewinding
-        yield self._banner
-        yield self.todos
+        yield self._presenter.banner
+        yield self._status.todos
 
     def on_mount(self) -> None:
         host = one_line(self._info.host)
@@ -110,11 +111,8 @@ class SessionView(Vertical):
         level = Level.DIM if hello.storage == "disk" else Level.WARNING  # show at once that the session may not last
         for note in hello.notes:
             self.reducer.notice(f"On the host: {one_line(note)}", level)
-        presenter = ConnectionPresenter(
-            self.connection, self._banner, self._shell.composer, self.approvals, self.transcript, self.reducer
-        )
-        self._pulse = Pulse(self, lambda: self._tick(presenter))
-        self._listen(presenter)
+        self._pulse = Pulse(self, self._tick)
+        self._listen()
 
     def on_resize(self) -> None:
         self.approvals.fit_card()
@@ -135,6 +133,13 @@ class SessionView(Vertical):
         for warning in warnings:
             self.reducer.notice(warning, Level.WARNING)
 
+    def use_laptop(self, projects: ProjectDesk | None, mcp: LaptopServers | None) -> None:
+        """Let `projects` ask about the project on the screen. `mcp` are the MCP servers of this laptop."""
+        if projects is not None:
+            projects.ask, projects.tell = self.trust.ask, self.tell_of_project
+            self.trust.keep, self.trust.command = projects.keep, projects.command
+        self.steering.mcp.laptop = mcp
+
     def tell_of_project(self, text: str) -> None:
         """Show a sentence of the worker about files of the project."""
         self.reducer.notice(f"On the host: {one_line(text)}", Level.WARNING)
@@ -151,14 +156,14 @@ class SessionView(Vertical):
     # Events of the session.
 
     @work(exit_on_error=True)
-    async def _listen(self, presenter: ConnectionPresenter) -> None:
+    async def _listen(self) -> None:
         """Show the events of the session until it ends."""
         router = EventRouter(self._client, self.reducer, self.approvals, self._history, self._shell.ring)
         try:
             async for event in self._client.events():
                 self.wake()
                 if isinstance(event, LinkChange):
-                    self._link_changed(presenter, event)
+                    self._link_changed(event)
                 elif isinstance(event, Skipped):
                     router.skipped(event)
                 elif isinstance(event, LaptopNotice):
@@ -166,14 +171,14 @@ class SessionView(Vertical):
                 else:
                     router.received(event)
         except CcbError as error:
-            self._link_changed(presenter, LinkChange(LinkState.LOST, error.what))
+            self._link_changed(LinkChange(LinkState.LOST, error.what))
             self._session_ended(error)
         else:
-            self._link_changed(presenter, LinkChange(LinkState.CLOSED))
+            self._link_changed(LinkChange(LinkState.CLOSED))
             self._session_ended(None)
 
-    def _link_changed(self, presenter: ConnectionPresenter, change: LinkChange) -> None:
-        if not presenter.changed(change, time.monotonic()):
+    def _link_changed(self, change: LinkChange) -> None:
+        if not self._presenter.changed(change, time.monotonic()):
             return
         self._status.clear_hint()  # the attempt that a hint announced has succeeded or failed
         if change.state in (LinkState.NEEDS_PERSON, LinkState.FENCED):
@@ -196,70 +201,30 @@ class SessionView(Vertical):
             self.reducer.notice(f"Ctrl+D leaves.{come_back}", Level.WARNING)
         self._shell.composer.invite("Nothing can be sent any more: Ctrl+D leaves")
 
-    def _tick(self, presenter: ConnectionPresenter) -> bool:
+    def _tick(self) -> bool:
         """Bring everything up to date that changes with time. Return whether it should happen again soon."""
         now = time.monotonic()
-        presenter.tick(now)
+        self._presenter.tick(now)
         self._shell.leaving.tick(now)
         self._status.tick(now)
-        self.todos.show(self.reducer.todos, self.transcript.palette())
         return self.connection.shown is not LinkState.CONNECTED or not self.connection.up or self.approvals.unsettled
 
     # What the person sends.
 
-    def submit(self, text: str) -> None:
-        """Send a prompt or run a slash command. It waits behind what `submit_all` has not sent yet."""
-        if self._backlog:
-            self._backlog.append(text)
-        else:
-            self._submit(text)
-
     @work
-    async def _submit(self, text: str) -> None:
-        if not await self._submitted(text):
-            self._shell.composer.give_back(text)
+    async def submit(self, text: str) -> None:
+        """Send a prompt or run a slash command."""
+        await self.submissions.submit(text, self.transcript)
 
     @work
     async def submit_all(self, texts: Sequence[str]) -> None:
-        """Send the first prompt of the command line, and then what was typed before the session was there, in order. If
-        something cannot be sent, it goes back to the composer with all that follows."""
-        first = self._info.first_prompt
-        self._backlog.extend([first, *texts] if first else texts)
-        is_prompt = bool(first)
-        while self._backlog:
-            text = self._backlog[0]
-            if not await (self._send(text) if is_prompt else self._submitted(text)):
-                self._shell.composer.give_back("\n".join(self._backlog))
-                self._backlog.clear()
-                return
-            self._backlog.popleft()
-            is_prompt = False
-
-    async def _submitted(self, text: str) -> bool:
-        """Handle one input. Return False if it must go back to the composer."""
-        command, why_not = parse_command(text.strip()), refusal(text)
-        if why_not:
-            self.reducer.notice(why_not, Level.WARNING)
-            return False
-        if text.startswith("#"):
-            return await self._actions.remember(text[1:].strip())
-        if command is None or (command.command is None and await self.completion.worker_commands.knows(command.name)):
-            return await self._send(text.strip())
-        await CommandReplies(self, self._shell, self._actions, self._client.hello, self._info).answer(command)
-        return True
-
-    def _own_commands(self) -> list[Candidate]:
-        tasks = [one_line(task.id) for task in self.reducer.tasks.running]
-        return own_candidates({"tasks": (*tasks, *(f"stop {each}" for each in tasks))})
-
-    async def _send(self, text: str) -> bool:
-        self.transcript.anchor()
-        return await self._actions.send_prompt(text)
+        """Send the first prompt of the command line, and then what was typed before the session was there, in order."""
+        await self.submissions.submit_all(self._info.first_prompt, texts, self.transcript)
 
     async def on_question_card_answered(self, event: QuestionCard.Answered) -> None:
         if not self.trust.take(event.answer):
             await self._actions.answer(event.answer)
-            await self._actions.keep(event.answer, self.keep)
+            await self._actions.keep(event.answer, self.trust.keep)
 
     def on_question_card_left(self) -> None:
         self._shell.composer.focus()
@@ -296,12 +261,10 @@ class SessionView(Vertical):
         """End the running turn. Pressed twice while nothing runs and nothing is typed: go back to an earlier prompt."""
         if self._actions.can_interrupt or self.connection.watching or self._shell.composer.text:
             await self._actions.interrupt()
-        elif time.monotonic() < self._esc_until:
-            self._esc_until = 0.0
+        elif self.rewinding.pressed_twice(time.monotonic()):
             self.rewind()
         else:
-            self._esc_until = time.monotonic() + _ESC_S
-            self._status.hint("press Esc again to go back to an earlier prompt", _ESC_S)
+            self._status.hint("press Esc again to go back to an earlier prompt", TWICE_S)
 
     @work
     async def rewind(self) -> None:
@@ -336,7 +299,7 @@ class SessionView(Vertical):
     @work
     async def move_to_background(self) -> None:
         """Let the running command go on in the background."""
-        await self.tasks.move()
+        await self.steering.tasks.move()
 
     @property
     def can_take_prompt_back(self) -> bool:
@@ -346,7 +309,7 @@ class SessionView(Vertical):
     @work
     async def take_prompt_back(self) -> None:
         """Put the newest prompt that waits into the composer again."""
-        text = await self.tasks.take_back()
+        text = await self.steering.tasks.take_back()
         if text:
             self._shell.composer.give_back(text)
 
@@ -367,12 +330,12 @@ class SessionView(Vertical):
 
     def show_todos(self) -> None:
         """Show all todos, or only the one in progress."""
-        if not self.todos.toggle():
+        if not self._status.todos.toggle():
             self._status.hint("nothing is on the todo list")
 
     def help(self) -> None:
         """Show the keys and commands."""
-        self.transcript.add(MarkdownBlock(text=help_markdown(self.completion.worker_commands.known)))
+        self.transcript.add(MarkdownBlock(text=help_markdown(self.submissions.completion.worker_commands.known)))
         self.transcript.anchor()
 
     def farewell(self) -> str:

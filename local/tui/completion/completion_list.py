@@ -73,7 +73,7 @@ class CompletionList(Static):
         """Return what fits, and ask the host for what it may know better."""
         text = self._composer.text
         if self._searching:
-            return history_offers(text, self._composer.sent)
+            return history_offers(text, self._composer.recall.sent)
         mention = mention_at(text, self._composer.cursor_at)
         commands = self._all_commands() if text.startswith("/") else ()
         about_command = command_offers(text, commands) or (choice_offers(text, commands) if mention is None else None)

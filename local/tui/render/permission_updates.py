@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from ...session.messages import ControlRequest
@@ -12,6 +13,9 @@ Json = dict[str, Any]
 
 _MAX_RULE = 1_000
 _RULE = re.compile(r"(?P<tool>[^()]+)\((?P<content>.*\S.*)\)")
+
+Keep = Callable[[Sequence[Json]], Awaitable[None]]
+"""Keeps permission updates for the host and the directory. Raises CcbError."""
 
 KEPT = "localSettings"
 """The destination of updates that are kept for this host and directory, in the public protocol."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 
-class _Answer(BaseModel):
+class _RewindAnswer(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class PastPrompt(_Answer):
+class PastPrompt(_RewindAnswer):
     """A prompt to which the person may go back. `files`: how many were changed since."""
 
     id: str
@@ -18,14 +18,14 @@ class PastPrompt(_Answer):
     files: int = 0
 
 
-class PastPrompts(_Answer):
+class PastPrompts(_RewindAnswer):
     """The prompts, the newest first. `files_kept`: whether this session keeps earlier versions of files."""
 
     points: list[PastPrompt] = []
     files_kept: bool = True
 
 
-class ChangedFile(_Answer):
+class ChangedFile(_RewindAnswer):
     """A file that going back would change. `does`: change, create or remove; `why`: why it cannot be restored."""
 
     path: str
@@ -36,7 +36,7 @@ class ChangedFile(_Answer):
     why: str = ""
 
 
-class RewindPreview(_Answer):
+class RewindPreview(_RewindAnswer):
     """What going back would change, or has changed. `prompt` is the text of the prompt."""
 
     files: list[ChangedFile] = []

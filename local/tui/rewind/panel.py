@@ -52,7 +52,7 @@ class RewindPanel(Static, can_focus=True):
             self.point = point
             self.scope = scope
 
-    class Left(Message):
+    class Closed(Message):
         """The person does not want to go back."""
 
     def __init__(self, points: Sequence[PastPrompt], *, files_kept: bool) -> None:
@@ -98,7 +98,7 @@ class RewindPanel(Static, can_focus=True):
 
     def _back(self) -> None:
         if self._picked is None:
-            self.post_message(self.Left())
+            self.post_message(self.Closed())
         self._picked = self._preview = None
 
     def _choose(self, key: str, step: int) -> None:

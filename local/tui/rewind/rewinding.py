@@ -24,6 +24,9 @@ from ..widgets.composer import Composer
 from .answers import PastPrompts, RewindPreview
 from .panel import RewindPanel, Scope
 
+TWICE_S = 1.5
+"""Seconds in which Esc counts as pressed twice."""
+
 Shape = TypeVar("Shape", bound=BaseModel)
 
 
@@ -47,6 +50,13 @@ class Rewinding(Vertical):
         self._composer = composer
         self._errors = errors
         self.panel: RewindPanel | None = None
+        self._pressed_at = -TWICE_S
+
+    def pressed_twice(self, now: float) -> bool:
+        """Note that the person pressed Esc, at `now` in monotonic seconds. Return whether it was the second time."""
+        twice = now - self._pressed_at < TWICE_S
+        self._pressed_at = -TWICE_S if twice else now
+        return twice
 
     async def open(self) -> None:
         """Let the person pick a prompt."""
@@ -81,7 +91,7 @@ class Rewinding(Vertical):
         if done is not None and done.prompt:
             self._composer.give_back(done.prompt)
 
-    async def on_rewind_panel_left(self) -> None:
+    async def on_rewind_panel_closed(self) -> None:
         await self._close()
 
     async def _close(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import ClassVar, Protocol
+from dataclasses import dataclass
+from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -13,19 +14,11 @@ from textual.widgets import TextArea
 
 from ccb.tunnel.plain_text import neutralise
 
-from .pasted_texts import PastedTexts
+from .composing.pasted_texts import PastedTexts
+from .composing.prompt_recall import PromptKeeper, PromptRecall
+from .composing.shortcut_letters import ShortcutLetters
 
-_MAX_HISTORY = 2_000
 _INVITATION = "Ask for a change, or /help"
-_TYPING_S = 0.4  # the longest time between two keys of a person who is typing
-
-
-class Keeper(Protocol):
-    """Keeps prompts for later runs of ccb."""
-
-    def add(self, prompt: str) -> None: ...
-
-    def keep_draft(self, text: str) -> None: ...
 
 
 class Composer(TextArea):
@@ -48,19 +41,17 @@ class Composer(TextArea):
         Binding("ctrl+underscore", "undo", "Undo", show=False, id="undo")  # Ctrl+Z stops ccb, as any program
     ]
 
+    @dataclass
     class Submitted(Message):
         """The person pressed Enter on `text`, which is not blank. Blanks at its start are kept."""
 
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
+        text: str
 
+    @dataclass
     class Shortcut(Message):
         """The person pressed a letter of `shortcuts` in an empty or locked composer."""
 
-        def __init__(self, key: str) -> None:
-            super().__init__()
-            self.key = key
+        key: str
 
     class TakeBack(Message):
         """The person wants the newest prompt back that waits for the agent."""
@@ -75,17 +66,13 @@ class Composer(TextArea):
         super().__init__(soft_wrap=True, tab_behavior="focus", highlight_cursor_line=False, id="composer")
         self.cursor_blink = False  # it would draw twice a second while nothing happens
         self._invitation = self.placeholder = _INVITATION
-        self.sent: list[str] = []
+        self.recall = PromptRecall()
+        self.shortcuts = ShortcutLetters()
         self.last_key = 0.0
         self.may_take_back: Callable[[], bool] = lambda: False
         """Returns whether a prompt waits that Up takes back."""
-        self._keeper: Keeper | None = None
         self._pasted = PastedTexts()
         self._chord = ""  # the last key
-        self._history_index = 0
-        self._draft = ""
-        self.shortcuts: frozenset[str] = frozenset()
-        self._shortcut_letter = ""  # the last key, if it was a shortcut that may be the first letter of a word
         self._locked_because = ""
         self.completes: Callable[[str], bool] = lambda key: False
         """Takes a key for the list of completions first. Returns whether it did."""
@@ -108,13 +95,13 @@ class Composer(TextArea):
 
     def is_shortcut(self, key: str) -> bool:
         """Return whether a letter is a shortcut now, and not text."""
-        return key in self.shortcuts and (self.read_only or not self.text)
+        return key in self.shortcuts.active and (self.read_only or not self.text)
 
     async def _on_key(self, event: events.Key) -> None:
-        before, self.last_key = self.last_key, time.monotonic()
-        letter, self._shortcut_letter = self._shortcut_letter, ""
-        if letter and event.is_printable and not self.text and self.last_key - before < _TYPING_S:
-            self.insert(letter)  # it was the first letter of a word, not a shortcut
+        self.last_key = time.monotonic()
+        letter = self.shortcuts.begun_word(self.last_key, printable=event.is_printable)
+        if letter and not self.text:
+            self.insert(letter)
         if self._handle_key(event):
             event.prevent_default()
             event.stop()
@@ -124,7 +111,7 @@ class Composer(TextArea):
     def _handle_key(self, event: events.Key) -> bool:
         """Handle the keys that differ from a plain text area. Return whether this was one."""
         if event.character is not None and self.is_shortcut(event.character):
-            self._shortcut_letter = "" if self.read_only else event.character
+            self.shortcuts.pressed(event.character, self.last_key, may_begin_word=not self.read_only)
             self.post_message(self.Shortcut(event.character))
             return True
         if event.key in ("enter", "up", "down", "escape", "ctrl+r") and self.completes(event.key):
@@ -176,21 +163,15 @@ class Composer(TextArea):
             self.put("", at - len(placeholder), at)
         return bool(placeholder)
 
-    def remember(self, keeper: Keeper, prompts: Sequence[str], draft: str) -> None:
+    def remember(self, keeper: PromptKeeper, prompts: Sequence[str], draft: str) -> None:
         """Go on with the prompts of earlier runs, and with what was begun then. `keeper` keeps those of this run."""
-        for prompt in self.sent:
-            keeper.add(prompt)
-        self._keeper = keeper
-        prompts = [neutralise(each) for each in prompts]
-        self.sent[:0] = prompts
-        self._history_index += len(prompts)
+        self.recall.continue_from(keeper, [neutralise(each) for each in prompts])
         if draft and not self.text and not self.read_only:
             self.text = neutralise(draft)
             self.move_cursor(self.document.end)
 
     def on_unmount(self) -> None:
-        if self._keeper is not None:
-            self._keeper.keep_draft(self.whole_text.rstrip())
+        self.recall.keep_draft(self.whole_text.rstrip())
 
     def give_back(self, text: str) -> None:
         """Put a prompt that was not sent in front of what the person has typed since."""
@@ -235,24 +216,16 @@ class Composer(TextArea):
             return
         if not text:
             return
-        if not self.sent or self.sent[-1] != text:
-            self.sent.append(text)
-            if self._keeper is not None:
-                self._keeper.add(text)
-            del self.sent[:-_MAX_HISTORY]
-        self._history_index = len(self.sent)
+        self.recall.add(text)
         self.text = ""
         self.post_message(self.Submitted(text))
 
     def _recall(self, step: int) -> bool:
         """Show the previous or next prompt; after the newest one comes the draft. Return False if there is none."""
-        index = self._history_index + step
-        if self.read_only or not 0 <= index <= len(self.sent):
+        text = None if self.read_only else self.recall.step(step, self.text)
+        if text is None:
             return False
-        if self._history_index == len(self.sent):
-            self._draft = self.text
-        self._history_index = index
-        self.text = self._draft if index == len(self.sent) else self.sent[index]
+        self.text = text
         self.move_cursor(self.document.end)
         return True
 

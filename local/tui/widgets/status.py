@@ -35,21 +35,30 @@ _CAGES = {"read-only cage": "ro cage", "workspace cage": "ws cage"}
 
 
 @dataclass(frozen=True)
+class LinkFacts:
+    """What the line shows of the connection. `unanswered_s`: seconds without an answer of the host, 0 if it answers.
+    `round_trip_s`: seconds to the host and back, None if that is not known."""
+
+    state: LinkState
+    unanswered_s: float = 0.0
+    round_trip_s: float | None = None
+
+
+@dataclass(frozen=True)
 class StatusFacts:
     """Everything that the line shows. `busy_s`: seconds that the agent has worked in this turn, None without one.
-    `asking`: it waits for an answer. `unanswered_s`: seconds without an answer of the host, 0 if it answers. `hint`
-    answers a key that was just pressed. `approval_waits`: there is an approval card that does not have the focus.
-    `more_below`: the transcript goes on below the screen. `sandbox`: the cage in force, in words."""
+    `asking`: it waits for an answer. `hint` answers a key that was just pressed. `approval_waits`: there is an approval
+    card that does not have the focus. `more_below`: the transcript goes on below the screen. `sandbox`: the cage in
+    force, in words."""
 
     host: str
     path: str
     model: str
     mode: str
-    link: LinkState
+    link: LinkFacts
     totals: Totals
     busy_s: float | None
     asking: bool = False
-    unanswered_s: float = 0.0
     hint: str = ""
     approval_waits: bool = False
     more_below: bool = False
@@ -59,7 +68,6 @@ class StatusFacts:
     queued: int = 0
     """How many prompts wait for the agent."""
     branch: str = ""
-    round_trip_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +96,7 @@ def used_text(totals: Totals) -> str:
 def status_text(facts: StatusFacts, palette: Palette, width: int) -> Text:
     """Draw the line in `width` cells, the most important entries first: connection, host and directory, mode, what goes
     on. On a narrow screen these are shortened before one is left out. The others are shown where there is room."""
-    mark, tone = ("◌", palette.warn) if facts.unanswered_s else _link_mark(facts.link, palette)
+    mark, tone = ("◌", palette.warn) if facts.link.unanswered_s else _link_mark(facts.link.state, palette)
     current = _current_entries(facts, palette, tone)
     mode = _mode_entry(facts.mode, palette)
     host, path = one_line(facts.host), one_line(facts.path)
@@ -170,20 +178,20 @@ def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_S
         entries.append(_StatusEntry(facts.hint, facts.hint, palette.warn))
     if facts.approval_waits:
         entries.append(_StatusEntry("approval waits: Tab", "Tab: answer", palette.warn))
-    if facts.unanswered_s:
-        silence = f"no answer for {facts.unanswered_s:.0f} s"
+    if facts.link.unanswered_s:
+        silence = f"no answer for {facts.link.unanswered_s:.0f} s"
         entries.append(_StatusEntry(silence, silence, tone))
-    elif facts.link is not LinkState.CONNECTED:
-        entries.append(_StatusEntry(facts.link.value, facts.link.value, tone))
-    elif facts.round_trip_s is not None and facts.round_trip_s >= _SLOW_S:
-        entries.append(_StatusEntry(f"slow connection, {facts.round_trip_s:.1f} s", "slow", palette.warn))
+    elif facts.link.state is not LinkState.CONNECTED:
+        entries.append(_StatusEntry(facts.link.state.value, facts.link.state.value, tone))
+    elif facts.link.round_trip_s is not None and facts.link.round_trip_s >= _SLOW_S:
+        entries.append(_StatusEntry(f"slow connection, {facts.link.round_trip_s:.1f} s", "slow", palette.warn))
     if facts.queued:
         entries.append(_StatusEntry(f"{facts.queued} queued", f"{facts.queued} queued", palette.dim))
     if facts.asking and not facts.approval_waits:
         entries.append(_StatusEntry("waits for an answer", "waits", palette.warn))
     if facts.busy_s is not None and not facts.asking:
         working = f"working {facts.busy_s:.0f} s"
-        esc = ", Esc interrupts" if facts.link is LinkState.CONNECTED and not facts.unanswered_s else ""
+        esc = ", Esc interrupts" if facts.link.state is LinkState.CONNECTED and not facts.link.unanswered_s else ""
         entries.append(_StatusEntry(working + esc, working, palette.accent))
     if facts.tasks:
         count = "1 task" if facts.tasks == 1 else f"{facts.tasks} tasks"
@@ -210,7 +218,7 @@ def _cage_entry(sandbox: str, palette: Palette) -> _StatusEntry | None:
 
 def _other_texts(facts: StatusFacts) -> list[str]:
     """Return the entries that are shown only if there is room: branch, model, context, tokens and cost, round trip."""
-    trip = [f"{facts.round_trip_s * 1000:.0f} ms"] if facts.round_trip_s is not None else []
+    trip = [f"{facts.link.round_trip_s * 1000:.0f} ms"] if facts.link.round_trip_s is not None else []
     branch = [_cut(facts.branch, _MAX_BRANCH)] if facts.branch else []
     return [*branch, one_line(facts.model), facts.totals.context_text, *_used(facts.totals), *trip]
 

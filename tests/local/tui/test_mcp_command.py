@@ -40,7 +40,7 @@ STATUS = {
 async def test_servers_are_listed_with_their_state_and_connected_again() -> None:
     async with desk(size=(110, 30)) as at:
         servers = Servers()
-        at.app.view.mcp.laptop = cast(LaptopServers, servers)
+        at.app.view.steering.mcp.laptop = cast(LaptopServers, servers)
         at.session.control_answers["mcp_status"] = STATUS
         await at.type("/mcp")
         await at.pilot.press("enter")
@@ -60,7 +60,7 @@ async def test_servers_are_listed_with_their_state_and_connected_again() -> None
         assert servers.restarted == ["far", "notes"]
         assert at.session.controls == [("mcp_status", {}), ("mcp_reconnect", {"serverName": "notes"})]
         at.session.control_answers["mcp_status"] = {"mcpServers": []}
-        at.app.view.mcp.laptop = None
+        at.app.view.steering.mcp.laptop = None
         await at.type("/mcp")
         await at.pilot.press("enter")
         await at.sees("There is no MCP server.")

@@ -90,7 +90,7 @@ async def test_4_keeps_the_rule_for_this_host_and_directory_on_the_laptop() -> N
         kept.extend(updates)
 
     async with desk() as at:
-        at.app.view.keep = keep
+        at.app.view.trust.keep = keep
         await at.prompt("go")
         ask(at.session)
         await at.card_focused()

@@ -12,20 +12,26 @@ from tests.support.repl.pilot import desk
 from ccb.local.session.client import LinkState
 from ccb.local.tui.model.status.totals import Totals
 from ccb.local.tui.theme.palette import palette_of
-from ccb.local.tui.widgets.status import StatusFacts, status_text
+from ccb.local.tui.widgets.status import LinkFacts, StatusFacts, status_text
 
 COLOURS = ("foreground", "background", "accent", "surface", "success", "error", "warning")
 PALETTE = palette_of(dict.fromkeys(COLOURS, "#808080"), dark=True)
-IDLE = StatusFacts("devbox", "/srv/deep/app", "claude-sonnet-4-5", "default", LinkState.CONNECTED, Totals(), None)
+IDLE = StatusFacts(
+    "devbox", "/srv/deep/app", "claude-sonnet-4-5", "default", LinkFacts(LinkState.CONNECTED), Totals(), None
+)
 WORKING = replace(IDLE, busy_s=4.0)
 ASKING = replace(WORKING, asking=True, approval_waits=True)
-RECONNECTING = replace(WORKING, link=LinkState.RECONNECTING)
+RECONNECTING = replace(WORKING, link=LinkFacts(LinkState.RECONNECTING))
 EDITS: dict[str, Any] = {"mode": "acceptEdits"}
 BYPASS: dict[str, Any] = {"mode": "bypassPermissions"}
 LONG: dict[str, Any] = {
     "host": "alice@build-server-17.internal.example.com",
     "path": "/home/alice/work/customer-portal",
 }
+
+
+def trip(seconds: float, state: LinkState = LinkState.CONNECTED) -> LinkFacts:
+    return LinkFacts(state, round_trip_s=seconds)
 
 
 def line(facts: StatusFacts, width: int) -> str:
@@ -108,7 +114,7 @@ def test_at_every_width_from_40_mark_place_mode_and_what_goes_on_are_seen(
             (replace(WORKING, busy_s=9999.0), "●", "working 9999 s"),
             (ASKING, "●", "Tab"),
             (RECONNECTING, "◌", "reconnecting"),
-            (replace(ASKING, link=LinkState.RECONNECTING), "◌", "Tab"),
+            (replace(ASKING, link=LinkFacts(LinkState.RECONNECTING)), "◌", "Tab"),
         ]:
             shown = line(replace(facts, mode=mode, **where), width)
             assert shown.startswith(mark) and said in shown and going in shown, shown
@@ -165,7 +171,7 @@ async def test_the_time_in_which_it_waits_for_the_person_is_not_counted_as_work(
 
 def test_a_wide_terminal_also_shows_branch_share_of_the_context_queue_and_round_trip() -> None:
     totals = Totals(context_tokens=24_000, model="m", cost_usd=0.5)
-    full = replace(WORKING, model="m", totals=totals, queued=2, branch="fix/total", round_trip_s=0.0351)
+    full = replace(WORKING, model="m", totals=totals, queued=2, branch="fix/total", link=trip(0.0351))
     assert line(full, 120) == (
         "● devbox:/srv/deep/app  ask  2 queued  working 4 s, Esc interrupts  fix/total  m  context 24.0k  $0.50  35 ms"
     )
@@ -174,6 +180,6 @@ def test_a_wide_terminal_also_shows_branch_share_of_the_context_queue_and_round_
 
 
 def test_a_slow_connection_is_called_slow() -> None:
-    assert "slow connection, 1.2 s" in line(replace(WORKING, round_trip_s=1.24), 80)
-    assert "slow" not in line(replace(WORKING, round_trip_s=0.3), 80)
-    assert "slow" not in line(replace(RECONNECTING, round_trip_s=1.24), 80), "it is gone"
+    assert "slow connection, 1.2 s" in line(replace(WORKING, link=trip(1.24)), 80)
+    assert "slow" not in line(replace(WORKING, link=trip(0.3)), 80)
+    assert "slow" not in line(replace(WORKING, link=trip(1.24, LinkState.RECONNECTING)), 80), "it is gone"

@@ -1,0 +1,77 @@
+"""What the person submits: prompts, notes and slash commands, one after the other."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+
+from ccb.tunnel.plain_text import one_line
+
+from ....session.client import SessionClient
+from ...completion.candidates import Candidate
+from ...completion.completion_list import CompletionList
+from ...model.blocks import Level
+from ...model.transcript_reducer import TranscriptReducer
+from ...widgets.composer import Composer
+from ...widgets.transcript import Transcript
+from ..commands import TypedCommand, own_candidates, parse_command, refusal
+from ..session_actions import SessionActions
+
+
+class Submissions:
+    """Sends what is submitted, and completes what is typed. `run` runs a command of ccb. What cannot be sent goes back
+    to `composer`."""
+
+    def __init__(
+        self, client: SessionClient, host: str, composer: Composer, reducer: TranscriptReducer, actions: SessionActions
+    ) -> None:
+        self.run: Callable[[TypedCommand], Awaitable[None]] | None = None
+        self._composer = composer
+        self._reducer = reducer
+        self._actions = actions
+        self._backlog: deque[str] = deque()  # sent one after the other, before anything that is submitted later
+        self.completion = CompletionList(composer, client, one_line(host), self._own_commands)
+        composer.completes = self.completion.take_key
+
+    async def submit(self, text: str, transcript: Transcript) -> None:
+        """Send a prompt or run a slash command. It waits behind what `submit_all` has not sent yet."""
+        if self._backlog:
+            self._backlog.append(text)
+        elif not await self._submitted(text, transcript):
+            self._composer.give_back(text)
+
+    async def submit_all(self, first_prompt: str, texts: Sequence[str], transcript: Transcript) -> None:
+        """Send the first prompt of the command line, and then what was typed before the session was there, in order. If
+        something cannot be sent, it goes back to the composer with all that follows."""
+        self._backlog.extend([first_prompt, *texts] if first_prompt else texts)
+        is_prompt = bool(first_prompt)
+        while self._backlog:
+            text = self._backlog[0]
+            if not await (self._send(text, transcript) if is_prompt else self._submitted(text, transcript)):
+                self._composer.give_back("\n".join(self._backlog))
+                self._backlog.clear()
+                return
+            self._backlog.popleft()
+            is_prompt = False
+
+    async def _submitted(self, text: str, transcript: Transcript) -> bool:
+        """Handle one input. Return False if it must go back to the composer."""
+        command, why_not = parse_command(text.strip()), refusal(text)
+        if why_not:
+            self._reducer.notice(why_not, Level.WARNING)
+            return False
+        if text.startswith("#"):
+            return await self._actions.remember(text[1:].strip())
+        known = self.completion.worker_commands.knows
+        if command is None or self.run is None or (command.command is None and await known(command.name)):
+            return await self._send(text.strip(), transcript)
+        await self.run(command)
+        return True
+
+    async def _send(self, text: str, transcript: Transcript) -> bool:
+        transcript.anchor()
+        return await self._actions.send_prompt(text)
+
+    def _own_commands(self) -> list[Candidate]:
+        tasks = [one_line(task.id) for task in self._reducer.tasks.running]
+        return own_candidates({"tasks": (*tasks, *(f"stop {each}" for each in tasks))})
