@@ -59,16 +59,38 @@ def origin_of(prompts: Sequence[Prompt]) -> Json | None:
 
 
 @dataclass(frozen=True)
+class ToolOffer:
+    """Which tools the model is offered. `names` are those of the built-in tools, None for all; `aliases` are names of
+    tools by other names for them. `judge` returns the tool that decides about calls where nobody can be asked."""
+
+    names: Sequence[str] | None = None
+    aliases: Json = field(default_factory=dict)
+    judge: Callable[[], Tool | None] = lambda: None
+
+    def has(self, tool: Tool) -> bool:
+        """Return whether a tool is among those of this offer."""
+        return self.names is None or tool.name in self.names or tool.name not in BUILT_IN
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """What clients are told: the lists of a session, where its credential comes from, and, if they want them, the raw
+    events of the model's stream (`partial_messages`)."""
+
+    announced: Announced = field(default_factory=Announced)
+    api_key_source: str = "none"
+    partial_messages: bool = False
+
+
+@dataclass(frozen=True)
 class AgentConfig:
     """The settings of one agent. The value is immutable; `Agent.configure` replaces it from the next turn on.
 
     `permissions` holds the agent's rules and its permission mode. `model` is an alias or an id, None for the default.
     `label` names a sub-agent and its task for the person. `max_turns` is the agent's budget of model calls in one turn.
     `take_queued` takes the prompts and notices for an agent that have joined the queue during a turn. `settings` are
-    the merged settings of the session. `offered` are the names of the built-in tools that the model is offered, None
-    for all. `announced` is what clients are told. `structured`
-    is the tool whose value each turn must end with; `budget` limits the cost. `aliases` are names of tools by other
-    names for them. `permission_tool` returns the tool that decides where nobody can be asked."""
+    the merged settings of the session. `offer` says which tools the model is offered, `disclosure` what clients are
+    told. `structured` is the tool whose value each turn must end with; `budget` limits the cost."""
 
     prompts: PromptSource
     tools: ToolRegistry
@@ -76,19 +98,15 @@ class AgentConfig:
     context: ToolContext
     model: str | None = None
     max_turns: int | None = None
-    partial_messages: bool = False
-    api_key_source: str = "none"
     reasoning: Reasoning = Reasoning()
     fallback_model: str | None = None
     take_queued: Callable[[str], Sequence[Prompt]] = lambda agent_id: ()
     label: str = ""
     settings: WorkerSettings = field(default_factory=WorkerSettings)
-    offered: Sequence[str] | None = None
-    announced: Announced = field(default_factory=Announced)
+    offer: ToolOffer = field(default_factory=ToolOffer)
+    disclosure: Disclosure = field(default_factory=Disclosure)
     structured: StructuredOutput | None = None
     budget: Budget | None = None
-    aliases: Json = field(default_factory=dict)
-    permission_tool: Callable[[], Tool | None] = lambda: None
 
     @property
     def agent_type(self) -> str:
@@ -107,20 +125,20 @@ class AgentConfig:
     def visible_tools(self) -> dict[str, Tool]:
         """Return the tools that the model may call, by name. Built-in tools that `offered` does not name and tools
         that a permission rule denies altogether are left out."""
-        return {tool.name: tool for tool in self.tools if self._offers(tool) and self.permissions.visible(tool.name)}
+        return {tool.name: tool for tool in self.tools if self.offer.has(tool) and self.permissions.visible(tool.name)}
 
     def callable_tools(self) -> dict[str, Tool]:
         """Return the tools that the model may call, by each name under which it may."""
         tools = self.visible_tools()
-        return {**tools, **{alias: tools[str(name)] for alias, name in self.aliases.items() if str(name) in tools}}
-
-    def _offers(self, tool: Tool) -> bool:
-        return self.offered is None or tool.name in self.offered or tool.name not in BUILT_IN
+        return {
+            **tools,
+            **{alias: tools[str(name)] for alias, name in self.offer.aliases.items() if str(name) in tools},
+        }
 
     def listed_tools(self, *, can_ask: bool) -> tuple[Tool, ...]:
         """Return the visible tools that every request declares, in order. `can_ask`: the person can be asked."""
         visible, deferred = self.visible_tools(), self.deferred_tools()
-        named = self.offered or ()
+        named = self.offer.names or ()
         return tuple(
             tool
             for tool in visible.values()

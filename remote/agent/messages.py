@@ -47,13 +47,13 @@ def init(config: AgentConfig, *, tools: Sequence[str], model: str, version: str)
         "model": model,
         "permissionMode": config.permissions.mode,
         "sandbox": config.permissions.cage_in_force,
-        "apiKeySource": config.api_key_source,
+        "apiKeySource": config.disclosure.api_key_source,
         "claude_code_version": CLAUDE_CODE_VERSION,
         "ccb_version": version,
         "additional_directories": list(config.context.add_dirs),
         "capabilities": list(CAPABILITIES),
         "betas": list(config.reasoning.betas),
-        **config.announced.init_fields(),
+        **config.disclosure.announced.init_fields(),
     }
 
 

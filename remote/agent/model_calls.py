@@ -56,7 +56,7 @@ class ModelCalls:
         """Make one model call, and count what it used."""
         agent, clock = self._agent, self._deps.clock
         settings = self._call_settings(agent.model, state)
-        if self._config.partial_messages:
+        if self._config.disclosure.partial_messages:
             self._recorder.progress("", messages.status("requesting"))
         self._listener.begin(continues=state.recoveries > 0)
         can_fall_back = bool(self._fallback())

@@ -46,7 +46,6 @@ class Turn:
     """Call `run` once."""
 
     def __init__(self, config: AgentConfig, deps: AgentDeps, state: AgentState) -> None:
-        self._config = config
         self._deps = deps
         self._agent = state
         self._recorder = Recorder(deps.emitter, state.conversation)
@@ -57,7 +56,7 @@ class Turn:
             deps.clock,
             state.tools,
             self._executor.submit,
-            partial_messages=config.partial_messages,
+            partial_messages=config.disclosure.partial_messages,
         )
         self._stop = StopSignal()
         self._model = ModelCalls(self._pipeline, self._listener, self._stop)
@@ -68,6 +67,10 @@ class Turn:
         self._denials: list[Json] = []
         self._calls = 1
         self._started = deps.clock.now()
+
+    @property
+    def _config(self) -> AgentConfig:
+        return self._pipeline.config
 
     @property
     def interrupted(self) -> bool:

@@ -68,8 +68,8 @@ class SkillTool(Tool):
             text, unchanged = await asyncio.get_running_loop().run_in_executor(None, self._text, skill, tool_input)
         except ValueError as error:
             return ToolResult(f"The skill cannot be read: {error}", is_error=True)
-        if unchanged and skill.allowed and context.modes is not None:
-            context.modes.grant(skill.allowed)
+        if unchanged and skill.allowed and context.call.modes is not None:
+            context.call.modes.grant(skill.allowed)
         return ToolResult(text)
 
     def _text(self, skill: CommandFile, tool_input: Json) -> tuple[str, bool]:

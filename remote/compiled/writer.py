@@ -43,12 +43,15 @@ class CopyWriter:
         self._wanted = bool(bundle_path and no_copy)
         if self._wanted and no_copy != MISSING:
             log.warning("the compiled copy of the worker beside %s was not used: %s", bundle_path, no_copy)
+        self._has_worked = False
         self._now = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def soon(self) -> None:
-        """Write the copy in a moment. Later calls do nothing."""
-        if self._wanted and self._task is None and not self._now.is_set():
+    def session_is(self, *, working: bool) -> None:
+        """Note whether a turn runs. Soon after the first one has ended, the copy is written, once."""
+        self._has_worked = self._has_worked or working
+        idle_again = self._has_worked and not working
+        if idle_again and self._wanted and self._task is None and not self._now.is_set():
             self._task = asyncio.get_running_loop().create_task(self._write())
 
     async def close(self) -> None:

@@ -14,7 +14,7 @@ from ccb.tunnel.wire.records import MAIN_AGENT, OptionsRecord
 from ccb.tunnel.wire.requests import AnsweredBy
 
 from ..agent.agent import Agent
-from ..agent.deps import AgentConfig, AgentDeps
+from ..agent.deps import AgentConfig, AgentDeps, Disclosure, ToolOffer
 from ..agent.history.conversation import Conversation
 from ..agent.history.histories import AgentHistories, AgentHistory
 from ..commands.registry import CommandRegistry
@@ -197,12 +197,11 @@ class AgentFactory:
             max_turns=options.max_turns,
             reasoning=Reasoning.of(options),
             fallback_model=options.fallback_model,
-            partial_messages=options.partial_messages,
-            api_key_source=options.api_key_source,
+            disclosure=Disclosure(api_key_source=options.api_key_source, partial_messages=options.partial_messages),
             take_queued=lambda agent_id: self.parts.inputs.take_all(agent_id, commands.calls),
-            offered=options.tools,
-            aliases=options.tool_aliases,
-            permission_tool=lambda: tools.named(launches.options.permission_prompts),
+            offer=ToolOffer(
+                options.tools, options.tool_aliases, lambda: tools.named(launches.options.permission_prompts)
+            ),
         )
         if self.hooks is not None:
             self.hooks.mode, self.hooks.covers = lambda: engine.mode, engine.covers

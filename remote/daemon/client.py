@@ -9,7 +9,6 @@ import asyncio
 import logging
 import time
 from collections import OrderedDict, deque
-from collections.abc import Coroutine
 from typing import Protocol
 
 from ccb.tunnel.wire import (
@@ -40,6 +39,7 @@ from ccb.tunnel.wire.ndjson import dump, to_bytes
 from ccb.tunnel.wire.records import Record
 
 from ..journal.journal import Journal
+from ..system.deadline import first_of
 from .model_streams import ModelLink
 
 log = logging.getLogger(__name__)
@@ -388,16 +388,4 @@ class Client:
             if outbox.closing:
                 await self._writer.drain()
                 return
-            await _first(outbox.wake.wait(), changed.wait())
-
-
-async def _first(*waits: Coroutine[object, object, object]) -> None:
-    """Return when the first of several coroutines is done, and cancel the others."""
-    loop = asyncio.get_running_loop()
-    tasks = [loop.create_task(wait) for wait in waits]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            await first_of(outbox.wake.wait(), changed.wait())

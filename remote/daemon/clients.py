@@ -54,8 +54,11 @@ class SessionOwner(Protocol):
     """The daemon, as its clients see it."""
 
     journal: Journal
-    state_directory: str  # "" for a session in memory
     session: Session | None  # None until a driver begins it
+
+    @property
+    def state_directory(self) -> str:
+        """The directory of the session's files, "" for a session in memory."""
 
     async def know_cages(self) -> None:
         """Wait until it is known which cages this machine offers."""

@@ -101,14 +101,12 @@ class Daemon:
 
     def __init__(self, where: SessionPaths, facts: dict[str, object], limits: LifeLimits, copy: CopyWriter) -> None:
         self.journal = Journal(where.file("journal.jsonl"))
-        self.state_directory = where.state
         self.session: Session | None = None
         self._where = where
         self._facts = facts
         self._lease = Lease(where.file("epoch"), *read_lease(where.state))
         self._lifetime = Lifetime(_for_storage(limits, where), self._activity)
         self._copy = copy
-        self._has_worked = False  # a turn has begun in this worker
         self._calls = Calls()
         self.clients = Clients(self, self._lease, self._lifetime, self._calls)
         self._begun = asyncio.Event()
@@ -121,6 +119,11 @@ class Daemon:
         self._left_behind = ""  # the mark of processes that a killed worker may have left running
         if self.journal.seq:
             self._resume()
+
+    @property
+    def state_directory(self) -> str:
+        """See SessionOwner."""
+        return self._where.state
 
     def _new_summary(self) -> SummaryFile:
         fields = {
@@ -187,9 +190,8 @@ class Daemon:
             viewers=self.clients.viewers,
             **({} if self._where.state else {"bytes": self.journal.size}),
         )
-        self._has_worked = self._has_worked or self._state != "idle"
-        if self._has_worked and self._state == "idle" and not self._stopping.is_set():
-            self._copy.soon()
+        if not self._stopping.is_set():
+            self._copy.session_is(working=self._state != "idle")
 
     def stop(self) -> None:
         """End the session now."""

@@ -41,10 +41,10 @@ class McpTool(Tool):
 
         def progress(params: Json) -> None:
             shown = progress_text(params)
-            context.progress({"output": shown, "elapsed_seconds": round(time.monotonic() - began, 1)})
+            context.call.progress({"output": shown, "elapsed_seconds": round(time.monotonic() - began, 1)})
 
         try:
-            result = await self._client.call(self.called, tool_input, context.tool_use_id, progress)
+            result = await self._client.call(self.called, tool_input, context.call.tool_use_id, progress)
         except McpError as error:
             return ToolResult(f"{self.name} failed: {error}", is_error=True)
         return tool_result(result)

@@ -45,7 +45,7 @@ class ModelReply:
         return "".join(str(block.get("text", "")) for block in self.blocks if block.get("type") == "text")
 
 
-class _Listener:
+class _ReplyListener:
     """Collects the blocks of the answer that counts."""
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ async def ask(
     }
     if question.tools:
         body["tools"] = list(question.tools)
-    listener = _Listener()
+    listener = _ReplyListener()
     call = ModelCall(settings_of([to_bytes(dump(body))]), listener, RetryPolicy(max_retries))
     end = await call.run()
     return ModelReply(listener.blocks, end.head.model or question.model, end.usage)

@@ -145,7 +145,7 @@ class PermissionEngine:
 
     def covers(self, rule: str, tool_name: str, tool_input: Json) -> bool:
         """Return whether a rule is about a call, in doubt True."""
-        asked, rules = _Named(tool_name), RuleSet()
+        asked, rules = _NamedTool(tool_name), RuleSet()
         try:
             rules.add("", Behavior.DENY, [parse_rule(rule)])
             matcher, state = _matcher(asked.traits.rules), replace(self._state(self._places.cwd), rules=rules)
@@ -293,7 +293,7 @@ class PermissionEngine:
 
 
 @dataclass(frozen=True)
-class _Named:
+class _NamedTool:
     """A tool of which only the name is known."""
 
     name: str

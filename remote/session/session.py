@@ -88,7 +88,7 @@ class Session:
         self.turns = Turns(parts.log, parts.inputs, agent, parts.watchers, self._settle, background)
         self._agents_of: tuple[SessionOptions, WorkerSettings] | None = None
         if isinstance(context.sub_agents, SubAgents):
-            agent.config.announced.add("agents", context.sub_agents.listed)
+            agent.config.disclosure.announced.add("agents", context.sub_agents.listed)
         self._inputs = parts.inputs
         self._watchers = parts.watchers
 
@@ -253,12 +253,14 @@ class Session:
                 config,
                 model=options.model,
                 max_turns=options.max_turns,
-                partial_messages=options.partial_messages,
-                api_key_source=options.api_key_source,
+                disclosure=replace(
+                    config.disclosure,
+                    partial_messages=options.partial_messages,
+                    api_key_source=options.api_key_source,
+                ),
                 reasoning=Reasoning.of(options),
                 fallback_model=options.fallback_model,
-                offered=options.tools,
-                aliases=options.tool_aliases,
+                offer=replace(config.offer, names=options.tools, aliases=options.tool_aliases),
                 prompts=(
                     session_prompt(options, context.cwd, context.host, context.cages) if new_prompt else config.prompts
                 ),
@@ -293,7 +295,8 @@ class Session:
             self._use_demands(options)
         self.log.emit(OptionsRecord(options.to_json()))
         self._launches.use(options)
-        config = replace(self.agent.config, aliases=options.tool_aliases)
+        config = self.agent.config
+        config = replace(config, offer=replace(config.offer, aliases=options.tool_aliases))
         if {"system_prompt", "append_system_prompt", "static_prompt"} & setup.options.keys():
             context = config.context
             prompts = session_prompt(options, context.cwd, context.host, context.cages)

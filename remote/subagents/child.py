@@ -80,7 +80,7 @@ class Child:
                 await asyncio.wait({turn}, timeout=_GRACE_S)
                 with contextlib.suppress(NotKept):
                     self._ended(TaskStatus.KILLED, "It was stopped.")
-                self.context.stopped(self.emitter.answer)
+                self.context.call.stopped(self.emitter.answer)
             raise
         finally:
             clock.cancel()
@@ -126,7 +126,7 @@ class Child:
 
     def stopped_in(self, tree: WorktreeRecord) -> None:
         """Tell the main agent where a run that was stopped has left something."""
-        self.context.stopped(f"{self.emitter.answer}{_left_in(tree)}")
+        self.context.call.stopped(f"{self.emitter.answer}{_left_in(tree)}")
 
     def _partial(self, terminal: Terminal, result: Json) -> str:
         """Return why the agent did not come to its end, and its last words."""
@@ -153,7 +153,7 @@ class Child:
         usage, doing = self.usage, self.emitter.doing
         counted = f"{usage.tool_uses} tool uses, {usage.tokens} tokens"
         line = f"{doing}\n{counted}" if doing else counted
-        self.context.progress({"output": line, "total_bytes": len(line), "elapsed_seconds": usage.seconds})
+        self.context.call.progress({"output": line, "total_bytes": len(line), "elapsed_seconds": usage.seconds})
 
     async def _show_time(self) -> None:
         while True:

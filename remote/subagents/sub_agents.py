@@ -16,7 +16,7 @@ from ccb.tunnel.wire.records import MAIN_AGENT, MessageRecord
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT
 
 from ..agent.agent import Agent
-from ..agent.deps import AgentConfig
+from ..agent.deps import AgentConfig, Disclosure, ToolOffer
 from ..agent.history.histories import AgentHistory
 from ..agent.limits.run_limits import Budget
 from ..agent.messages import status
@@ -105,14 +105,14 @@ class SubAgents:
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         """See `SubAgentRunner`."""
-        agent_id, name, history = self._whose(tool_input, context.tool_use_id)
+        agent_id, name, history = self._whose(tool_input, context.call.tool_use_id)
         if agent_id in self._running:
             return ToolResult(f"The agent {agent_id!r} is still running.", is_error=True)
         definition = self._definitions.get(name)
         if definition is None:
             return ToolResult(f"There is no agent {agent_id!r} that could go on.", is_error=True)
         facts = TaskFacts(
-            agent_id, definition.name, tool_input["description"], tool_input["prompt"], context.tool_use_id
+            agent_id, definition.name, tool_input["description"], tool_input["prompt"], context.call.tool_use_id
         )
         model = str(tool_input.get("model") or "")
         in_background = tool_input.get("run_in_background") or definition.background
@@ -269,13 +269,13 @@ class SubAgents:
             context=context,
             model=self._main.model if chosen in ("", INHERIT) else chosen,
             max_turns=definition.max_turns,
-            api_key_source=main.api_key_source,
+            disclosure=Disclosure(api_key_source=main.disclosure.api_key_source),
             take_queued=main.take_queued,
             reasoning=main.reasoning,
             fallback_model=main.fallback_model,
             settings=main.settings,
             budget=self._rest_of_budget(),
-            permission_tool=main.permission_tool,
+            offer=ToolOffer(judge=main.offer.judge),
         )
 
     def _rest_of_budget(self) -> Budget | None:

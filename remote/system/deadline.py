@@ -1,4 +1,4 @@
-"""A wait with a deadline that never loses a cancellation."""
+"""Waits for several things, or for so long, that never lose a cancellation."""
 
 from __future__ import annotations
 
@@ -44,3 +44,15 @@ async def within_while(seconds: float, counts: Callable[[], bool], work: Corouti
         if not task.done():
             task.cancel()
             await asyncio.wait({task})
+
+
+async def first_of(*waits: Coroutine[object, object, object]) -> None:
+    """Return when the first of several coroutines is done, and cancel the others."""
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

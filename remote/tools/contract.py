@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Callable, Protocol, Union
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -119,23 +119,9 @@ _NO_PLAN = PlanFile()
 
 
 @dataclass(frozen=True)
-class ToolContext:
-    """The resources of a session that its tools use. The context lives as long as the session; the fields from
-    `tool_use_id` to `web_access` belong to one call."""
+class CallContext:
+    """What one call of a tool may do, and whom it tells."""
 
-    host: Host
-    cwd: str  # the session's directory, absolute
-    add_dirs: list[str]
-    files: FileState
-    shells: Shells
-    spill: Spill
-    todos: TodoList
-    cages: Cages
-    history: FileHistory
-    tasks: TaskRegistry
-    web: WebSettings
-    variables: dict[str, str] = field(default_factory=dict)
-    """The variables of the settings (`env`) for the environment of commands."""
     tool_use_id: str = ""
     agent_id: str = ""
     """The agent that makes the call; "" for the main agent."""
@@ -158,11 +144,39 @@ class ToolContext:
     """Keep the present version of a file in the file history. A tool awaits this before it changes a file."""
     modes: Modes | None = None
     """Changes the permission mode; None where no call runs."""
-    plan: PlanFile = _NO_PLAN
     web_access: WebAccess | None = None
     """How the tools of the web reach a model, and the laptop."""
+
+
+_NO_CALL = CallContext()
+
+
+@dataclass(frozen=True)
+class ToolContext:
+    """The resources of a session that its tools use. The context lives as long as the session; `call` belongs to one
+    call."""
+
+    host: Host
+    cwd: str  # the session's directory, absolute
+    add_dirs: list[str]
+    files: FileState
+    shells: Shells
+    spill: Spill
+    todos: TodoList
+    cages: Cages
+    history: FileHistory
+    tasks: TaskRegistry
+    web: WebSettings
+    variables: dict[str, str] = field(default_factory=dict)
+    """The variables of the settings (`env`) for the environment of commands."""
+    plan: PlanFile = _NO_PLAN
     sub_agents: SubAgentRunner | None = None
     """Runs sub-agents; None where they cannot be started."""
+    call: CallContext = _NO_CALL
+
+    def for_call(self, call: CallContext) -> ToolContext:
+        """Return the same resources for another call."""
+        return replace(self, call=call)
 
 
 class Tool(ABC):

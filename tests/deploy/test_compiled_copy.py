@@ -258,7 +258,8 @@ print(json.dumps([copy.load(path, "d" * 64)[1] for path in sys.argv[1:]]))
 async def test_nothing_is_written_for_a_worker_that_runs_from_memory(tmp_path: Path) -> None:
     for path, no_copy in (("", copy.MISSING), (str(tmp_path / "b.bundle"), "")):
         writer = CopyWriter(path, "d" * 64, no_copy)
-        writer.soon()
+        writer.session_is(working=True)
+        writer.session_is(working=False)
         await writer.close()
     assert not list(tmp_path.iterdir())
 

@@ -14,7 +14,7 @@ from typing import Any, Callable, TypeVar, Union, cast
 from tests.support.worker.cages import sandbox
 
 from ccb.remote.agent.agent import Agent
-from ccb.remote.agent.deps import AgentConfig, AgentDeps, Prompt
+from ccb.remote.agent.deps import AgentConfig, AgentDeps, Disclosure, Prompt
 from ccb.remote.agent.history.conversation import Conversation
 from ccb.remote.agent.usage import Ledger
 from ccb.remote.commands.registry import CommandCall, CommandRegistry, Printed, SlashCommand
@@ -309,7 +309,7 @@ class SpyTool(Tool):
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         key = tool_input["key"]
         self._note(f"start {key}")
-        context.progress({"output": f"working on {key}", "total_bytes": 7, "elapsed_seconds": 1.5})
+        context.call.progress({"output": f"working on {key}", "total_bytes": 7, "elapsed_seconds": 1.5})
         try:
             if key in self.gates:
                 await self.gates[key].wait()
@@ -318,7 +318,7 @@ class SpyTool(Tool):
             if key in self.tidy:
                 return ToolResult(f"part of {key}")
             if key in self.printed:
-                context.stopped(self.printed[key])
+                context.call.stopped(self.printed[key])
             raise
         self._note(f"end {key}")
         result = self.results.get(key, ToolResult(f"did {key}", structured={"key": key}))
@@ -424,7 +424,7 @@ def make_world(
         ),
         model=model,
         max_turns=max_turns,
-        partial_messages=partial,
+        disclosure=Disclosure(partial_messages=partial),
         take_queued=take_queued,
         settings=settings_of(window or WindowSettings()),
     )

@@ -41,9 +41,10 @@ class Toolbox:
 
     async def run(self, name: str, **tool_input: Any) -> ToolResult:
         """Run a call without validation."""
-        context = replace(
-            self.context, tool_use_id="toolu_1", progress=self.updates.append, stopped=self.printed.append
+        call = replace(
+            self.context.call, tool_use_id="toolu_1", progress=self.updates.append, stopped=self.printed.append
         )
+        context = self.context.for_call(call)
         return await self.tools[name].run(tool_input, context)
 
     async def text(self, name: str, **tool_input: Any) -> str:

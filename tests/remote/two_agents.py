@@ -64,7 +64,7 @@ class LoggedTool(Tool):
         key = str(tool_input["key"])
         with self._ran.open("a") as file:
             file.write(f"{self.name} {key}\n")
-        context.progress({"output": key, "total_bytes": len(key), "elapsed_seconds": 0})
+        context.call.progress({"output": key, "total_bytes": len(key), "elapsed_seconds": 0})
         if key == "meet":
             await self._meeting.join()
         elif key == "stay":

@@ -110,7 +110,7 @@ def _unknown_of(config: SSHConfig) -> tuple[str, ...]:
     return tuple(sorted(config.unknown)) if isinstance(config, _Config) else ()
 
 
-class _Named(NamedTuple):
+class _KnownTarget(NamedTuple):
     """The facts about the target that are known in the middle of a file."""
 
     host: str
@@ -118,7 +118,7 @@ class _Named(NamedTuple):
     port: int | None
 
 
-def clean_line(line: str, target: _Named, include_from: Path, unknown: set[str]) -> str:
+def clean_line(line: str, target: _KnownTarget, include_from: Path, unknown: set[str]) -> str:
     """Return a line of an ssh_config file in a form that asyncssh reads as ssh does, or "" if there is no such form.
 
     Relative names in an Include are below `include_from`. Add what only OpenSSH understands to `unknown`.
@@ -153,7 +153,7 @@ def _words(text: str) -> list[str]:
     return words
 
 
-def _conditions(words: list[str], target: _Named, unknown: set[str]) -> list[str]:
+def _conditions(words: list[str], target: _KnownTarget, unknown: set[str]) -> list[str]:
     """Return the conditions of a Match line.
 
     One that asyncssh does not know becomes `all`, or `!all` if it may not hold.
@@ -190,7 +190,7 @@ def _without_equals(command: str) -> str:
     return f'eval "$(printf %b {shlex.quote(text)})"'
 
 
-def _with_tokens(command: str, target: _Named) -> str:
+def _with_tokens(command: str, target: _KnownTarget) -> str:
     host = socket.gethostname()
     user = getpass.getuser()
     tokens = {
@@ -268,7 +268,7 @@ class _Config(SSHClientConfig):
         if self._depth >= _MAX_DEPTH:
             raise ConfigParseError(f"{path}: Include is nested deeper than {_MAX_DEPTH} files")
         self._depth += 1
-        target = _Named(self._orig_host, self._named_user(), self._named_port())
+        target = _KnownTarget(self._orig_host, self._named_user(), self._named_port())
         below = SYSTEM_CONFIG.parent if path.is_relative_to(SYSTEM_CONFIG.parent) else Path("~/.ssh").expanduser()
         text = path.read_text(encoding="utf-8", errors="replace")
         cleaned = "\n".join(clean_line(line, target, below, self.unknown) for line in text.splitlines())

@@ -19,7 +19,6 @@ from .frames import (
     End,
     Event,
     Fenced,
-    Fetch,
     Frame,
     FrameError,
     Head,
@@ -27,7 +26,6 @@ from .frames import (
     Input,
     Json,
     Open,
-    Past,
     Ping,
     Pong,
     Progress,
@@ -38,6 +36,7 @@ from .frames import (
     frame_from_dict,
     frame_to_dict,
 )
+from .kinds.past import Fetch, Past
 from .ndjson import MAX_LINE, FrameDecoder, LineSplitter, encode_frame
 from .options import SessionOptions
 

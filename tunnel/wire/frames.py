@@ -13,6 +13,7 @@ from typing import Any, Callable, ClassVar, Union, get_args
 
 from .dataclass import dataclass
 from .kinds.names import FindNames, NamesFound
+from .kinds.past import Fetch, Past
 
 PROTOCOL = 1
 """Version of the link protocol. A laptop speaks its own version and the one before."""
@@ -125,28 +126,6 @@ class Snapshot:
     t: ClassVar[str] = "snapshot"
     epoch: int
     seq: int
-    body: Json
-
-
-@dataclass(frozen=True)
-class Fetch:
-    """L>W. Asks for the newest events before number `before`, about `most` bytes of them. Viewers may ask too."""
-
-    t: ClassVar[str] = "fetch"
-    epoch: int
-    request: int
-    before: int
-    most: int
-
-
-@dataclass(frozen=True)
-class Past:
-    """W>L. The answer to `fetch`. `body` is {"records": [{"seq", "kind", "body"}, …]}: events in order and without
-    gaps, the last one just before `before`. The list is empty when there are none."""
-
-    t: ClassVar[str] = "past"
-    epoch: int
-    request: int
     body: Json
 
 

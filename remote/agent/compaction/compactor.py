@@ -177,7 +177,7 @@ class Compactor:
         body = request.body(
             agent.prefix, sent, model=agent.model, max_tokens=self.limits.summary, session_id=deps.session_id
         )
-        listener = _Listener(self._recorder)
+        listener = _SummaryListener(self._recorder)
         settings = deps.call_settings(body, betas=betas_of(agent.model))
         end = await ModelCall(settings, listener, RetryPolicy(settings.limits.max_retries)).run()
         agent.ledger.add(end.head.model or agent.model, end.usage)
@@ -214,7 +214,7 @@ class Compactor:
                 self._deps.reminders.add(SESSION_START, f"SessionStart hook additional context: {said}")
 
 
-class _Listener:
+class _SummaryListener:
     """Collects the text of a summary."""
 
     def __init__(self, recorder: Recorder) -> None:

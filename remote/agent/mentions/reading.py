@@ -3,12 +3,11 @@ need a question is left out."""
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from typing import Any
 
 from ...permissions.decision import Behavior
-from ...tools.contract import ToolResult
+from ...tools.contract import CallContext, ToolResult
 from ..deps import AgentConfig
 from ..state import AgentState
 from ..tool_calls.call import ParsedCall
@@ -31,7 +30,7 @@ async def run_unasked(
         decision = decide(config, ParsedCall("", tool, given), can_ask=wanted)
         if decision.behavior is Behavior.DENY or (decision.behavior is Behavior.ASK and not wanted):
             return None
-        context = dataclasses.replace(config.context, cage=decision.cage, pinned=decision.pinned)
+        context = config.context.for_call(CallContext(cage=decision.cage, pinned=decision.pinned))
         result = await tool.run(given, context)
     except Exception:  # noqa: BLE001 - the agent goes on without it
         _log.exception("%s was not run for the model", name)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ...hooks.outcome import NOTHING, HookOutcome
 from ...sandbox.rules import CageRules
-from ...tools.contract import FileVersion, Tool, ToolContext, ToolResult
+from ...tools.contract import CallContext, FileVersion, Tool, ToolContext, ToolResult
 from ..deps import AgentConfig, AgentDeps
 from ..recorder import Recorder
 from ..state import AgentState, DenialCounter
@@ -104,7 +103,7 @@ class ParsedCall:
 
 def lent(context: PipelineContext) -> ToolContext:
     """Return the resources that a tool gets before its call runs."""
-    return replace(context.config.context, modes=mode_switch(context))
+    return context.config.context.for_call(CallContext(modes=mode_switch(context)))
 
 
 def mode_switch(context: PipelineContext) -> ModeSwitch:

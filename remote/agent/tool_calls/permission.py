@@ -34,7 +34,7 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
     """Let the permission engine decide, and ask the person if it says so. Return the call with its cage and the granted
     input, which is validated again if the person changed it. Refuse the call if the check or the question fails."""
     can_ask = context.deps.broker.can_ask(CAN_USE_TOOL)
-    judge = None if can_ask or call.tool.traits.asks else context.config.permission_tool()
+    judge = None if can_ask or call.tool.traits.asks else context.config.offer.judge()
     decision = _decided(context, call, can_ask=can_ask or judge is not None)
     if decision.behavior is Behavior.ALLOW:
         context.denials.permitted()

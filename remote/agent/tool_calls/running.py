@@ -32,8 +32,8 @@ _log = logging.getLogger(__name__)
 async def run(context: PipelineContext, call: ParsedCall) -> CallOutcome:
     """Run the tool. Meanwhile, send its live output and regular signs of life as progress."""
     recorder = context.recorder
-    tool_context = dataclasses.replace(
-        lent(context),
+    mine = dataclasses.replace(
+        lent(context).call,
         tool_use_id=call.id,
         agent_id=recorder.agent_id,
         cage=call.cage,
@@ -50,7 +50,7 @@ async def run(context: PipelineContext, call: ParsedCall) -> CallOutcome:
     )
     heartbeat = asyncio.ensure_future(_beat(context, call))
     try:
-        result = await call.tool.run(call.input, tool_context)
+        result = await call.tool.run(call.input, context.config.context.for_call(mine))
         await _touched(context, call)
         return CallOutcome(result)
     except Exception as error:  # noqa: BLE001 - a tool's bug is a result, the model goes on

@@ -13,11 +13,11 @@ from ..decision import Behavior
 from ..paths import PathPattern, Places
 from ..rules.rules import CommandPattern, Rule
 from ..rules.ruleset import RuleSet
-from .parser import NotUnderstood, parse
+from .parser import parse
 from .read_targets import directories_inside, is_pathless, matches, option_values, shell_directories, without_own_view
 from .readonly import is_null, reads_only
 from .recursive_reads import rule_on_the_way
-from .words import Command, Word, canonical
+from .words import Command, NotUnderstood, Word, canonical
 from .wrappers import everything_behind, lines_inside
 
 _MAX_HEADS = 8

@@ -14,7 +14,7 @@ import unicodedata
 from ccb.tunnel.wire.dataclass import dataclass
 
 from .variables import reads_utf8
-from .words import KEYWORDS, Command, Redirect, Word, WordPieces, is_plain_name
+from .words import Command, NotUnderstood, Redirect, Word, WordPieces, check_command_word
 
 _MAX_CHARS = 20_000
 _MAX_DEPTH = 12
@@ -26,10 +26,6 @@ _BRACED = re.compile(r"\$\{#?([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[?$!#@*])(?::?-[A-Za
 _JOINABLE = re.compile(r"[A-Za-z0-9_./,@%+ \t-]")
 _VARIABLE_FOR_REDIRECT = re.compile(r"\{.*\}|[0-9]+", re.DOTALL)
 _HEREDOC_END = re.compile(r"(['\"]?)([A-Za-z0-9_]+)\1")
-
-
-class NotUnderstood(Exception):
-    """The command line contains something that the parser does not follow. The text tells a person what it is."""
 
 
 def parse(text: str, strict: bool = False) -> list[Command]:
@@ -195,7 +191,7 @@ class _Reader:
                 words.append(word)
             end = self.at
         if words:
-            _check_command_word(words[0])
+            check_command_word(words[0])
         elif not assignments and not redirects:
             raise NotUnderstood(f"{char!r} is not expected here")
         raw = self.text[start:end].strip()
@@ -400,14 +396,3 @@ class _Reader:
         self.redirects_or_groups = self.redirects_or_groups or reader.redirects_or_groups
         pieces.expand("" if quoted else "(")
         self.at = end + 1
-
-
-def _check_command_word(word: Word) -> None:
-    if not word.is_literal and word.text != "[":
-        raise NotUnderstood("the text does not show the name of a command")
-    if word.dynamic:
-        raise NotUnderstood("the text does not show the name of a command")
-    if word.skeleton in KEYWORDS:
-        raise NotUnderstood(f"it uses {word.text!r}")
-    if not is_plain_name(word.text):
-        raise NotUnderstood("the name of a command is unusual")

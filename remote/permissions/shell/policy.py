@@ -15,7 +15,7 @@ from ..paths import PathPattern, Places, protection
 from ..rules.rules import CommandPattern, Rule
 from ..rules.ruleset import RuleSet
 from . import suggest
-from .parser import NotUnderstood, parse
+from .parser import parse
 from .read_targets import (
     Unknown,
     check_directories,
@@ -28,7 +28,7 @@ from .read_targets import (
 )
 from .readonly import is_null, reads_only, reads_only_together, runs_git
 from .variables import is_harmless_assignment, splits_into_files
-from .words import Command, Word, canonical
+from .words import Command, NotUnderstood, Word, canonical
 from .wrappers import effective, hides_commands, hides_lines, lines_inside, started_by
 
 Json = dict[str, Any]

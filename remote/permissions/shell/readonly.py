@@ -13,9 +13,9 @@ from typing import Callable
 
 from ..git.arguments import git_reads_only
 from .find_expression import BARE, OPERATORS, VALUED
-from .parser import NotUnderstood, parse
+from .parser import parse
 from .variables import is_harmless_assignment
-from .words import Command, Word, names
+from .words import Command, NotUnderstood, Word, names
 from .wrappers import effective, started_by
 
 Words = Sequence[Word]  # the arguments, without the name

@@ -20,6 +20,10 @@ def names(text: str) -> frozenset[str]:
 KEYWORDS = names("if then elif else fi for while until do done case esac select function coproc in [[ ]]")
 
 
+class NotUnderstood(Exception):
+    """The command line contains something that the parser does not follow. The text tells a person what it is."""
+
+
 @dataclass(frozen=True)
 class Word:
     """One word after quote removal. `skeleton` is the same word with a NUL for each quoted character and an SOH for
@@ -125,3 +129,15 @@ def is_plain_name(text: str) -> bool:
 def is_command_name(text: str) -> bool:
     """Return whether a text is a plain name or path, and not a keyword or other syntax of the shell."""
     return is_plain_name(text) and text not in KEYWORDS
+
+
+def check_command_word(word: Word) -> None:
+    """Raise NotUnderstood unless the text shows which command the word names."""
+    if not word.is_literal and word.text != "[":
+        raise NotUnderstood("the text does not show the name of a command")
+    if word.dynamic:
+        raise NotUnderstood("the text does not show the name of a command")
+    if word.skeleton in KEYWORDS:
+        raise NotUnderstood(f"it uses {word.text!r}")
+    if not is_plain_name(word.text):
+        raise NotUnderstood("the name of a command is unusual")

@@ -7,9 +7,9 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from .parser import NotUnderstood, parse
+from .parser import parse
 from .variables import decides_what_runs
-from .words import Command, Word, is_command_name, names
+from .words import Command, NotUnderstood, Word, is_command_name, names
 
 _ANY = Word("", "\1", dynamic=True)  # an argument whose text is known only when the command runs
 FOUND = Word("{}", "\1", dynamic=True)

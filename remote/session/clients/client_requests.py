@@ -72,7 +72,9 @@ def register_client_requests(session: Session) -> None:
     register_task_requests(session)
     register_steering(session)
     register_notes(session)
-    broker.register(LIST_COMMANDS, lambda _: Handled({"commands": session.agent.config.announced.entries("commands")}))
+    broker.register(
+        LIST_COMMANDS, lambda _: Handled({"commands": session.agent.config.disclosure.announced.entries("commands")})
+    )
     broker.find_more = lambda: _find_more(session)
     broker.register_slow(GET_CONTEXT_USAGE, lambda _: _context_usage(session))
 
@@ -92,7 +94,7 @@ async def _initialize(session: Session, setup: Initialize) -> Json:
         raise RequestRefused(str(error)) from error
     await session.define_agents()
     await session.clients.settle(session.options, _SERVERS_S)
-    model, announced = session.agent.model, session.agent.config.announced
+    model, announced = session.agent.model, session.agent.config.disclosure.announced
     body: Json = {
         "commands": [{"argumentHint": "", **each} for each in announced.entries("commands")],
         "agents": announced.entries("agents"),

@@ -21,7 +21,7 @@ advice, and anything that you have not verified. Refer to long documents with @p
 def register_context_commands(session: Session) -> None:
     """Register the commands."""
     commands, agent = session.commands, session.agent
-    agent.config.announced.output_style = lambda: style_name(agent.config.settings)
+    agent.config.disclosure.announced.output_style = lambda: style_name(agent.config.settings)
 
     async def compact(call: CommandCall) -> Printed:
         return Printed(await agent.compact(call.arguments))

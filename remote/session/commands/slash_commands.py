@@ -38,7 +38,7 @@ class SessionCommands:
             SlashCommand("hooks", "Show the hooks, and where they are configured", self._hooks, local=True)
         )
         registry.provide(self._from_files)
-        announced = agent.config.announced
+        announced = agent.config.disclosure.announced
         announced.add("commands", lambda: [each.public() for each in registry.commands])
         announced.add("skills", self._skills)
         announced.add("plugins", self._plugins)

@@ -58,6 +58,6 @@ async def _by_ourselves(context: ToolContext, path: str, most_bytes: int) -> byt
     spec = importlib.util.find_spec(f"{__package__}.png_scale")
     assert spec is not None
     source = cast("InspectLoader", spec.loader).get_source(spec.name)
-    real = context.pinned or context.host.real_path(path)
+    real = context.call.pinned or context.host.real_path(path)
     argv = [sys.executable, "-I", "-S", "-c", source or "", real, str(GOOD_PIXELS), str(most_bytes)]
     return await printed_by(context, path, argv, piped=False)

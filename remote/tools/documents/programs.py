@@ -19,7 +19,7 @@ async def printed_by(context: ToolContext, path: str, argv: Sequence[str], *, pi
     """Return what a program prints that gets the file at `path` on its stdin, or opens it itself (`piped` is False).
     None if it fails or takes too long."""
     host = context.host
-    real = context.pinned or host.real_path(path)
+    real = context.call.pinned or host.real_path(path)
     cage = context.cages.read_only([context.cwd, *context.add_dirs], [real])
     output = bytearray()
 

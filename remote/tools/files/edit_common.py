@@ -111,7 +111,7 @@ async def current(context: ToolContext, file_path: str) -> Current:
 
 def _check_approved(context: ToolContext, real: str, digest: str) -> None:
     """Refuse a version of the file that is not the one that the person has seen."""
-    if context.approved is not None and context.approved != FileVersion(real, digest):
+    if context.call.approved is not None and context.call.approved != FileVersion(real, digest):
         raise ChangeRefused(CHANGED_SINCE_ASKED)
 
 
@@ -130,7 +130,7 @@ def preview_of(file: Current, data: bytes) -> Preview:
 async def store(context: ToolContext, file: Current, data: bytes) -> FileInfo:
     """Make `data` the content of the file. Raise ChangeRefused if the file has changed meanwhile, or OSError."""
     digest = digest_of(data)
-    await context.before_change(UpcomingChange(file.real, file.data, file.mode, file.digest, digest))
+    await context.call.before_change(UpcomingChange(file.real, file.data, file.mode, file.digest, digest))
     try:
         info = await host_of(context).replace(file.real, data, file.digest)
     except FileChanged:

@@ -40,7 +40,7 @@ def path_error(path: str) -> str | None:
 
 def host_of(context: ToolContext) -> Host:
     """Return the host for the file operations of a call: it reaches the path that was decided on, and no other."""
-    return PinnedHost(context.host, context.pinned) if context.pinned else context.host
+    return PinnedHost(context.host, context.call.pinned) if context.call.pinned else context.host
 
 
 async def missing(host: Host, path: str, cwd: str) -> str:

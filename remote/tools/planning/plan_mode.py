@@ -39,11 +39,13 @@ class EnterPlanMode(Tool):
     )
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
-        return "Plan mode is on already." if context.modes is not None and context.modes.mode == PLAN else None
+        return (
+            "Plan mode is on already." if context.call.modes is not None and context.call.modes.mode == PLAN else None
+        )
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        if context.modes is not None:
-            context.modes.enter_plan()
+        if context.call.modes is not None:
+            context.call.modes.enter_plan()
         return ToolResult("The user agrees: plan mode is on.", structured={"message": "plan mode is on"})
 
 
@@ -63,7 +65,7 @@ class ExitPlanMode(Tool):
     )
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
-        if context.modes is not None and context.modes.mode != PLAN:
+        if context.call.modes is not None and context.call.modes.mode != PLAN:
             return "Plan mode is not on: there is nothing to leave. Go on with the work."
         plan = self.question(tool_input, context)["plan"]
         if not plan:
@@ -81,8 +83,8 @@ class ExitPlanMode(Tool):
         if plan != context.plan.read():
             text += f"\n\nThe plan as approved:\n\n{plan}"
             self._keep(plan, context)
-        if context.modes is not None:
-            context.modes.leave_plan()
+        if context.call.modes is not None:
+            context.call.modes.leave_plan()
         kept = f"\n\nThe plan is in {path}." if path else ""
         return ToolResult(text + kept, structured={"plan": plan, "filePath": path or None, "isAgent": False})
 

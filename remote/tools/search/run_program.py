@@ -103,7 +103,7 @@ def load_program(modules: tuple[str, ...] = _MODULES) -> str:
 
 def _cage(context: ToolContext, request: Json) -> CageRules | None:
     """Return the cage of the program: it reads what is searched, and changes nothing. None if this host has none."""
-    searched = context.pinned or context.host.real_path(str(request.get("root") or request["path"]))
+    searched = context.call.pinned or context.host.real_path(str(request.get("root") or request["path"]))
     return context.cages.read_only([context.cwd, *context.add_dirs], [searched])
 
 
@@ -115,7 +115,7 @@ async def search(context: ToolContext, request: Json, seconds: float = SECONDS) 
 
     host = context.host
     programs = {"rg": host.which("rg") or "", "grep": host.which("grep") or ""}
-    kept = {"left_out": context.left_out, "sessions": context.spill.sessions}
+    kept = {"left_out": context.call.left_out, "sessions": context.spill.sessions}
     whole = {**programs, "seconds": seconds, **kept, **request}
     answer = bytearray()
 

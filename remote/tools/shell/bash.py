@@ -140,7 +140,7 @@ def _roots(context: ToolContext) -> list[str]:
 
 def _start_of(tool_input: Json, context: ToolContext) -> ShellStart:
     description = str(tool_input.get("description") or "")[:_MAX_DESCRIPTION]
-    return ShellStart(tool_input["command"], description, context.tool_use_id, context.agent_id)
+    return ShellStart(tool_input["command"], description, context.call.tool_use_id, context.call.agent_id)
 
 
 async def _start_in_background(start: ShellStart, context: ToolContext) -> ToolResult:
@@ -152,12 +152,12 @@ async def _start_in_background(start: ShellStart, context: ToolContext) -> ToolR
     output = Output(context.spill, "background", to_file=True)
     try:
         process = await context.host.start(
-            [_shell(context), "-c", start.command], cwd, output.add, context.variables, cage=context.cage
+            [_shell(context), "-c", start.command], cwd, output.add, context.variables, cage=context.call.cage
         )
     except OSError as error:
         output.close()
         return _not_started(error)
-    shell = context.shells.add(start, process, output, context.cage)
+    shell = context.shells.add(start, process, output, context.call.cage)
     text = f"Command running in background with ID: {shell.id}. You are told when it ends. {_HOW_TO_READ}"
     if output.path:
         text += f" Output is also written to: {output.path}"
@@ -181,9 +181,9 @@ class _Foreground:
     async def run(self, timeout: float) -> ToolResult:
         context = self._context
         cwd = self._cwd = context.shells.directory(context.host, _roots(context))
-        report = CwdReport(context.spill, caged=context.cage is not None)
+        report = CwdReport(context.spill, caged=context.call.cage is not None)
         self._reports = bool(report.path)
-        cage = _with_report(context.cage, report.path)
+        cage = _with_report(context.call.cage, report.path)
         try:
             argv = _arguments(_shell(context), self._command, report.path)
             process = await context.host.start(argv, cwd, self._output.add, context.variables, cage=cage)
@@ -206,7 +206,7 @@ class _Foreground:
                         await process.stop()
                 finally:
                     if interrupted:
-                        context.stopped(self._output.text(MAX_OUTPUT_CHARS - _ROOM))
+                        context.call.stopped(self._output.text(MAX_OUTPUT_CHARS - _ROOM))
                     self._output.close()
                     moved = report.take()
         if goes_on:
@@ -222,7 +222,7 @@ class _Foreground:
         """Let the command go on in the background, and tell the model how to read on."""
         output = self._output
         output.keep()
-        shell = self._context.shells.add(self._start, process, output, self._context.cage, report.take)
+        shell = self._context.shells.add(self._start, process, output, self._context.call.cage, report.take)
         shell.position = output.total
         why = f"It takes longer than {self._context.shells.background_after:g} s, so it" if self._by_itself else "It"
         note = f"{why} goes on in the background with ID: {shell.id}. You are told when it ends. {_HOW_TO_READ}"
@@ -235,7 +235,7 @@ class _Foreground:
 
     def _stop(self, code: int) -> str:
         """Return a note about what the cage stopped, "" for nothing."""
-        cage = self._context.cage
+        cage = self._context.call.cage
         return (
             ""
             if cage is None
@@ -272,7 +272,7 @@ class _Foreground:
         if self._output.total == self._shown:
             return
         self._shown = self._output.total
-        self._context.progress(
+        self._context.call.progress(
             {
                 "output": self._output.last(_TAIL_LINES, _TAIL_BYTES),
                 "total_bytes": self._shown,

@@ -126,8 +126,8 @@ class WebFetch(Tool):
 async def _read(url: str, context: ToolContext) -> _Content:
     """Fetch the page, here or on the laptop. Raise WebRefused or RequestFailed."""
     if context.web.on_laptop:
-        assert context.web_access is not None
-        found = await context.web_access.fetch_on_laptop(url)
+        assert context.call.web_access is not None
+        found = await context.call.web_access.fetch_on_laptop(url)
         size = len(found.text.encode("utf-8", "replace"))
         text = await _as_text(found.text, found.media_type, found.url)
         if found.cut:
@@ -195,13 +195,13 @@ async def _answer(content: _Content, prompt: str, context: ToolContext) -> str:
     from ...model.errors import ModelError
     from ...model.question import SMALL, ModelQuestion
 
-    assert context.web_access is not None
+    assert context.call.web_access is not None
     page = content.text[:_MAX_CHARS]
     if len(content.text) > _MAX_CHARS:
         page += f"\n[... cut: the page has {len(content.text):,} characters ...]"
     text = f"The page {content.url}:\n\n<page>\n{page}\n</page>\n\n{prompt}"
     try:
-        reply = await context.web_access.ask(ModelQuestion(text, _SYSTEM, SMALL))
+        reply = await context.call.web_access.ask(ModelQuestion(text, _SYSTEM, SMALL))
     except ModelError as error:
         return f"[No model could be asked about the page ({error}); its text follows]\n{page[:_UNANSWERED_CHARS]}"
     return reply.text or "The model had no answer."

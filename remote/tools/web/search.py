@@ -46,14 +46,14 @@ class WebSearch(Tool):
         from ...model.errors import ModelError
         from ...model.question import ModelQuestion
 
-        assert context.web_access is not None
+        assert context.call.web_access is not None
         started = time.monotonic()
         query = tool_input["query"]
         server_tool: Json = {"type": "web_search_20250305", "name": "web_search", "max_uses": _MAX_USES}
         server_tool.update({name: value for name, value in tool_input.items() if name != "query" and value})
         question = ModelQuestion(f"Search the web for: {query}", _SYSTEM, tools=[server_tool])
         try:
-            reply = await context.web_access.ask(question)
+            reply = await context.call.web_access.ask(question)
         except ModelError as error:
             text = f"The web could not be searched: {error}"
             if error.status in (400, 404, 422):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,7 +14,7 @@ from ccb.remote.commands.registry import CommandCall, CommandRefused, Expanded
 from ccb.remote.mcp.client import McpClient, McpError
 from ccb.remote.mcp.servers import IN_CLIENT, McpServers
 from ccb.remote.mcp.tool import tool_result
-from ccb.remote.tools.contract import ToolContext
+from ccb.remote.tools.contract import CallContext, ToolContext
 from ccb.remote.tools.registry import ToolRegistry
 from ccb.tunnel.wire.kinds.mcp import tool_name
 
@@ -73,6 +74,11 @@ async def connected(*servers: Server) -> tuple[McpServers, ToolRegistry]:
     return found, registry
 
 
+def called_as(call: CallContext) -> ToolContext:
+    """The context of a call of an MCP server, which uses nothing of the session's."""
+    return cast(ToolContext, SimpleNamespace(call=call))
+
+
 async def test_the_tools_of_all_pages_join_the_registry() -> None:
     server = Server(ADD, LOOK, {"name": "no schema"})
     servers, registry = await connected(server)
@@ -88,13 +94,13 @@ async def test_the_tools_of_all_pages_join_the_registry() -> None:
 async def test_a_call_reaches_the_server_under_the_name_that_it_knows() -> None:
     server = Server(LOOK)
     _, registry = await connected(server)
-    result = await registry[0].run({"far": True}, cast(ToolContext, type("C", (), {"tool_use_id": "toolu_1"})()))
+    result = await registry[0].run({"far": True}, called_as(CallContext("toolu_1")))
     assert (result.content, result.is_error) == ("3", False)
     params = server.heard[-1]["params"]
     assert (params["name"], params["arguments"]) == ("look around", {"far": True})
     assert params["_meta"]["claudecode/toolUseId"] == "toolu_1"
     server.failure = "gone"
-    failed = await registry[0].run({}, cast(ToolContext, type("C", (), {"tool_use_id": "toolu_2"})()))
+    failed = await registry[0].run({}, called_as(CallContext("toolu_2")))
     assert failed.is_error and "gone" in str(failed.content)
 
 
@@ -150,7 +156,7 @@ async def test_what_a_server_changes_counts_from_the_next_turn_and_progress_reac
         await command.run(CommandCall(command.name))
     shown: list[Json] = []
     server.silent = "tools/call"
-    context = cast(ToolContext, type("C", (), {"tool_use_id": "t1", "progress": staticmethod(shown.append)})())
+    context = called_as(CallContext("t1", progress=shown.append))
     call = asyncio.ensure_future(registry[0].run({}, context))
     await asyncio.sleep(0)
     for token in ("t2", "t1"):

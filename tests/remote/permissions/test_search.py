@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from ccb.remote.agent.tool_calls.permission import decide
 from ccb.remote.permissions.decision import Behavior
 from ccb.remote.permissions.engine import PermissionEngine
 from ccb.remote.ports import PromptSource
+from ccb.remote.tools.contract import CallContext
 from ccb.remote.tools.registry import ToolRegistry
 
 ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY
@@ -43,7 +43,7 @@ def desk(tmp_path: Path) -> Desk:
 
 async def searched(box: Toolbox, rules: str, name: str, **tool_input: Any) -> str:
     engine = PermissionEngine(cwd=str(box.root), sandbox=sandbox(), disallowed=[rules], home="/nowhere", is_root=False)
-    context = dataclasses.replace(box.context, left_out=tuple(engine.left_out(name)))
+    context = box.context.for_call(CallContext(left_out=tuple(engine.left_out(name))))
     result = await box.tools[name].run(tool_input, context)
     assert isinstance(result.content, str)
     return result.content

@@ -16,6 +16,7 @@ from ccb.remote.sandbox.rules import CageRules, workspace_rules
 from ccb.remote.sandbox.server import CageServer, Mechanism
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import Process
+from ccb.remote.tools.contract import CallContext
 from ccb.remote.tools.spill import Spill
 
 _HOW = "To ask the user to run it without the sandbox, call Bash again with dangerouslyDisableSandbox: true."
@@ -28,7 +29,7 @@ async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
         if toolbox.context.host.cages().mechanism is Mechanism.NONE:
             pytest.skip(toolbox.context.host.cages().why)
         cage = toolbox.context.cages.read_only([str(toolbox.root)])
-        toolbox.context = replace(toolbox.context, cage=cage)
+        toolbox.context = toolbox.context.for_call(CallContext(cage=cage))
         yield toolbox
 
 
@@ -67,7 +68,7 @@ async def test_a_command_in_the_background_is_caged_and_tells_of_the_stop(box: T
 async def test_what_a_command_may_not_leave_behind_is_told_once(box: Toolbox) -> None:
     if not box.context.host.cages().workspace:
         pytest.skip(box.context.host.cages().why)
-    box.context = replace(box.context, cage=workspace_rules([str(box.root)], os.environ, "/nowhere"))
+    box.context = box.context.for_call(CallContext(cage=workspace_rules([str(box.root)], os.environ, "/nowhere")))
     said = await box.text("Bash", command="mkdir d && echo x >d/.envrc")
     assert "set aside by the sandbox" in said and "d/.envrc is now .envrc.stopped-by-ccb" in said
     assert "dangerouslyDisableSandbox" in said.splitlines()[-1]
@@ -84,7 +85,7 @@ async def test_what_a_command_may_not_leave_behind_is_told_once(box: Toolbox) ->
 async def test_a_cage_that_cannot_be_made_runs_nothing(box: Toolbox) -> None:
     cage = workspace_rules([str(box.root)], os.environ, "/nowhere")  # needs Landlock, which this host has not
     with contextlib.closing(LocalHost(cages=CageServer(most_abi=0))) as host:
-        box.context = replace(box.context, host=host, cage=cage)
+        box.context = replace(box.context, host=host, call=CallContext(cage=cage))
         await _assert_nothing_runs(box)
 
 
@@ -109,7 +110,7 @@ async def test_searches_run_in_the_read_only_cage(
         return await start(argv, cwd, on_output, cage=cage)
 
     monkeypatch.setattr(box.context.host, "start", noted)
-    box.context = replace(box.context, cage=None)
+    box.context = box.context.for_call(CallContext())
     name = call.pop("name")
     assert "a.txt" in await box.text(name, **call)
     outer = box.root.parent / "outer"

@@ -7,7 +7,6 @@ import json
 import os
 import stat
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
-from ccb.remote.tools.contract import Preview, ToolResult
+from ccb.remote.tools.contract import CallContext, Preview, ToolResult
 from ccb.remote.tools.files.edit_text import EditRefused, replaced
 from ccb.remote.tools.files.file_state import FileState
 from ccb.remote.tools.files.patch import MAX_PREVIEW, structured_patch
@@ -409,7 +408,7 @@ async def test_an_approval_counts_only_for_the_version_that_was_shown(box: Toolb
         path.write_text("one three\n" if meanwhile == "read again" else "")
         await box("Read", file_path=str(path))
     kept = {each: each.read_bytes() for each in (path, other) if each.exists()}
-    result = await box.tools[tool].run(call, replace(box.context, approved=preview.version))
+    result = await box.tools[tool].run(call, box.context.for_call(CallContext(approved=preview.version)))
     assert result.is_error
     if meanwhile != "removed" or tool == "Write":
         assert "modified since the user was asked" in str(result.content)

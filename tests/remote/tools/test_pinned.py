@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from ccb.remote.permissions.decision import Behavior
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.pinned import PinnedHost
 from ccb.remote.system.regular_files import ABSENT, digest_of
+from ccb.remote.tools.contract import CallContext
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def test_no_tool_follows_a_link_that_was_made_after_the_decision(box: Tool
     (outside / "a.txt").write_text("secret")
     box.write("d/a.txt", "ours")
     path = str(box.root / "d" / "a.txt")
-    box.context = replace(box.context, pinned=path)
+    box.context = box.context.for_call(CallContext(pinned=path))
     assert "ours" in await box.text("Read", file_path=path)
     os.rename(box.root / "d", box.root / "e")
     os.symlink(outside, box.root / "d")
@@ -60,7 +60,7 @@ async def test_no_tool_follows_a_link_that_was_made_after_the_decision(box: Tool
     ):
         said = await box.error(name, file_path=path, **more)
         assert "secret" not in said and "leads elsewhere" in said, said
-    box.context = replace(box.context, pinned=str(box.root / "d"))
+    box.context = box.context.for_call(CallContext(pinned=str(box.root / "d")))
     assert "leads elsewhere" in await box.error("LS", path=str(box.root / "d"))
     assert (outside / "a.txt").read_text() == "secret"
 
