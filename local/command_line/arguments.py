@@ -109,8 +109,8 @@ def _place_remote(arguments: Arguments, remote: str, words: Sequence[str]) -> Ar
 
 
 def _place_host_command(arguments: Arguments, words: Sequence[str]) -> Arguments:
-    """Interpret `COMMAND HOST [ID]`. HOST may be missing for `ps`, `trust`, `disconnect` and `doctor`; there is none
-    with --local or a `--transport` command."""
+    """Interpret `COMMAND HOST [ID]`. HOST may be missing for `ps`, `trust`, `disconnect` and `doctor`, and is never
+    given with --local or a `--transport` command."""
     command = arguments.command
     only_session = command in _WITH_SESSION and len(words) == 1 and is_session_id(words[0])
     if needs_host(arguments.connection) or (words and not only_session):

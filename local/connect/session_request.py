@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 HEADLESS_RECONNECT_S = 600.0
 """How long a headless run tries to reconnect when --reconnect-timeout does not say."""
 
-_MOST_THINKING = 31_999  # the family's budget for models that think with a budget only
+_MAX_THINKING = 31_999  # the family's budget for models that think with a budget only
 _NEVER = 1 << 60
 _CHARS_OF_A_PERCENT = 8_000  # of a window of 200,000 tokens, each of about 4 characters
 _BETA = re.compile(r"[a-z0-9-]{1,80}-\d{4}-\d{2}-\d{2}", re.ASCII)
@@ -71,7 +71,7 @@ def session_options(
     asks = streams.permission_prompt_tool or ("none" if arguments.headless else "stdio")
     thinking_tokens = sdk.max_thinking_tokens
     if sdk.thinking is not None and thinking_tokens is None:
-        thinking_tokens = 0 if sdk.thinking == "disabled" else _MOST_THINKING
+        thinking_tokens = 0 if sdk.thinking == "disabled" else _MAX_THINKING
     return SessionOptions(
         model=settings.model if settings.is_managed("model") else agent.model or settings.model,
         permission_mode=mode,

@@ -20,7 +20,8 @@ _PLACE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
 async def send(hook: Hook, payload: Json, *, allow_private: bool) -> str:
-    """Return the body of the answer. Raise WebRefused for a failure, and for an answer that is none."""
+    """Post `payload` to the hook. Return the body of the answer. Raise WebRefused without one, and for a status that is
+    not 2xx."""
     fetcher = WebFetcher(allow_private=allow_private, max_body=_MAX_ANSWER)
 
     def value(found: re.Match[str]) -> str:

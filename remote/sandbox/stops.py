@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from .rules import CageRules
 
-_MOST = 200
+_MAX_CHARS = 200
 _FILES = ("Permission denied", "Read-only file system", "Invalid cross-device link", "Device or resource busy")
 _CALLS = ("Operation not permitted", "Bad system call")
 _NETWORK = (
@@ -106,4 +106,4 @@ def _names(line: str, words: str) -> Iterator[str]:
 
 def _shown(line: str) -> str:
     clean = _CONTROL.sub(" ", line).strip()
-    return clean if len(clean) <= _MOST else clean[: _MOST - 1] + "…"
+    return clean if len(clean) <= _MAX_CHARS else clean[: _MAX_CHARS - 1] + "…"

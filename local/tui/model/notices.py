@@ -13,7 +13,7 @@ from .blocks import BlockContainer, Level, NoticeBlock, TipsBlock
 
 _MAX_TEXT = 100
 _MAX_NAMES = 20
-_MOST = 10**12  # tokens: a host may send any number
+_MAX_TOKENS = 10**12  # tokens: a host may send any number
 _ABORTED = ("aborted_streaming", "aborted_tools")  # the person knows why the turn ended
 
 
@@ -92,7 +92,7 @@ class Notices:
 
     def _compacted(self, metadata: Mapping[str, object]) -> None:
         sizes = [metadata.get(name) for name in ("pre_tokens", "post_tokens")]
-        counts = " became ".join(f"{size:,}" for size in sizes if isinstance(size, int) and 0 <= size < _MOST)
+        counts = " became ".join(f"{size:,}" for size in sizes if isinstance(size, int) and 0 <= size < _MAX_TOKENS)
         text = f"── Compacted: the agent goes on with a summary{f' ({counts} tokens)' if counts else ''}."
         if self._compacting is None:
             self.add(text, Level.DIM)

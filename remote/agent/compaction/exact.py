@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 _PATH = request.PATH + "/count_tokens"
 _SECONDS = 5.0
-_MOST = 1 << 16
+_MAX_BYTES = 1 << 16
 
 
 async def count_tokens(deps: AgentDeps, agent: AgentState) -> int | None:
@@ -38,7 +38,7 @@ async def count_tokens(deps: AgentDeps, agent: AgentState) -> int | None:
         async with deps.transport.request(str(uuid.uuid4()), "POST", _PATH, headers, pieces) as response:
             body = b""
             async for data in response.body():
-                body += data[: _MOST - len(body)]
+                body += data[: _MAX_BYTES - len(body)]
             return json.loads(body).get("input_tokens") if response.status == 200 else None
 
     try:

@@ -15,7 +15,7 @@ from .search import find
 
 Json = dict[str, Any]
 
-_MOST = 5
+_DEFAULT_RESULTS = 5
 _SEARCH = (
     "Finds tools that are not listed here, and returns their descriptions and schemas. Their names come in"
     " system reminders. Call what it finds with ExecuteExtraTool.\n"
@@ -37,7 +37,12 @@ class ToolSearch(Tool):
             "type": "object",
             "properties": {
                 "query": {"type": "string", "minLength": 1, "maxLength": 1000, "description": "What to look for"},
-                "max_results": {"type": "integer", "minimum": 1, "maximum": 20, "description": f"{_MOST} by default"},
+                "max_results": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": 20,
+                    "description": f"{_DEFAULT_RESULTS} by default",
+                },
             },
             "required": ["query"],
         },
@@ -48,7 +53,7 @@ class ToolSearch(Tool):
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         query, tools = tool_input["query"], self._deferred()
-        found = find(query, tools, tool_input.get("max_results", _MOST))
+        found = find(query, tools, tool_input.get("max_results", _DEFAULT_RESULTS))
         structured = {"matches": [each.name for each in found], "query": query, "total_deferred_tools": len(tools)}
         if not found:
             names = ", ".join(each.name for each in tools)

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 _STUCK_S = 10.0
 _MAX_ANSWER = 1 << 20
 _MAX_QUERY = 500  # characters: a question is written in one piece
-_MOST = 50
+_MAX_NAMES = 50
 
 
 class NameFinder:
@@ -53,7 +53,7 @@ class NameFinder:
             if starts:
                 self._start()
             self._count += 1
-            question = {"n": self._count, "query": query[:_MAX_QUERY], "most": _MOST}
+            question = {"n": self._count, "query": query[:_MAX_QUERY], "most": _MAX_NAMES}
             os.write(self._stdin, json.dumps(question).encode() + b"\n")
         except OSError as error:
             _log.warning("the index of files cannot be asked: %s", error)
@@ -125,4 +125,4 @@ class NameFinder:
 def _glimpse(root: str, query: str) -> Json:
     from .program.names import glimpse
 
-    return glimpse(root, query, _MOST)
+    return glimpse(root, query, _MAX_NAMES)

@@ -26,7 +26,7 @@ from .agent_run import AgentRow, AgentRun, RowState
 Json = dict[str, Any]
 
 _MAX_AGENTS = 256
-_MOST = 10**12  # a host could send a number that no float holds
+_MAX_NUMBER = 10**12  # a host could send a number that no float holds
 
 
 class AgentRuns(Projection):
@@ -171,4 +171,4 @@ def agent_label(tool_input: Mapping[str, Any]) -> str:
 
 
 def _number(value: object) -> float:
-    return float(max(0, min(value, _MOST))) if isinstance(value, int | float) else 0.0
+    return float(max(0, min(value, _MAX_NUMBER))) if isinstance(value, int | float) else 0.0

@@ -9,7 +9,7 @@ from ....session.messages import Result
 
 Json = dict[str, Any]
 
-_MOST = 10**15  # a host could send a number that no float holds
+_MAX_NUMBER = 10**15  # a host could send a number that no float holds
 _INPUT_FIELDS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
@@ -38,7 +38,7 @@ class Totals:
         """Take over what the session has used so far from its newest result message."""
         used, cost = result.get("modelUsage"), result.get("total_cost_usd")
         self._set(used if isinstance(used, dict) else {})
-        self.cost_usd = float(min(cost, _MOST)) if isinstance(cost, int | float) else self.cost_usd
+        self.cost_usd = float(min(cost, _MAX_NUMBER)) if isinstance(cost, int | float) else self.cost_usd
 
     def set_context(self, usage: Json) -> None:
         """Take over the size of the context from the usage of a model message; without one it stays."""
@@ -69,4 +69,4 @@ def tokens(count: int) -> str:
 
 
 def _sum(usage: Json, fields: tuple[str, ...]) -> int:
-    return sum(max(0, min(value, _MOST)) for value in map(usage.get, fields) if isinstance(value, int))
+    return sum(max(0, min(value, _MAX_NUMBER)) for value in map(usage.get, fields) if isinstance(value, int))
