@@ -105,11 +105,31 @@ class Agent:
         return await self._turn.compact(hint)
 
     async def context_report(self) -> ContextReport:
-        """Return what fills the model's window. The provider counts it, if it can."""
+        """Return what fills the model's window. The provider counts it, if it can; before the first turn it is an
+        estimate of what that turn will send."""
         from .compaction.exact import count_tokens  # few sessions ask
         from .compaction.report import context_report
+        from .prompts.request_start import new_prefix
 
-        return context_report(self._state, self._config.window, await count_tokens(self._deps, self._state))
+        config, prefix = self._config, self._state.prefix
+        if prefix is None:
+            config = self._next
+            prefix = await new_prefix(config, self._listed_tools(config), self._deps.home)
+        counted = await count_tokens(self._deps, self._state)
+        return context_report(self._state, prefix, config.window, counted)
+
+    async def side_answer(self, question: str) -> str | None:
+        """Answer a question about the conversation, which stays as it is. None before the first turn. Raise
+        ModelError."""
+        from .prompts.aside import side_answer  # few sessions ask
+
+        return await side_answer(self._deps, self._state, question)
+
+    async def judge(self, system: str, text: str, model: str) -> str:
+        """Return what a model says to a text alone. Raise ModelError."""
+        from .prompts.aside import judged
+
+        return await judged(self._deps, self._state, system, text, model)
 
     def set_model(self, name: str | None) -> None:
         """Use another model from the next model call on; None means the model of the configuration. The conversation

@@ -16,6 +16,12 @@ from ..model.models import cost_usd, count, facts
 Json = dict[str, Any]
 
 _TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+_DETAILS = {
+    "cache_creation": ("ephemeral_1h_input_tokens", "ephemeral_5m_input_tokens"),
+    "output_tokens_details": ("thinking_tokens",),
+    "server_tool_use": ("web_search_requests", "web_fetch_requests"),
+}
+"""Objects in a usage, with the counts in them."""
 _MAX_COUNTED = 1_000
 _MODEL_USAGE = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens", "outputTokens")
 
@@ -23,7 +29,7 @@ _MODEL_USAGE = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens
 def zero_usage() -> Json:
     """Return the usage object of no tokens, with all fields that clients know."""
     usage: Json = dict.fromkeys(_TOKENS, 0)
-    usage["server_tool_use"] = {"web_search_requests": 0, "web_fetch_requests": 0}
+    usage.update({name: dict.fromkeys(counts, 0) for name, counts in _DETAILS.items()})
     usage["service_tier"] = "standard"
     return usage
 
@@ -90,6 +96,10 @@ class Ledger(Projection):
         """Count an answer of `model`."""
         for name in _TOKENS:
             self.turn[name] += count(usage, name)
+        for name, counts in _DETAILS.items():
+            found = usage.get(name)
+            for each in counts:
+                self.turn[name][each] += count(found, each) if isinstance(found, Mapping) else 0
         self._add_to_sums(model, usage)
         if self.parent is not None:
             self.parent._add_to_sums(model, usage)
@@ -111,6 +121,8 @@ class Ledger(Projection):
         entry["costUSD"] += cost
         for name, public in zip(_TOKENS, _MODEL_USAGE):
             entry[public] += count(usage, name)
+        searches = usage.get("server_tool_use")
+        entry["webSearchRequests"] += count(searches, "web_search_requests") if isinstance(searches, Mapping) else 0
 
     def snapshot(self) -> dict[str, Json]:
         """Return the `modelUsage` of a result."""

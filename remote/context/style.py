@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 from ..settings.settings_files import read_text
 from ..settings.worker_settings import WorkerSettings
@@ -19,6 +20,7 @@ _BUILT_IN = {
 _NAME = re.compile(r"[\w][\w .-]{0,99}")
 _FRONT = re.compile(r"\A---\n.*?^---\n", re.DOTALL | re.MULTILINE)
 _MAX_LANGUAGE = 100  # characters
+_MAX_STYLES = 200
 
 
 def style_name(settings: WorkerSettings) -> str:
@@ -26,6 +28,16 @@ def style_name(settings: WorkerSettings) -> str:
     found = settings.value("outputStyle")
     name = found.value if found is not None else None
     return name if isinstance(name, str) and _NAME.fullmatch(name) else DEFAULT
+
+
+def style_names(settings: WorkerSettings, home: str) -> list[str]:
+    """Return the names of the output styles that can be chosen."""
+    found = [DEFAULT, *_BUILT_IN]
+    for path in _places("*", settings, home):
+        with suppress(OSError):
+            names = sorted(os.listdir(os.path.dirname(path)))
+            found += [name[:-3] for name in names if name.endswith(".md") and _NAME.fullmatch(name[:-3])]
+    return list(dict.fromkeys(found))[:_MAX_STYLES]
 
 
 def style_text(settings: WorkerSettings, home: str) -> str:

@@ -33,9 +33,10 @@ from ..session.clients.client_requests import register_client_requests
 from ..session.clients.launches import Launches
 from ..session.commands.context_commands import register_context_commands
 from ..session.inputs import Inputs
+from ..session.launch_parts import added_directories, check_sandbox, with_own_files
 from ..session.log import AgentEmitter, SessionLog, Watchers
 from ..session.restart.resume import restore, take_up
-from ..session.session import Session, SessionParts, added_directories, check_sandbox, with_own_files
+from ..session.session import Session, SessionParts
 from ..sessions.paths import home_directory
 from ..subagents.command import agents_command
 from ..subagents.recovery import after_a_cut, end_cut_agents

@@ -32,8 +32,8 @@ EVENTS = (
     SESSION_START,
     SESSION_END,
 )
-_ABOUT_TOOLS = (PRE_TOOL_USE, PERMISSION_REQUEST, POST_TOOL_USE, POST_TOOL_USE_FAILURE)
-_WITHOUT_MATCHER = (USER_PROMPT_SUBMIT, STOP)
+ABOUT_TOOLS = (PRE_TOOL_USE, PERMISSION_REQUEST, POST_TOOL_USE, POST_TOOL_USE_FAILURE)
+WITHOUT_MATCHER = (USER_PROMPT_SUBMIT, STOP)
 
 COMMAND_TIMEOUT_S, CALLBACK_TIMEOUT_S = 600.0, 60.0
 _MAX_HOOKS = 500
@@ -74,13 +74,18 @@ class Hook:
         return self.command or self.url or f"callback {self.callback}"
 
     @property
+    def kind(self) -> str:
+        """`command`, `http` or `callback`."""
+        return "callback" if self.callback else "http" if self.url else "command"
+
+    @property
     def key(self) -> str:
         """What tells it from other hooks, also after a restart."""
         return hashlib.sha256(repr((self.event, self.matcher, self.does, self.condition)).encode()).hexdigest()[:16]
 
     def matches(self, subject: str) -> bool:
         """Return whether the hook runs for an event about `subject`: a tool's name, a source, a trigger."""
-        if self.matcher in _ALL or self.event in _WITHOUT_MATCHER:
+        if self.matcher in _ALL or self.event in WITHOUT_MATCHER:
             return True
         if _NAMES.fullmatch(self.matcher):
             return subject in self.matcher.split("|")
@@ -180,7 +185,7 @@ def _read(event: str, matcher: object, hook: Json, given: HookSource) -> Hook | 
 def _condition_problem(event: str, condition: object) -> str:
     from ..permissions.rules.rules import RuleError, parse_rule
 
-    if event not in _ABOUT_TOOLS:
+    if event not in ABOUT_TOOLS:
         return f"`if` is for the events about tools, not for {event}"
     try:
         parse_rule(condition if isinstance(condition, str) else "")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -25,16 +23,17 @@ from ..hooks.runner import HookRunner
 from ..hooks.table import client_hooks
 from ..journal.journal import JournalError
 from ..model.reasoning import Reasoning
-from ..permissions.sandbox_mode import Sandbox, SandboxError
+from ..permissions.sandbox_mode import Sandbox
 from ..sessions.paths import home_directory
 from ..sessions.refusal import HostRefusal
 from ..settings.worker_settings import WorkerSettings
-from ..subagents.sub_agents import SubAgents, defines_agents
+from ..subagents.sub_agents import SubAgents
 from .broker import OpenRequests, RequestBroker
 from .clients.client_setup import ClientSetup, Initialize, demanded
 from .clients.launches import Launches
-from .commands.slash_commands import SessionCommands
+from .extensions import SessionExtensions
 from .inputs import Inputs
+from .launch_parts import added_directories, check_sandbox, with_own_files
 from .log import SessionLog, Watchers
 from .notices import JournalledTasks, TaskNotices
 from .settings import SessionSettings
@@ -80,15 +79,12 @@ class Session:
         self._notices = TaskNotices(parts.log, parts.inputs, self.tasks)
         background = Background(self.tasks, self._notices, self._holds_notices)
         self.clients = ClientSetup(agent, parts.broker, self._warn)
-        self._slash_commands = SessionCommands(agent, self.id, home_directory())
+        self.extensions = SessionExtensions(agent, self.settings, self.clients, self.id, self._warn)
         with suppress(ValueError):  # they were refused when they came
             self._use_callbacks(parts.launches.options)
         self._use_background(parts.launches.options)
         self._use_demands(parts.launches.options)
         self.turns = Turns(parts.log, parts.inputs, agent, parts.watchers, self._settle, background)
-        self._agents_of: tuple[SessionOptions, WorkerSettings] | None = None
-        if isinstance(context.sub_agents, SubAgents):
-            agent.config.disclosure.announced.add("agents", context.sub_agents.listed)
         self._inputs = parts.inputs
         self._watchers = parts.watchers
 
@@ -315,31 +311,7 @@ class Session:
 
     async def _settle(self) -> None:
         """Return when a turn may start."""
-        await self.settings.settle()
-        await self.define_agents()
-        problems, self.settings.plugin_problems = self.settings.plugin_problems, []
-        for problem in [*problems, *await self._slash_commands.use(self.settings.current, self.options)]:
-            self._warn(problem)
-        self.clients.use_project(self.settings.current, self.options)
-        await self.clients.settle(self.options)
-
-    async def define_agents(self) -> None:
-        """Offer the agents that the options and the trusted project define, if either has changed."""
-        sources = self.options, self.settings.current
-        sub_agents = self.agent.config.context.sub_agents
-        if sources == self._agents_of or not isinstance(sub_agents, SubAgents):
-            return
-        if not defines_agents(*sources):
-            sub_agents.define(())
-            self._agents_of = sources
-            return
-        from ..subagents.catalogue import Catalogue
-
-        catalogue = await asyncio.get_running_loop().run_in_executor(None, Catalogue, *sources)
-        sub_agents.define(catalogue.definitions)
-        self._agents_of = sources
-        for problem in catalogue.problems:
-            self._warn(problem)
+        await self.extensions.settle(self.options)
 
     def _warn(self, text: str) -> None:
         self.log.say({"type": "system", "subtype": "informational", "content": text, "level": "warning"})
@@ -371,25 +343,3 @@ class Session:
             raise HostRefusal(
                 "waits_for_answer", f"this session waits for an answer about {about}", {"session": self.id}
             )
-
-
-def with_own_files(options: SessionOptions, directory: str) -> SessionOptions:
-    """Return options whose own files are in the session's `directory`."""
-    if not options.own_files:
-        return options
-    from ..commands.own_files import written  # few people have any
-
-    return written(options, directory)
-
-
-def check_sandbox(sandbox: Sandbox, directories: Sequence[str]) -> None:
-    """Raise HostRefusal if this host cannot make the cage of a sandbox mode that a client asks for."""
-    try:
-        sandbox.check(directories)
-    except SandboxError as error:
-        raise HostRefusal("no_sandbox", str(error), {"why": error.why, "place": error.about_place}) from None
-
-
-def added_directories(cwd: str, options: SessionOptions) -> list[str]:
-    """Return the absolute paths of `options.add_dirs`."""
-    return [os.path.normpath(os.path.join(cwd, os.path.expanduser(each))) for each in options.add_dirs]

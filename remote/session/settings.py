@@ -64,6 +64,15 @@ class SessionSettings:
         if self._settled:
             return
         self._settled = True
+        await self._read()
+
+    async def reload(self) -> None:
+        """Read the files of the project again because a client asks for it. What counted goes on to count if what is
+        there now is not trusted. Does not raise."""
+        self._settled = True
+        await self._read()
+
+    async def _read(self) -> None:
         from ..settings.project import read_project  # no hello waits for it
 
         try:

@@ -20,11 +20,11 @@ from ...model.call import ModelCall, Retrying
 from ...model.errors import ModelError
 from ...model.models import betas_of
 from ...model.retry import RetryPolicy
-from ...model.stream import BlockDone, MessageHead
 from ...model.tokens import ContextLimits, block_tokens
 from .. import messages
 from ..deps import AgentConfig, AgentDeps
 from ..history.history_message import HistoryMessage
+from ..prompts.aside import TextListener, with_question
 from ..recorder import Recorder
 from ..state import AgentState
 from .micro import newest, old_results
@@ -169,11 +169,7 @@ class Compactor:
         its cache."""
         agent, deps = self._agent, self._deps
         assert agent.prefix is not None
-        ask = HistoryMessage("user")
-        for block in history[-1].blocks if history and history[-1].role == "user" else ():
-            ask.put(block)
-        ask.put({"type": "text", "text": request_text(hint)})
-        sent = [*(history[:-1] if len(ask.blocks) > 1 else history), ask]
+        sent = with_question(history, request_text(hint))
         body = request.body(
             agent.prefix, sent, model=agent.model, max_tokens=self.limits.summary, session_id=deps.session_id
         )
@@ -214,22 +210,12 @@ class Compactor:
                 self._deps.reminders.add(SESSION_START, f"SessionStart hook additional context: {said}")
 
 
-class _SummaryListener:
-    """Collects the text of a summary."""
+class _SummaryListener(TextListener):
+    """Collects the text of a summary, and tells of attempts that fail."""
 
     def __init__(self, recorder: Recorder) -> None:
-        self.texts: list[str] = []
+        super().__init__()
         self._recorder = recorder
-
-    def event(self, event: Json) -> None:
-        """Nobody watches a summary being written."""
-
-    def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
-        if done.block.get("type") == "text":
-            self.texts.append(str(done.block["text"]))
-
-    def withdrawn(self, message_id: str) -> None:
-        self.texts.clear()
 
     def retrying(self, retry: Retrying) -> None:
         self._recorder.message(messages.api_retry(retry))

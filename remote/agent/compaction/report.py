@@ -6,6 +6,7 @@ from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ...model.request import RequestPrefix
 from ...model.tokens import ContextLimits, WindowSettings, block_tokens, text_tokens
 from ..state import AgentState
 
@@ -87,12 +88,13 @@ class ContextReport:
         return [*found, *["Free space"] * free, *["Kept free for compaction"] * kept][:_CELLS]
 
 
-def context_report(agent: AgentState, window: WindowSettings, counted: int | None = None) -> ContextReport:
-    """Return what fills the window of an agent. The sum is what the provider has counted just now, or else what is
-    known from the last answer. The parts are estimates."""
+def context_report(
+    agent: AgentState, prefix: RequestPrefix, window: WindowSettings, counted: int | None = None
+) -> ContextReport:
+    """Return what fills the window of an agent whose requests begin with `prefix`. The sum is what the provider has
+    counted just now, or else what is known from the last answer. The parts are estimates."""
     limits = ContextLimits.of(agent.model, window)
-    prefix = agent.prefix
-    system, tools = (text_tokens(size) for size in ((prefix.system_size, prefix.tools_size) if prefix else (0, 0)))
+    system, tools = text_tokens(prefix.system_size), text_tokens(prefix.tools_size)
     notes = results = rest = 0
     for message in agent.conversation.messages:
         for block in message.blocks:
@@ -103,7 +105,8 @@ def context_report(agent: AgentState, window: WindowSettings, counted: int | Non
                 notes += tokens
             else:
                 rest += tokens
-    used, estimated = counted or agent.tokens, system + tools + notes + results + rest
+    estimated = system + tools + notes + results + rest
+    used = counted or (agent.tokens if agent.prefix is not None else estimated)
     scale = used / estimated if estimated else 0
     system, tools, notes, results = (round(part * scale) for part in (system, tools, notes, results))
     kept = limits.window - limits.auto if window.auto else 0

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...context.style import style_text
 from ...model.request import RequestPrefix
+from ...tools.contract import Tool
 from ..deps import AgentConfig, Prompt
 from ..state import AgentState
 
@@ -15,16 +16,18 @@ Json = dict[str, Any]
 
 async def make_prefix(config: AgentConfig, agent: AgentState, home: str) -> None:
     """Build the request prefix of an agent that has none. `home` is the home directory on the host."""
-    if agent.prefix is not None:
-        return
-    tools = [
-        {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in agent.listed
-    ]
+    if agent.prefix is None:
+        agent.prefix = await new_prefix(config, agent.listed, home)
+
+
+async def new_prefix(config: AgentConfig, listed: Sequence[Tool], home: str) -> RequestPrefix:
+    """Return the request prefix of an agent that declares the tools `listed`."""
+    tools = [{"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in listed]
     system = await config.prompts.system()
     style = style_text(config.settings, home)
     if style:
         system = [*system[:1], {"type": "text", "text": style}, *system[1:]]
-    agent.prefix = RequestPrefix(system, tools)
+    return RequestPrefix(system, tools)
 
 
 async def named_files(config: AgentConfig, agent: AgentState, prompts: Sequence[Prompt]) -> list[Json]:

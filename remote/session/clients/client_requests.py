@@ -5,6 +5,7 @@ Source: section 6.1 of the stream-json protocol as observed.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from ccb.tunnel.wire.requests import (
     client_kind,
 )
 
+from ...agent.agent import Agent
 from ...agent.messages import CAPABILITIES, status
 from ...ports import NotKept
 from ..broker import Handled
@@ -80,9 +82,11 @@ def register_client_requests(session: Session) -> None:
 
 
 def _find_more(session: Session) -> None:
+    from .app_requests import register_app_requests
     from .rare_requests import register_rare_requests
 
     register_rare_requests(session)
+    register_app_requests(session)
 
 
 async def _initialize(session: Session, setup: Initialize) -> Json:
@@ -92,14 +96,14 @@ async def _initialize(session: Session, setup: Initialize) -> Json:
         session.adopt(setup)
     except ValueError as error:
         raise RequestRefused(str(error)) from error
-    await session.define_agents()
+    await session.extensions.define_agents(session.options)
     await session.clients.settle(session.options, _SERVERS_S)
     model, announced = session.agent.model, session.agent.config.disclosure.announced
     body: Json = {
         "commands": [{"argumentHint": "", **each} for each in announced.entries("commands")],
         "agents": announced.entries("agents"),
         "output_style": announced.output_style(),
-        "available_output_styles": ["default"],
+        "available_output_styles": await output_styles(session.agent),
         "models": [
             {"value": "default", "resolvedModel": model, "displayName": "Default", "description": model},
             {"value": "opus", "displayName": "Opus", "description": "Largest"},
@@ -116,6 +120,14 @@ async def _initialize(session: Session, setup: Initialize) -> Json:
         "hook_on_failure_supported": True,
     }
     return {**body, "hooks_applied": True} if setup.hooks else body
+
+
+async def output_styles(agent: Agent) -> list[str]:
+    """Return the names of the output styles that the settings of a session may choose."""
+    from ...context.style import style_names
+
+    settings, home = agent.config.settings, agent.config.context.cages.home
+    return await asyncio.get_running_loop().run_in_executor(None, style_names, settings, home)
 
 
 async def _context_usage(session: Session) -> Json:

@@ -230,6 +230,54 @@ async def test_a_plugin_brings_commands_skills_agents_and_hooks(host: WorkerHost
     assert plugins == [{"name": "tools", "path": str(kit), "source": "tools@inline"}]
 
 
+async def test_programs_that_show_a_session_get_lists_reload_files_and_ask_beside_the_work(
+    host: WorkerHost, session: str
+) -> None:
+    (host.project / "src").mkdir()
+    (host.project / "src" / "engine.py").write_text("")
+    hooks = {"Stop": [{"hooks": [{"type": "command", "command": "true", "once": True}]}]}
+    layer = {"source": "user", "path": "~/settings.json", "values": {"hooks": hooks}}
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(settings={"layers": [layer]}))
+    usage = {each["name"]: each["tokens"] for each in (await payload(laptop, "get_context_usage"))["categories"]}
+    assert usage["System prompt"] > 500 and usage["Tools"] > 500, "before the first turn, by estimate"
+    assert (await payload(laptop, "side_question", question="What for?"))["response"] is None
+    found = await payload(laptop, "file_suggestions", query="engine")
+    assert [each["path"] for each in found["suggestions"]] == ["src/engine.py"]
+    assert found["cwd"] == os.path.realpath(host.project)
+    await payload(laptop, "initialize", hooks={"PreToolUse": [{"matcher": "Read", "hookCallbackIds": ["guard"]}]})
+    listing = await payload(laptop, "get_hooks_listing")
+    rows = [(each["event"], each["matcher"], each["type"], each["source"]) for each in listing["hooks"]]
+    assert rows == [("PreToolUse", "Read", "callback", "sessionHook"), ("Stop", "", "command", "userSettings")]
+    assert listing["hooks"][1]["runsOnce"] and [each["hookCount"] for each in listing["events"]] == [1, 1]
+
+    await say(laptop, "Begin.")
+    await answer(laptop, calls(("t1", "Bash", {"command": "sleep 60"})))
+    await laptop.next(Event, lambda event: event.kind == "tool_start")
+    asked = await laptop.control("side_question", question="What are you doing?")
+    aside = await answer(laptop, says("I wait for a command.", "m2"))
+    assert "What are you doing?" in texts(aside) and "t1" not in texts(aside), "an open call is in no request"
+    event = await laptop.next(Event, lambda each: (each.body.get("response") or {}).get("request_id") == asked)
+    assert event.body["response"]["response"] == {"response": "I wait for a command.", "synthetic": False}
+    assert (await ask(laptop, "reload_plugins", refuse_if_busy=True))["error_code"] == "reload_plugins_busy"
+    await payload(laptop, "interrupt")
+    result = await laptop.message("result")
+    assert result["usage"]["cache_creation"].keys() == {"ephemeral_1h_input_tokens", "ephemeral_5m_input_tokens"}
+    assert result["usage"]["output_tokens_details"] == {"thinking_tokens": 0}
+
+    skill = host.home / ".claude" / "skills" / "deploy" / "SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\ndescription: About deploying\n---\nText\n")
+    (host.home / ".claude" / "output-styles").mkdir()
+    (host.home / ".claude" / "output-styles" / "Terse.md").write_text("Be terse.")
+    assert [each["name"] for each in (await payload(laptop, "reload_skills"))["skills"]] == ["deploy"]
+    assert "deploy" in [each["name"] for each in (await payload(laptop, "reload_plugins"))["commands"]]
+    styles = (await payload(laptop, "reload_output_styles"))["available_output_styles"]
+    assert {"default", "Explanatory", "Terse"} <= set(styles)
+    refused = await ask(laptop, "set_cwd", path="/tmp")
+    assert refused["error_code"] == "unsupported_request" and "start another session" in refused["error"]
+
+
 SUBTYPES = (
     *("apply_flag_settings", "background_tasks", "cancel_async_message", "channel_enable", "claim_session"),
     *("claude_authenticate", "claude_oauth_callback", "export_conversation", "file_suggestions"),

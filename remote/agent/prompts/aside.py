@@ -1,0 +1,90 @@
+"""A model call beside the turns: one question, one text as the answer. Nothing of it joins the conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...model import request
+from ...model.call import ModelCall, Retrying
+from ...model.models import betas_of, resolve_model
+from ...model.retry import RetryPolicy
+from ...model.stream import BlockDone, MessageHead
+from ..deps import AgentDeps
+from ..history.history_message import HistoryMessage
+from ..state import AgentState
+
+Json = dict[str, Any]
+
+_MAX_TOKENS = 4_096
+_MAX_RETRIES = 2
+_SIDE = """\
+The user asks a question beside the work. Answer it from what you know of this conversation, in a few sentences. Call \
+no tool. The work goes on afterwards, and you will not remember the question.
+
+"""
+
+
+class TextListener:
+    """Collects the text of an answer that nobody watches being written."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def event(self, event: Json) -> None:
+        """Nobody watches."""
+
+    def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
+        if done.block.get("type") == "text":
+            self.texts.append(str(done.block["text"]))
+
+    def withdrawn(self, message_id: str) -> None:
+        self.texts.clear()
+
+    def retrying(self, retry: Retrying) -> None:
+        """Nobody is told."""
+
+
+async def side_answer(deps: AgentDeps, agent: AgentState, question: str) -> str | None:
+    """Return the model's answer to a question about the conversation, None if there is none yet. Raise ModelError."""
+    if agent.prefix is None or not agent.conversation.messages:
+        return None
+    history = closed_part(agent.conversation.messages, agent.conversation.open_tool_uses)
+    sent = with_question(history, _SIDE + question)
+    return await _answer(deps, agent, agent.prefix, sent, agent.model)
+
+
+async def judged(deps: AgentDeps, agent: AgentState, system: str, text: str, model: str) -> str:
+    """Return what a model says to a text alone. Raise ModelError."""
+    prefix = request.RequestPrefix([{"type": "text", "text": system}], [])
+    return await _answer(deps, agent, prefix, with_question([], text), resolve_model(model))
+
+
+async def _answer(
+    deps: AgentDeps, agent: AgentState, prefix: request.RequestPrefix, sent: list[HistoryMessage], model: str
+) -> str:
+    body = request.body(prefix, sent, model=model, max_tokens=_MAX_TOKENS, session_id=deps.session_id)
+    listener = TextListener()
+    settings = deps.call_settings(body, betas=betas_of(model))
+    end = await ModelCall(settings, listener, RetryPolicy(min(_MAX_RETRIES, settings.limits.max_retries))).run()
+    agent.ledger.add(end.head.model or model, end.usage)
+    return "".join(listener.texts).strip()
+
+
+def with_question(history: Sequence[HistoryMessage], text: str) -> list[HistoryMessage]:
+    """Return a history with a text of the user at its end. The history is not changed."""
+    ask = HistoryMessage("user")
+    for block in history[-1].blocks if history and history[-1].role == "user" else ():
+        ask.put(block)
+    ask.put({"type": "text", "text": text})
+    return [*(history[:-1] if len(ask.blocks) > 1 else history), ask]
+
+
+def closed_part(history: Sequence[HistoryMessage], open_uses: Sequence[str]) -> list[HistoryMessage]:
+    """Return the history up to the message whose tool calls still run: a request must not hold them."""
+    if not open_uses:
+        return list(history)
+    for place in range(len(history) - 1, -1, -1):
+        if any(block.get("id") in open_uses for block in history[place].blocks):
+            return list(history[:place])
+    return list(history)

@@ -1,0 +1,79 @@
+"""What files and clients add to a session: agents, commands, skills, plugins, MCP servers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Callable
+
+from ccb.tunnel.wire import SessionOptions
+
+from ..agent.agent import Agent
+from ..sessions.paths import home_directory
+from ..settings.worker_settings import WorkerSettings
+from ..subagents.sub_agents import SubAgents, defines_agents
+from .clients.client_setup import ClientSetup
+from .commands.slash_commands import SessionCommands
+from .settings import SessionSettings
+
+_RELOAD_S = 5.0  # how long a reload waits for MCP servers
+
+
+class SessionExtensions:
+    """Finds the extensions of the agent `agent`, at the start of its turns. `warn` tells the person what is wrong with
+    one."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        settings: SessionSettings,
+        clients: ClientSetup,
+        session_id: str,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._agent = agent
+        self._settings = settings
+        self._clients = clients
+        self._commands = SessionCommands(agent, session_id, home_directory())
+        self._agents_of: tuple[SessionOptions, WorkerSettings] | None = None
+        self._warn = warn
+        sub_agents = agent.config.context.sub_agents
+        if isinstance(sub_agents, SubAgents):
+            agent.config.disclosure.announced.add("agents", sub_agents.listed)
+
+    async def settle(self, options: SessionOptions) -> None:
+        """Return when a turn may start."""
+        await self._settings.settle()
+        await self._find(options)
+        await self._clients.settle(options)
+
+    async def reload(self, options: SessionOptions) -> None:
+        """Read the files of the host again, if they are still trusted."""
+        await self._settings.reload()
+        self._agents_of = None
+        await self._find(options)
+        await self._clients.settle(options, _RELOAD_S)
+
+    async def _find(self, options: SessionOptions) -> None:
+        await self.define_agents(options)
+        problems, self._settings.plugin_problems = self._settings.plugin_problems, []
+        for problem in [*problems, *await self._commands.use(self._settings.current, options)]:
+            self._warn(problem)
+        self._clients.use_project(self._settings.current, options)
+
+    async def define_agents(self, options: SessionOptions) -> None:
+        """Offer the agents that the options and the trusted project define, if either has changed."""
+        sources = options, self._settings.current
+        sub_agents = self._agent.config.context.sub_agents
+        if sources == self._agents_of or not isinstance(sub_agents, SubAgents):
+            return
+        if not defines_agents(*sources):
+            sub_agents.define(())
+            self._agents_of = sources
+            return
+        from ..subagents.catalogue import Catalogue
+
+        catalogue = await asyncio.get_running_loop().run_in_executor(None, Catalogue, *sources)
+        sub_agents.define(catalogue.definitions)
+        self._agents_of = sources
+        for problem in catalogue.problems:
+            self._warn(problem)

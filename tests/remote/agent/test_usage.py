@@ -1,0 +1,28 @@
+"""What the answers of a turn have used."""
+
+from __future__ import annotations
+
+from ccb.remote.agent.usage import Ledger
+
+
+def test_the_parts_of_a_usage_add_up() -> None:
+    whole, own = Ledger(), Ledger()
+    own.parent = whole
+    answer = {
+        "input_tokens": 10,
+        "output_tokens": 7,
+        "output_tokens_details": {"thinking_tokens": 5},
+        "cache_creation_input_tokens": 3,
+        "cache_creation": {"ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 1},
+        "server_tool_use": {"web_search_requests": 4, "web_fetch_requests": "many"},
+    }
+    for usage in (answer, answer, {"input_tokens": 1, "cache_creation": None, "server_tool_use": [1]}):
+        own.add("claude-opus-5-5", usage)
+    assert own.turn["cache_creation"] == {"ephemeral_5m_input_tokens": 4, "ephemeral_1h_input_tokens": 2}
+    assert own.turn["output_tokens_details"] == {"thinking_tokens": 10}
+    assert own.turn["server_tool_use"] == {"web_search_requests": 8, "web_fetch_requests": 0}
+    assert (own.turn["input_tokens"], own.turn["output_tokens"]) == (21, 14)
+    (entry,) = whole.model_usage.values()
+    assert entry["webSearchRequests"] == 8 and entry["inputTokens"] == 21
+    own.start_turn()
+    assert own.turn["output_tokens_details"] == {"thinking_tokens": 0}
