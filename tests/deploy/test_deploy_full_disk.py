@@ -53,7 +53,7 @@ async def session(host: Host, python: str = sys.executable) -> AsyncIterator[Hel
         yield hello
     finally:
         await transport.close()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while Path(f"/proc/{hello.pid}").exists():
             await asyncio.sleep(0.02)
 

@@ -147,9 +147,9 @@ async def test_a_worker_on_trial_that_is_given_up_does_nothing(host: Host) -> No
     pipe = asyncio.subprocess.PIPE
     stub = await asyncio.create_subprocess_exec("/bin/sh", "-c", line, stdin=pipe, stdout=pipe, env=host.env)
     assert stub.stdin is not None and stub.stdout is not None
-    assert b'"have": true' in await asyncio.wait_for(stub.stdout.readuntil(b"}\n"), 20)
+    assert b'"have": true' in await asyncio.wait_for(stub.stdout.readuntil(b"}\n"), 60)
     stub.stdin.close()
-    assert await asyncio.wait_for(stub.stdout.read(), 20) == b""
+    assert await asyncio.wait_for(stub.stdout.read(), 60) == b""
     assert await stub.wait() == 96
 
 
@@ -282,7 +282,7 @@ async def test_the_worker_says_hello_on_every_python_here(host: Host, python: Pa
     decoder = FrameDecoder()
     frames = list(decoder.feed(launched.rest))
     while not frames:
-        frames += decoder.feed(await asyncio.wait_for(launched.pipe.read(), 20))
+        frames += decoder.feed(await asyncio.wait_for(launched.pipe.read(), 60))
     await transport.close()
     assert isinstance(frames[0], Hello)
     assert frames[0].python == launched.facts["py"]

@@ -205,7 +205,7 @@ class MemoryEmitter:
                 self.changed.clear()
                 await self.changed.wait()
 
-        await asyncio.wait_for(wait(), 10)
+        await asyncio.wait_for(wait(), 60)
 
 
 def _word(body: Json) -> str:
@@ -338,7 +338,7 @@ class SpyTool(Tool):
                 self.changed.clear()
                 await self.changed.wait()
 
-        await asyncio.wait_for(wait(), 10)
+        await asyncio.wait_for(wait(), 60)
 
 
 @dataclass

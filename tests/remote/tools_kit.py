@@ -85,7 +85,7 @@ async def open_toolbox(directory: Path) -> AsyncIterator[Toolbox]:
         await close_context(context)
 
 
-async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 60) -> None:
     """Wait until the condition holds; fail after `seconds`."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -91,7 +91,7 @@ class HttpMcp:
         server = uvicorn.Server(config)
         task = asyncio.create_task(server._serve([listening]))
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not server.started:
                     await asyncio.sleep(0.005)
             yield f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"

@@ -15,7 +15,7 @@ from tests.support.person.terminal import terminal
 
 pytestmark = pytest.mark.visited
 
-AT_MOST_S = 5.0
+AT_MOST_S = 15.0
 
 
 @pytest.mark.parametrize("noticed", [False, True], ids=["before it is noticed", "while it reconnects"])
@@ -30,9 +30,9 @@ async def test_leaving_is_quick_when_the_network_is_frozen(
             await running.shows("F1 or /help")
             between.freeze()
             if noticed:
-                await running.until(lambda: "no answer for" in running.text, 8)
+                await running.until(lambda: "no answer for" in running.text)
                 assert "reconnecting" not in running.text
-                await running.until(lambda: "reconnecting" in running.text, 40)
+                await running.until(lambda: "reconnecting" in running.text)
             began = time.monotonic()
             running.type("\x04")
             assert await running.ended() == 0

@@ -30,7 +30,7 @@ def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
     return make_laptop(tmp_path, fake_model.url)
 
 
-async def until(condition: Callable[[], object], seconds: float = 30) -> None:
+async def until(condition: Callable[[], object], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.02)

@@ -31,7 +31,7 @@ async def test_a_journal_that_can_hold_nothing_any_more_ends_the_worker_and_not_
         monkeypatch.setattr(os, "fdatasync", failing)
         await link.send(Input(link.epoch, "x", {"type": "control_request", "request_id": "x", "request": {}}))
         with pytest.raises(ConnectionLost):
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(60):
                 async for frame in frames:
                     assert not isinstance(frame, Bye | Applied)
         monkeypatch.undo()

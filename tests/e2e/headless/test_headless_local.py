@@ -37,7 +37,7 @@ def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
     assert not alive(laptop), "a process of the session is left behind"
 
 
-def alive(laptop: Laptop, timeout: float = 10) -> list[str]:
+def alive(laptop: Laptop, timeout: float = 30) -> list[str]:
     """Processes that run with this laptop's home, after giving them time to end."""
     deadline = time.monotonic() + timeout
     while True:
@@ -382,7 +382,7 @@ async def test_a_signal_in_a_tool_ends_with_one_result_and_kills_the_tool(
     fake_model.add(tool("Bash", command="echo started > began; sleep 60"), {"text": "never"})
     async with laptop.start([str(project), "-p", "go", *STREAM, "--allowedTools", "Bash"], piped=False) as running:
         await running.until("assistant")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (project / "began").exists():
                 await asyncio.sleep(0.02)
         running.process.send_signal(number)
@@ -399,13 +399,13 @@ async def test_a_second_interrupt_ends_at_once_and_still_stops_the_worker(
         tool("Bash", command="trap '' INT TERM; echo started > began; sleep 60; sleep 60"), {"text": "never"}
     )
     async with laptop.start([str(project), "-p", "go", *STREAM, "--allowedTools", "Bash"], piped=False) as running:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (project / "began").exists():
                 await asyncio.sleep(0.02)
         running.process.send_signal(signal.SIGINT)
         await asyncio.sleep(0.005)  # as fast as fingers are; at the same moment they would be one signal
         running.process.send_signal(signal.SIGINT)
-        done = await running.done(timeout=8)
+        done = await running.done(timeout=30)  # the command sleeps for 120
     assert (done.code, len(done.results)) == (130, 1)
     assert alive(laptop) == [], done.stderr
 

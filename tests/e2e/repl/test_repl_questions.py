@@ -37,7 +37,7 @@ async def press(running: Terminal, *keys: str) -> None:
 async def go_to_card(running: Terminal) -> None:
     """Press Alt+A until the card listens: one that takes the place of another does not at once."""
     start = len(running.written)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not any(each in running.text_from(start) for each in ("Esc back", "Esc declines")):
             await press(running, "\x1ba")
 

@@ -83,7 +83,7 @@ async def test_the_first_request_is_answered_while_the_session_is_still_being_co
     with os.fdopen(reader), os.fdopen(writer, "wb", buffering=0) as client:
         async with EarlyInput(reader, output.message, patience_s=0.01) as stdin:
             client.write(json.dumps(INITIALIZE).encode() + b"\n")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await output.came.wait()
             assert stdin.answered_early("r1") and not stdin.answered_early("r2")
             (answer,) = output.bodies

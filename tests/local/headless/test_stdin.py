@@ -86,11 +86,11 @@ async def test_a_pipe_that_stays_open_is_waited_for_without_a_prompt_and_the_wai
     reader, writer = os.pipe()
     said: asyncio.Queue[str] = asyncio.Queue()
     reading = asyncio.create_task(read_prompt(None, reader, say=said.put_nowait))
-    assert "waiting for the end" in await asyncio.wait_for(said.get(), 20)
+    assert "waiting for the end" in await asyncio.wait_for(said.get(), 60)
     assert not reading.done()
     os.write(writer, b"late")
     os.close(writer)
-    assert await asyncio.wait_for(reading, 10) == "late"
+    assert await asyncio.wait_for(reading, 60) == "late"
     os.close(reader)
 
 
@@ -98,7 +98,7 @@ async def test_a_pipe_that_stays_open_is_waited_for_without_a_prompt_and_the_wai
 async def test_a_prompt_does_not_wait_for_a_pipe_from_which_nothing_comes() -> None:
     reader, writer = os.pipe()
     said: list[str] = []
-    assert await asyncio.wait_for(read_prompt("p", reader, say=said.append), 20) == "p"
+    assert await asyncio.wait_for(read_prompt("p", reader, say=said.append), 60) == "p"
     assert len(said) == 1 and "going on without it" in said[0]
     os.close(writer)
     os.close(reader)
@@ -110,10 +110,10 @@ async def test_a_pipe_from_which_something_came_is_read_to_its_end() -> None:
     os.write(writer, b"early, ")
     said: asyncio.Queue[str] = asyncio.Queue()
     reading = asyncio.create_task(read_prompt("p", reader, say=said.put_nowait))
-    assert "waiting for the end" in await asyncio.wait_for(said.get(), 20)
+    assert "waiting for the end" in await asyncio.wait_for(said.get(), 60)
     os.write(writer, b"late")
     os.close(writer)
-    assert await asyncio.wait_for(reading, 10) == "p\n\nearly, late"
+    assert await asyncio.wait_for(reading, 60) == "p\n\nearly, late"
     os.close(reader)
 
 

@@ -92,7 +92,7 @@ async def test_a_login_that_is_refused_or_that_is_somebody_elses_gives_nothing(
 
     async with protected(monkeypatch) as (authority, config):
         monkeypatch.setattr("webbrowser.open", attacked)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             with pytest.raises(CredentialError, match="has failed"):
                 await log_in("far", config)
         assert not authority.grants and not keyring.exists()

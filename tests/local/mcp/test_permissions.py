@@ -58,7 +58,7 @@ class Worker:
         assert (await self.question())["request_id"] == request_id
 
     async def question(self) -> Json:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await self.shown.get()
 
     async def calls(

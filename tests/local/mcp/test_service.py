@@ -47,7 +47,7 @@ async def test_what_a_server_asks_and_reports_reaches_the_reader_and_not_the_hos
             await session.answer(asked["request_id"], {"action": "accept", "content": {"colour": "red", "count": 2}})
             assert await calling == "2 red"
             await host.send("wait")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await far.began.wait()
                 await host.event(public_withdrawal(f"m{host.count}"))  # the person interrupts the agent
                 await far.cancelled.wait()

@@ -27,7 +27,7 @@ async def attached() -> AsyncIterator[tuple[RemoteSession, Peer]]:
 
 
 async def all_of(session: RemoteSession) -> list[Item]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         return [item async for item in session.events()]
 
 

@@ -12,7 +12,7 @@ from ccb.local.session.answers.notification_hooks import NotificationHooks
 
 
 async def wait_for(path: Path) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not path.exists():
             await asyncio.sleep(0.01)
 

@@ -52,7 +52,7 @@ def host() -> ScriptedHost:
 
 async def until(session: RemoteSession, state: LinkState, seen: list[Item] | None = None) -> LinkChange:
     """Read up to the next change to `state`."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async for item in session.events():
             if seen is not None:
                 seen.append(item)
@@ -62,7 +62,7 @@ async def until(session: RemoteSession, state: LinkState, seen: list[Item] | Non
 
 
 async def rest(session: RemoteSession) -> list[Item]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return [item async for item in session.events()]
 
 
@@ -127,7 +127,7 @@ async def test_a_control_request_waits_for_its_answer_over_a_loss(host: Scripted
         assert repeated.id == request.id
         response = {"subtype": "success", "request_id": request.id, "response": {"model": "opus"}}
         await again.say({"type": "control_response", "response": response})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await asking == {"model": "opus"}
 
 
@@ -474,7 +474,7 @@ async def test_time_without_a_connection_is_no_time_for_an_answer(host: Scripted
         await again.next(Input)
         response = {"subtype": "success", "request_id": request.id, "response": {"model": "opus"}}
         await again.say({"type": "control_response", "response": response})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await asking == {"model": "opus"}
 
 
@@ -485,7 +485,7 @@ async def test_a_request_that_was_not_confirmed_before_a_take_over_is_refused_an
         asking = asyncio.create_task(session.interrupt())
         await peer.next(Input)
         await peer.send(Fenced(2, "bob"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             with pytest.raises(RequestFailed, match="bob drives"):
                 await asking
         session.take_back()
@@ -515,7 +515,7 @@ async def test_an_attempt_that_hangs_is_given_up_when_the_network_has_changed(ho
     async with session_on(host) as (session, peer):
         host.hanging = True
         peer.hang_up()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(host.dials) < 2:
                 await anext(session.events())
         host.hanging = False

@@ -185,7 +185,7 @@ async def test_a_git_that_hangs_is_given_up(
     started = time.monotonic()
     state = await git_state(str(repository), host, Cages(host.cages, environ, environ["HOME"]))
     host.close()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
     assert state is not None
     assert "did not answer" in state.status
 

@@ -18,7 +18,7 @@ _RUN = (
     "import socket,sys; from ccb.remote.daemon import bridge; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]);"
     "bridge.run(0,1,s)"
 )
-DEADLINE_S = 15.0
+DEADLINE_S = 60.0
 
 
 class Relay:

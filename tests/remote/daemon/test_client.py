@@ -34,7 +34,7 @@ from ccb.tunnel.wire import (
 from ccb.tunnel.wire.kinds.names import FindNames
 from ccb.tunnel.wire.records import MessageRecord
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 class Daemon:

@@ -26,7 +26,7 @@ from ccb.remote.sessions import sockets
 from ccb.tunnel.wire import Detach, Event, Hello, Refused, SessionOptions
 from ccb.tunnel.wire.records import MessageRecord
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 @contextmanager

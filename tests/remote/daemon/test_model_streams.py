@@ -13,7 +13,7 @@ from ccb.remote.daemon.model_streams import Calls, ModelLink
 from ccb.remote.ports import ModelLinkError
 from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Head, Open
 
-DEADLINE_S = 10.0
+DEADLINE_S = 60.0
 
 
 class Link:

@@ -87,9 +87,9 @@ def test_command_patterns(pattern: str, matching: list[str], other: list[str]) -
 
 
 def test_matching_takes_linear_time() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     assert not CommandPattern("a*a*a*a*a*a*b").matches("a" * 20_000)
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 @pytest.fixture

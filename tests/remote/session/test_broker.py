@@ -82,7 +82,7 @@ class Out:
         """Wait for the next public object."""
         while not (self.messages or self.told):
             self.news.clear()
-            await asyncio.wait_for(self.news.wait(), 10)
+            await asyncio.wait_for(self.news.wait(), 60)
         return self.messages.pop(0) if self.messages else self.told.pop(0)[1]
 
 
@@ -180,7 +180,7 @@ async def test_an_interrupt_ends_the_turn_although_the_disk_has_no_room_for_the_
     assert isinstance(line, ControlRequestLine)
     with pytest.raises(JournalError):
         door.take_request(line)
-    ended = await asyncio.wait_for(asyncio.gather(*asking, return_exceptions=True), 10)
+    ended = await asyncio.wait_for(asyncio.gather(*asking, return_exceptions=True), 60)
     assert [type(each) for each in ended] == [asyncio.CancelledError] * 2, "nobody waits for an answer any more"
     assert interrupts == ["interrupt"]
 

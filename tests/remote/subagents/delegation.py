@@ -82,7 +82,7 @@ class Delegation:
         """Run one turn of the main agent and return its result."""
         self.say(text)
         self.session.turns.finish()
-        await asyncio.wait_for(self.session.turns.run(), 20)
+        await asyncio.wait_for(self.session.turns.run(), 60)
         return self.messages("result")[-1]
 
     def say(self, text: str) -> None:

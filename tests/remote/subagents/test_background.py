@@ -44,7 +44,7 @@ async def test_an_agent_in_the_background_returns_at_once_and_its_end_wakes_the_
         assert [each["status"] for each in d.messages("system", "task_notification")] == ["completed"]
         assert len(d.messages("system", "task_started")) == 1
         d.session.turns.finish()
-        await asyncio.wait_for(running, 20)
+        await asyncio.wait_for(running, 60)
         assert len(d.model.requests[MAIN]) == 3, "it is told once"
 
 
@@ -75,7 +75,7 @@ async def test_a_question_of_an_agent_in_the_background_stays_open_over_an_inter
         await until(lambda: len(d.messages("result")) == 2, "the end of the agent is told")
         assert (tmp_path / "project/made").exists() and not (tmp_path / "project/never").exists()
         d.session.turns.finish()
-        await asyncio.wait_for(running, 20)
+        await asyncio.wait_for(running, 60)
 
 
 async def test_a_task_can_be_looked_at_and_stopped(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ async def test_an_agent_in_the_background_ends_with_a_killed_worker_and_the_next
         await asyncio.wait({running})
     async with delegation(cut, {MAIN: [says("I see.", "m3")]}) as d:
         d.session.turns.finish()
-        await asyncio.wait_for(d.session.turns.run(), 20)
+        await asyncio.wait_for(d.session.turns.run(), 60)
         assert [each["status"] for each in d.messages("system", "task_notification")] == ["stopped"]
         assert "was stopped with the worker" in json.dumps(d.model.requests[MAIN][0]["messages"][-1])
         assert "was stopped while this tool was open" in d.result_text("b1", ONE)

@@ -121,7 +121,7 @@ async def test_a_commit_keeps_a_worktree_also_when_the_agent_is_interrupted(tmp_
         running = asyncio.ensure_future(d.session.turns.run())
         await until((tmp_path / "done").exists, "the commit")
         d.session.turns.interrupt()
-        await asyncio.wait_for(running, 20)
+        await asyncio.wait_for(running, 60)
         (tree,) = trees(project)
         assert f"Its changes are in the git worktree {tree}" in d.result_text(ONE)
     assert git(project, "log", "-1", "--format=%s", f"worktree/{tree.name}") == "c"

@@ -66,9 +66,9 @@ async def test_stop_ends_grandchildren_that_ignore_sigterm_within_the_time_of_an
     child = await _pid_from(output)
     began = time.monotonic()
     await process.stop()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert process.returncode == -signal.SIGKILL
-    await until(lambda: not is_alive(child), 10)
+    await until(lambda: not is_alive(child))
 
 
 async def test_a_polite_process_is_not_killed(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ async def test_stop_finds_what_has_left_the_process_group(tmp_path: Path) -> Non
     child = await _pid_from(output)
     assert os.getpgid(child) != process.pid
     await process.stop()
-    await until(lambda: not is_alive(child), 10)
+    await until(lambda: not is_alive(child))
 
 
 async def test_nothing_is_left_at_the_moment_stop_returns(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ async def test_nothing_is_left_at_the_moment_stop_returns(tmp_path: Path) -> Non
     began = time.monotonic()
     await process.stop()
     assert marked(mark) == []
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 async def test_a_cancelled_stop_kills_at_once(tmp_path: Path) -> None:
@@ -117,12 +117,12 @@ async def test_what_a_process_leaves_in_the_background_does_not_hold_up_its_end(
     process = _start("sleep 300 & echo $!", output, tmp_path)
     began = time.monotonic()
     assert await process.wait() == 0
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     child = int(output)
     assert process.has_leftovers()
     assert is_alive(child)
     await process.stop()
-    await until(lambda: not is_alive(child), 10)
+    await until(lambda: not is_alive(child))
     assert not process.has_leftovers()
 
 

@@ -422,7 +422,7 @@ async def test_a_pattern_that_explodes_freezes_nothing_and_ends(box: Toolbox, mo
     began = time.monotonic()
     with pytest.raises(SearchFailed, match="stopped"):
         await search(box.context, _grep("(a+)+$", box.root, seconds=0.3), 0.3)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 async def test_a_search_out_of_time_gives_what_it_has(box: Toolbox) -> None:
@@ -446,7 +446,7 @@ async def test_what_was_listed_in_time_is_searched(box: Toolbox, tmp_path: Path,
     found = answer({"op": "glob", "root": str(box.root), "globs": ["*"], "limit": 100, "seconds": 0.3, **backend})
     assert found["partial"] == (lister == "rg"), "names are found without grep"
     assert found["items"] == ["one.txt", "two.txt"] + (["cut.txt"] if lister == "grep" else [])
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 async def test_a_line_without_end_is_no_trouble(box: Toolbox) -> None:

@@ -44,7 +44,7 @@ async def control_master(
         "ssh", *words, "-M", "-S", str(socket), "-N", "-T", "127.0.0.1", stdin=asyncio.subprocess.DEVNULL
     )
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not socket.exists():
                 assert ssh.returncode is None, "the master has ended"
                 await asyncio.sleep(0.01)

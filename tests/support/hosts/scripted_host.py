@@ -71,7 +71,7 @@ class ScriptedHost:
 
     async def next_peer(self) -> Peer:
         """The host's end of the next connection."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await self._peers.get()
 
     async def granted(self, *, role: str = "driver", seq: int = 0, driver: str = "") -> tuple[Peer, Attach]:

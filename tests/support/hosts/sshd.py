@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-_READY_S = 10.0
+_READY_S = 60.0
 _SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 
 

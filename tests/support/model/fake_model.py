@@ -70,7 +70,7 @@ class FakeModel:
         """Let stalled replies go on, now and from here on."""
         self._released.set()
 
-    async def until(self, condition: Callable[[FakeModel], object], timeout: float = 20) -> None:
+    async def until(self, condition: Callable[[FakeModel], object], timeout: float = 60) -> None:
         """Return once `condition(self)` holds; checked whenever a request arrives, ends or is aborted."""
         async with asyncio.timeout(timeout), self._changed:
             await self._changed.wait_for(lambda: bool(condition(self)))

@@ -60,7 +60,7 @@ class CutLine:
             if isinstance(error, Exception):
                 raise error
 
-    async def until_over(self, work: asyncio.Task[bytes], timeout: float = 30) -> None:
+    async def until_over(self, work: asyncio.Task[bytes], timeout: float = 60) -> None:
         """Wait until `work` is done or the connection is."""
         dead = asyncio.create_task(self.dead.wait())
         try:

@@ -180,7 +180,7 @@ class InProcessHost:
         await asyncio.gather(*(wire.end() for wire in self.wires))
         self._anchor.close()
         self.daemon.stop()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self._running
 
     async def connect(self, *, free: bool) -> Wire:

@@ -89,7 +89,7 @@ class Peer:
     async def hello(self, **changes: object) -> None:
         await self.send(replace(HELLO, **changes))  # type: ignore[arg-type]
 
-    async def next(self, kind: type[F], timeout: float = 10) -> F:
+    async def next(self, kind: type[F], timeout: float = 60) -> F:
         async with asyncio.timeout(timeout):
             while True:
                 while self._frames:
@@ -100,7 +100,7 @@ class Peer:
                 assert data, f"the laptop closed before a {kind.__name__}"
                 self._frames += self._decoder.feed(data)
 
-    async def ended(self, timeout: float = 10) -> None:
+    async def ended(self, timeout: float = 60) -> None:
         """Wait until the laptop has closed its end."""
         async with asyncio.timeout(timeout):
             while await self._reader.read(65536):

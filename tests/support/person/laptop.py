@@ -44,7 +44,7 @@ class Running:
     process: asyncio.subprocess.Process
     lines: list[Json] = field(default_factory=list)
 
-    async def until(self, kind: str, subtype: str | None = None, timeout: float = 30) -> Json:
+    async def until(self, kind: str, subtype: str | None = None, timeout: float = 60) -> Json:
         """Read messages up to the next one of a kind."""
         assert self.process.stdout is not None
         async with asyncio.timeout(timeout):
@@ -65,7 +65,7 @@ class Running:
         assert self.process.stdin is not None
         self.process.stdin.close()
 
-    async def done(self, timeout: float = 40) -> Done:
+    async def done(self, timeout: float = 60) -> Done:
         """Wait for the end; stdout is what was read before and the rest."""
         async with asyncio.timeout(timeout):
             out, err = await self.process.communicate()

@@ -71,7 +71,7 @@ class Terminal:
         await asyncio.sleep(2 * BURST_S)
         self.type(keys)
 
-    async def until(self, condition: Callable[[], object], deadline_s: float = 20) -> None:
+    async def until(self, condition: Callable[[], object], deadline_s: float = 60) -> None:
         """Wait until `condition` holds, looked at whenever something is written."""
         end = time.monotonic() + deadline_s
         while not condition():
@@ -85,7 +85,7 @@ class Terminal:
     async def shows(self, text: str) -> None:
         await self.until(lambda: text in self.text)
 
-    async def ended(self, deadline_s: float = 40) -> int:
+    async def ended(self, deadline_s: float = 60) -> int:
         """Wait for the end; the exit code."""
         async with asyncio.timeout(deadline_s):
             return await self.process.wait()

@@ -151,7 +151,7 @@ class Worker:
         """Wait until the body of `stream` has exactly `count` bytes."""
         await self.until(lambda: len(self.streams[stream].body) == count)
 
-    async def until(self, condition: Callable[[], bool], timeout: float = 20) -> None:
+    async def until(self, condition: Callable[[], bool], timeout: float = 60) -> None:
         """Wait for frames that make `condition` true."""
         async with asyncio.timeout(timeout), self._changed:
             await self._changed.wait_for(condition)

@@ -19,7 +19,7 @@ from ccb.local.tui.app import Repl
 from ccb.local.tui.widgets.cards.answer_keys import BURST_S
 from ccb.local.tui.widgets.info import ReplInfo
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 RESUME = "ccb ssh devbox:/srv/shop --resume 5e55"
 COLOURFUL = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 WHO = "alice@laptop pid 7 0123ab"

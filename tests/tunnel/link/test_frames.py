@@ -118,7 +118,7 @@ async def test_silence_is_pinged_and_then_dead() -> None:
         reading = asyncio.create_task(collect(link))
         await peer.next(Ping)
         with pytest.raises(ConnectionLost, match="has not answered"):
-            await asyncio.wait_for(reading, 10)
+            await asyncio.wait_for(reading, 60)
         assert link.silent
 
 
@@ -136,7 +136,7 @@ async def test_a_doubted_connection_lives_when_something_is_heard_and_else_is_de
         await peer.next(Ping)  # asked after silence, so nothing is on its way
         link.probe()
         with pytest.raises(ConnectionLost, match="has not answered"):
-            await asyncio.wait_for(reading, 10)
+            await asyncio.wait_for(reading, 60)
 
 
 async def test_a_link_that_does_not_answer_says_so_long_before_it_is_dead(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,11 +147,11 @@ async def test_a_link_that_does_not_answer_says_so_long_before_it_is_dead(monkey
         link.expect_answer()  # the person has sent something
         link.expect_answer()
         ping = await peer.next(Ping)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not link.unanswered_s:
                 await asyncio.sleep(0.01)
         await peer.send(Pong(1, ping.n))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while link.unanswered_s:
                 await asyncio.sleep(0.01)
         link.expect_answer()
@@ -169,7 +169,7 @@ async def test_the_newest_ping_tells_how_long_the_way_to_the_host_and_back_takes
         ping = await peer.next(Ping)
         await peer.send(Pong(1, ping.n - 1))  # of an older ping, which says nothing
         await peer.send(Pong(1, ping.n))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while link.round_trip_s is None:
                 await asyncio.sleep(0.01)
         assert 0 < link.round_trip_s <= time.monotonic() - sent + 0.1
@@ -184,7 +184,7 @@ async def test_an_answered_ping_keeps_the_link() -> None:
             await peer.send(Pong(1, ping.n))
         assert not reading.done()
         await peer.send(Bye())
-        assert len(await asyncio.wait_for(reading, 10)) == 1
+        assert len(await asyncio.wait_for(reading, 60)) == 1
 
 
 async def test_a_consumer_that_takes_its_time_is_no_dead_host() -> None:
@@ -226,7 +226,7 @@ async def test_a_lost_connection_is_an_error_for_readers_and_writers() -> None:
             await collect(link)
         assert "reset by devbox" in caught.value.evidence
         with pytest.raises(ConnectionLost):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while True:
                     await link.send(Input(1, "i", {"fill": "x" * 65536}))
 
@@ -272,7 +272,7 @@ async def test_control_frames_overtake_waiting_response_bytes() -> None:
         assert not done, "the response must meet back-pressure"
         await link.send(Input(1, "urgent", {"type": "user"}))
         before = 0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await peer.next((Input, Data))).t != "input":  # type: ignore[arg-type]
                 before += 1
         assert before < 40
@@ -304,7 +304,7 @@ async def test_a_frame_over_the_limit_is_refused_and_the_link_lives() -> None:
 async def test_flush_returns_when_everything_is_out() -> None:
     async with attached() as (link, peer, _, _):
         await link.send(Input(1, "a", {}))
-        await asyncio.wait_for(link.flush(), 10)
+        await asyncio.wait_for(link.flush(), 60)
         assert (await peer.next(Input)).id == "a"
 
 

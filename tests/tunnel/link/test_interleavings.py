@@ -33,7 +33,7 @@ from ccb.tunnel.wire.records import MessageRecord, Record
 
 pytestmark = pytest.mark.slow
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 TAIL = 4000  # bytes; of the viewer
 
 

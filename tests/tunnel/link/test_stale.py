@@ -15,7 +15,7 @@ from ccb.tunnel.wire import Attached, Event, Fenced, Snapshot
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)
 
@@ -28,7 +28,7 @@ async def test_grants_and_fences_of_an_earlier_epoch_are_ignored() -> None:
         await peer.send(Fenced(4, "bob"), Attached(4, "viewer", 0, "bob"), Snapshot(4, 9, {}))
         await peer.send(Attached(5, "driver", 0), Event(1, 5, "message", {}), Fenced(6, "bob"))
         frames = link.frames()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert [await anext(frames) for _ in range(3)] == [
                 Attached(5, "driver", 0), Event(1, 5, "message", {}), Fenced(6, "bob"),
             ]  # fmt: skip

@@ -60,7 +60,7 @@ async def test_a_jump_host_that_asks_may_be_answered_after_a_long_time(
         person = Slow("open sesame")
         words = ("ssh", "-F", str(config))
         logging_in = asyncio.create_task(openssh.connect(where, person, env=env, words=words))
-        await asyncio.wait_for(person.waits.wait(), 20)
+        await asyncio.wait_for(person.waits.wait(), 60)
         await asyncio.wait({logging_in}, timeout=3)  # longer than a host may take to greet
         assert not logging_in.done()
         person.found.set()
@@ -118,7 +118,7 @@ async def test_a_server_may_wait_for_a_phone(
         person.found.set()
         words = ("ssh", "-F", "/dev/null")
         logging_in = asyncio.create_task(openssh.connect(where, person, env=env, words=words))
-        await asyncio.wait_for(person.waits.wait(), 20)
+        await asyncio.wait_for(person.waits.wait(), 60)
         await asyncio.wait({logging_in}, timeout=4)  # the server says nothing meanwhile
         assert not logging_in.done()
         Phone.found.set()

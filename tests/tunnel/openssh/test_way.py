@@ -96,7 +96,7 @@ async def test_a_host_that_the_jump_host_does_not_reach_is_the_host_itself(
     assert type(error) is Unreachable and error.what == "cannot reach box" and "Connection refused" in error.evidence
 
 
-async def until(condition: Callable[[], object], seconds: float = 20) -> None:
+async def until(condition: Callable[[], object], seconds: float = 60) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.02)

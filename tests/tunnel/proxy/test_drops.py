@@ -125,7 +125,7 @@ async def test_a_request_that_was_handed_over_whole_is_not_sent_again_although_t
     async with serving(handle) as url, proxy_to(url) as proxy:
         calls = Calls()
         asked = asyncio.create_task(ask(calls, body))
-        async with CutLine(calls, proxy, 1), asyncio.timeout(20):
+        async with CutLine(calls, proxy, 1), asyncio.timeout(60):
             while not proxy.knows("c"):
                 await asyncio.sleep(0)
         go_on.set()

@@ -315,7 +315,7 @@ async def test_frames_are_taken_while_the_connection_takes_none(fake_model: Fake
             stuck.set()
             await asyncio.Event().wait()
 
-        async with InbandCalls(proxy, send, Secret(NONCE)) as calls, asyncio.timeout(10):
+        async with InbandCalls(proxy, send, Secret(NONCE)) as calls, asyncio.timeout(60):
             for number in range(200):  # the last ones are refused: too many streams
                 await calls.handle(Open(0, number, f"c{number}", NONCE, "POST", "/nowhere", {}, len(body)))
             await calls.handle(Data(0, 1, 5, "broken"))
@@ -370,7 +370,7 @@ async def test_without_a_link_more_is_read_ahead_than_for_a_slow_reader() -> Non
         async with Worker(proxy, auto_credit=False) as worker:
             await worker.open(1, 0, call_id="a")
             await worker.until(lambda: bool(worker.streams[1].body))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await written.wait()
         async with Worker(proxy) as back:
             await back.open(1, 0, call_id="a")
@@ -397,7 +397,7 @@ async def test_an_unread_response_is_held_up_to_the_buffer_and_then_the_upstream
 
     async with serving(handle) as url, proxy_to(url) as proxy, Worker(proxy, auto_credit=False) as worker:
         await worker.open(1, 0, call_id="a")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await blocked.wait()
         # the buffer, and what the kernel holds of the connection (tcp_rmem and tcp_wmem: 36 MiB here)
         assert BUFFER <= sent + 65536 < BUFFER + 64 * MIB
@@ -418,7 +418,7 @@ async def test_a_call_that_fails_together_with_its_connection_leaves_no_unread_e
 
     async with proxy_to("http://127.0.0.1:9") as proxy, InbandCalls(proxy, send, Secret(NONCE)) as calls:
         await calls.handle(Open(0, 1, "a", NONCE, "POST", "/v1/messages", {}, 0, 5))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await told.wait()
             while calls.open_streams:
                 await asyncio.sleep(0)

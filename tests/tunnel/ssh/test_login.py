@@ -274,7 +274,7 @@ async def test_a_link_that_breaks_is_an_error_for_readers_and_writers(sshd: Sshd
             reading = asyncio.create_task(pipe.read())
             link.cut()
             with pytest.raises(ConnectionLost):
-                await asyncio.wait_for(reading, 10)
+                await asyncio.wait_for(reading, 60)
             with pytest.raises(ConnectionLost):
                 for _ in range(100):
                     await pipe.write(b"x" * 65536)
@@ -335,7 +335,7 @@ async def test_a_jump_host_that_gets_no_answer_is_not_waited_for_long(
         )
         says = f"the jump host {host_user.name}@127.0.0.1 got no answer from 127.0.0.1 port {port} in 1 s"
         with pytest.raises(Unreachable, match=says) as caught:
-            await asyncio.wait_for(connect(where, NobodyToAsk()), 10)
+            await asyncio.wait_for(connect(where, NobodyToAsk()), 20)
     assert "accepted the connection" not in caught.value.evidence
 
 

@@ -33,7 +33,7 @@ async def test_a_host_that_is_not_up_yet_is_tried_as_often_as_was_set() -> None:
     assert not done, "refused once, it goes on"
     server = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", port)
     async with server:
-        (await asyncio.wait_for(connecting, 20)).close()
+        (await asyncio.wait_for(connecting, 60)).close()
     with pytest.raises(Unreachable, match="cannot reach"):
         await open_socket(dataclasses.replace(config, route=dataclasses.replace(config.route, attempts=2)))
 
@@ -50,7 +50,7 @@ async def source_of_a_connection(listen: str, *options: str) -> str:
     async with server:
         port = server.sockets[0].getsockname()[1]
         (await open_socket(await resolve(SshTarget(listen, port=port, options=options)))).close()
-        return await asyncio.wait_for(source, 10)
+        return await asyncio.wait_for(source, 60)
 
 
 def other_interface(family: int) -> tuple[str, str]:

@@ -229,7 +229,7 @@ async def _dropbear(key: Path) -> AsyncIterator[int]:
             break
         await server.wait()
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while True:
                 try:
                     _, writer = await asyncio.open_connection("127.0.0.1", port)
