@@ -19,7 +19,7 @@ from .ratio import Measure, compare, in_turn
 
 FILES = 100_000
 MATCHING = 200
-RUNS = 5
+RUNS = 15
 WITH_RIPGREP = 1.2
 WITHOUT = 2.0
 PATTERNS = {"a word": "needle_[0-9]+", "words in a line": "needle.*haystack"}

@@ -3,9 +3,10 @@ memory."""
 
 from __future__ import annotations
 
-import base64
+import binascii
 import importlib.util
 import json
+import marshal
 import sys
 import zlib
 from functools import lru_cache
@@ -39,15 +40,15 @@ _MODULES = (
 )  # in the order of their imports
 
 BOOT = """
-import base64, json, sys, types, zlib
-package = sys.modules["search"] = types.ModuleType("search")
+import binascii, marshal, sys, zlib
+Module = type(sys)
+package = sys.modules["search"] = Module("search")
 package.__path__ = []
-for name, text in json.loads(zlib.decompress(base64.b64decode(sys.argv[1]))):
-    module = types.ModuleType("search." + name)
+for name, code in marshal.loads(zlib.decompress(binascii.a2b_base64(sys.argv[1]))):
+    module = sys.modules["search." + name] = Module("search." + name)
     module.__package__ = "search"
-    sys.modules["search." + name] = module
-    exec(compile(text, "<search>/" + name + ".py", "exec"), module.__dict__)
-sys.modules["search." + name].main(sys.argv[2])
+    exec(code, module.__dict__)
+module.main(sys.argv[2])
 """
 
 
@@ -91,14 +92,15 @@ class SearchFailed(Exception):
 
 @lru_cache(maxsize=2)
 def load_program(modules: tuple[str, ...] = _MODULES) -> str:
-    """Return the sources of a program, packed for a command line. `main` of the last module is its entry point."""
-    sources = []
+    """Return the compiled modules of a program, packed for a command line of this Python. `main` of the last module is
+    its entry point."""
+    codes = []
     for name in modules:
         full_name = f"{__package__}.program.{name}"
         spec = importlib.util.find_spec(full_name)
         assert spec is not None
-        sources.append((name, cast("InspectLoader", spec.loader).get_source(full_name)))
-    return base64.b64encode(zlib.compress(json.dumps(sources).encode(), 9)).decode("ascii")
+        codes.append((name, cast("InspectLoader", spec.loader).get_code(full_name)))
+    return binascii.b2a_base64(zlib.compress(marshal.dumps(codes), 9), newline=False).decode("ascii")
 
 
 def _cage(context: ToolContext, request: Json) -> CageRules | None:

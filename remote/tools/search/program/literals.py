@@ -3,10 +3,12 @@ these first."""
 
 from __future__ import annotations
 
-import importlib
 import re
 import sys
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # each import is felt: the program starts anew for every search
+    from typing import Any
 
 _MAX_TEXTS = 40
 _UNSAFE_IGNORING_CASE = frozenset("iksIKS")  # when case is ignored, these also match other Unicode characters
@@ -22,10 +24,8 @@ def required(pattern: str, flags: int) -> tuple[list[str], bool]:
 
 
 def _parser() -> Any:
-    """Return the parser module of `re`, whose name depends on the version of Python."""
-    if sys.version_info >= (3, 11):
-        return importlib.import_module("re._parser")
-    return importlib.import_module("sre_parse")
+    """Return the parser module of `re`, which `re` has imported. Its name depends on the version of Python."""
+    return sys.modules["re._parser" if sys.version_info >= (3, 11) else "sre_parse"]
 
 
 def _has_local_ignorecase(tree: Any) -> bool:

@@ -8,7 +8,6 @@ import re
 import sys
 import time
 import warnings
-from typing import Any, Callable
 
 from .file_types import TYPES
 from .globs import BadGlob, Globs
@@ -16,7 +15,11 @@ from .literals import required
 from .scan import MAX_LINE, MAX_SHOWN, Pattern, scan
 from .walk import Deadline, Found, Limits, files, in_time, matching_by_grep, matching_by_ripgrep, with_times
 
-Json = dict[str, Any]
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # each import is felt: the program starts anew for every search
+    from typing import Any, Callable
+
+    Json = dict[str, Any]
 
 MAX_ITEMS = 100_000
 MAX_CHARS = 2_000_000
@@ -74,7 +77,8 @@ def compiled(text: str, ignore_case: bool, multiline: bool) -> Pattern:
     except (re.error, RecursionError, OverflowError) as error:
         raise BadRequest(f"The pattern is not a valid regular expression: {error}") from None
     encoded = tuple((each.lower() if folded else each).encode() for each in texts)
-    return Pattern(regex, encoded, folded, "\\r" in text or "\r" in text, multiline)
+    keeps_returns = "\\r" in text or "\r" in text
+    return Pattern(regex, encoded, ignore_case=folded, keeps_returns=keeps_returns, multiline=multiline)
 
 
 _POSIX = {

@@ -8,7 +8,6 @@ import re
 import stat
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from .walk import Limits
 
@@ -23,17 +22,25 @@ _BLOCK = 1 << 20
 _SNIFF = 8192
 
 
-@dataclass(frozen=True)
 class Pattern:
     """A pattern to search for. Lines end at a line feed. A carriage return before it belongs to the line ending, unless
     the pattern contains one (`keeps_returns`). If there are `texts`, every match contains one of them (see
     `literals`)."""
 
-    regex: re.Pattern[str]
-    texts: tuple[bytes, ...]
-    ignore_case: bool
-    keeps_returns: bool
-    multiline: bool
+    def __init__(
+        self,
+        regex: re.Pattern[str],
+        texts: tuple[bytes, ...],
+        *,
+        ignore_case: bool,
+        keeps_returns: bool,
+        multiline: bool,
+    ) -> None:
+        self.regex = regex
+        self.texts = texts
+        self.ignore_case = ignore_case
+        self.keeps_returns = keeps_returns
+        self.multiline = multiline
 
     def may_match(self, data: bytes) -> bool:
         """Return False if there is certainly no match in these bytes."""
@@ -56,13 +63,13 @@ class Pattern:
         return raw.decode("utf-8", "surrogateescape")
 
 
-@dataclass(frozen=True)
 class Line:
     """A line to show; `matches` is false for context."""
 
-    number: int
-    text: str
-    matches: bool
+    def __init__(self, number: int, text: str, matches: bool) -> None:
+        self.number = number
+        self.text = text
+        self.matches = matches
 
 
 def scan(path: str, pattern: Pattern, before: int, after: int, limits: Limits) -> Iterator[Line]:

@@ -10,7 +10,6 @@ import stat
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
 from .globs import Globs
 from .ignore import Ignore
@@ -24,19 +23,19 @@ class Deadline(Exception):
     """The time for the search is over."""
 
 
-@dataclass
 class Limits:
     """The time to stop (`until`, monotonic seconds), and a record of what was not searched. `late`: something was left
     out for lack of time. `unread`: the paths that could not be read. `cut`: the number of lines that were not searched
     to their end. `large`: the number of files that are too large for a multi-line search. `ignored`: the entries that
     .gitignore leaves out."""
 
-    until: float
-    late: bool = False
-    unread: set[str] = field(default_factory=set)
-    cut: int = 0
-    large: int = 0
-    ignored: set[str] = field(default_factory=set)
+    def __init__(self, until: float) -> None:
+        self.until = until
+        self.late = False
+        self.unread: set[str] = set()
+        self.cut = 0
+        self.large = 0
+        self.ignored: set[str] = set()
 
     def missed(self, path: str, error: OSError) -> None:
         """Note that `path` (absolute) could not be read. A file that is gone is not noted."""
@@ -59,18 +58,19 @@ class Limits:
         return max(0.1, self.until - time.monotonic())
 
 
-@dataclass(frozen=True)
 class Found:
     """A file, relative to the root of the search."""
 
-    path: str
-    mtime_ns: int
-    size: int
+    def __init__(self, path: str, mtime_ns: int, size: int) -> None:
+        self.path = path
+        self.mtime_ns = mtime_ns
+        self.size = size
 
 
 RIPGREP = (
     *("--no-config", "--hidden", "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude"),
     *("--glob", "!.git", "--null", "--encoding=none"),
+    f"--threads={min(12, 2 * (os.cpu_count() or 1))}",  # it waits for the kernel more than it computes
 )
 """Options with which ripgrep sees the tree as the walker does."""
 
