@@ -18,7 +18,6 @@ from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import neutralise
 
 from .model import Arguments, arguments_from
-from .option_table.declaration import Group
 from .option_values import is_session_id, shortened
 from .options import COMMANDS, HOST_COMMANDS, OWN_WORDS
 from .scanner import Scanned, scan
@@ -61,9 +60,7 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
 
 def _hints(scanned: Scanned, arguments: Arguments) -> tuple[str, ...]:
     """Return what the person is told about the command line."""
-    ignored = [each for each in scanned.values if each.group is Group.IGNORED]
-    without = [f"{each.names[0]} has no effect in ccb ({each.help.rstrip('.').lower()})" for each in ignored]
-    hints = [*scanned.unknown, *without, *arguments.hints]
+    hints = [*scanned.unknown, *arguments.hints]
     if arguments.headless and arguments.prompt is None and scanned.variadic:
         hints.append(
             f"The words after {scanned.variadic} were read as its values; write the prompt before it, or after --."

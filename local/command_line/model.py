@@ -41,7 +41,8 @@ class SessionChoice:
     `resume` is the ID of an existing session or the start of it, `""` to let the person choose. Host commands such as
     `logs` have their session there too. `reconnect_timeout` is in seconds. `resume_at` is the message after which
     an existing session goes on.
-    `rewind_files` is the prompt to before which files go back.
+    `drops_turn` is the prompt of the only turn that may be left out then. `rewind_files` is the prompt to before which
+    files go back.
     """
 
     session_id: str | None = None
@@ -51,6 +52,7 @@ class SessionChoice:
     reconnect_timeout: float | None = None
     resume_at: str | None = None
     rewind_files: str | None = None
+    drops_turn: str | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class AgentOptions:
     web: str | None = None
     trust: bool = False
     allow_bypass: bool = False
+    role: str | None = None
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,7 @@ def arguments_from(values: Mapping[Option, OptionValue]) -> Arguments:
         given = cast(dict[str, Any], {each.field: value for each, value in values.items() if each.group is group})
         if group is Group.GENERAL:
             arguments = replace(arguments, **given)
-        elif given and group is not Group.IGNORED:
+        elif given:
             arguments = replace(arguments, **{group.value: replace(getattr(arguments, group.value), **given)})
     return arguments
 

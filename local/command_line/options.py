@@ -220,7 +220,7 @@ OPTIONS = (
 
 BY_NAME = {name: option for option in OPTIONS for name in option.names}
 
-_SESSION_GROUPS = (Group.SESSION, Group.AGENT, Group.STREAMS, Group.SDK, Group.IGNORED)
+_SESSION_GROUPS = (Group.SESSION, Group.AGENT, Group.STREAMS, Group.SDK)
 
 SUBCOMMANDS = (
     Subcommand(

@@ -161,6 +161,12 @@ _SESSION_RULES: tuple[Rule, ...] = (
         "Say which session to go back in.",
     ),
     (
+        lambda given: bool(given.session.drops_turn) and not given.session.resume_at,
+        UsageError,
+        "--resume-drops-turn needs --resume-session-at",
+        "Say after which message the session goes on.",
+    ),
+    (
         lambda given: bool(given.session.resume_at) and not given.headless,
         UsageError,
         "--resume-session-at is for headless runs",

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.wire.kinds.rewind import REWIND_CONVERSATION, REWIND_FILES, ConversationRewind, FileRewind
+from ccb.tunnel.wire.kinds.rewind import DROPS_MORE, REWIND_CONVERSATION, REWIND_FILES, ConversationRewind, FileRewind
 from ccb.tunnel.wire.requests import Request, RequestFailed
 
 from ..session.remote_session import RemoteSession
 
 
-async def go_back_to(session: RemoteSession, message: str) -> None:
-    """Let the conversation go on after a message. Raise UsageError if the session cannot."""
+async def go_back_to(session: RemoteSession, message: str, drops: str = "") -> None:
+    """Let the conversation go on after a message. `drops` is the prompt of the only turn that may be left out. Raise
+    UsageError if the session cannot."""
     try:
-        await session.request(Request(REWIND_CONVERSATION, ConversationRewind(after=message)))
+        await session.request(Request(REWIND_CONVERSATION, ConversationRewind(after=message, drops=drops)))
     except RequestFailed as refused:
+        if str(refused).startswith(DROPS_MORE):
+            raise UsageError(
+                one_line(str(refused)),
+                do="Resume without --resume-session-at, or name the last message of the turn that stays.",
+            ) from None
         raise UsageError(
             f"the session cannot go on from that message: {one_line(str(refused))}",
             do="Give --resume-session-at the uuid of a message that this session has printed.",

@@ -255,7 +255,7 @@ class HeadlessRun:
             await printer.stop_session()
             return
         if choice.resume_at:
-            await go_back_to(session, choice.resume_at)
+            await go_back_to(session, choice.resume_at, choice.drops_turn or "")
         if self._has_stdin_messages:
             await self._inputs.send_messages(session, self._stdin.messages())
             await printer.stop_session()

@@ -25,6 +25,7 @@ from ..model.tokens import WindowSettings
 from ..permissions.engine import PermissionEngine
 from ..ports import Broker, Emitter, ModelTransport, PromptSource
 from ..settings.worker_settings import WorkerSettings
+from ..tools.agents.definition import AgentDefinition
 from ..tools.contract import Tool, ToolContext
 from ..tools.registry import ToolRegistry
 from .announced import Announced
@@ -61,14 +62,18 @@ def origin_of(prompts: Sequence[Prompt]) -> Json | None:
 @dataclass(frozen=True)
 class ToolOffer:
     """Which tools the model is offered. `names` are those of the built-in tools, None for all; `aliases` are names of
-    tools by other names for them. `judge` returns the tool that decides about calls where nobody can be asked."""
+    tools by other names for them. `judge` returns the tool that decides about calls where nobody can be asked. `role`
+    is the agent as which this one works."""
 
     names: Sequence[str] | None = None
     aliases: Json = field(default_factory=dict)
     judge: Callable[[], Tool | None] = lambda: None
+    role: AgentDefinition | None = None
 
     def has(self, tool: Tool) -> bool:
         """Return whether a tool is among those of this offer."""
+        if self.role is not None and not self.role.offers(tool.name):
+            return False
         return self.names is None or tool.name in self.names or tool.name not in BUILT_IN
 
 

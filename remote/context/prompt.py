@@ -88,10 +88,13 @@ _EPHEMERAL = {"type": "ephemeral"}
 
 class SessionPrompt:
     """The prompt of one session. It returns the same bytes at every call; the first one gathers the context, unless
-    `gathered` is the context."""
+    `gathered` is the context. `role` is the system prompt of the agent as which the main agent works."""
 
-    def __init__(self, options: SessionOptions, gathered: Context | Callable[[], Awaitable[Context]]) -> None:
+    def __init__(
+        self, options: SessionOptions, gathered: Context | Callable[[], Awaitable[Context]], role: str = ""
+    ) -> None:
         self._options = options
+        self._role = role
         self._context = gathered if isinstance(gathered, Context) else None
         self._gather = None if isinstance(gathered, Context) else gathered
         self._gathering: asyncio.Future[Context] | None = None
@@ -99,7 +102,12 @@ class SessionPrompt:
     async def system(self) -> list[Json]:
         """Return the static block, the environment block and the user's addition. The first and the last block have a
         cache mark."""
-        return system_blocks(self._options, await self._known())
+        return system_blocks(self._options, await self._known(), self._role)
+
+    @property
+    def for_sub_agents(self) -> str:
+        """What the system prompt of every sub-agent ends with."""
+        return self._options.append_agent_prompt or ""
 
     async def first_user_blocks(self) -> list[Json]:
         """Return the blocks that go before the first prompt: instruction files and the date."""
@@ -120,10 +128,10 @@ class SessionPrompt:
         return self._context
 
 
-def session_prompt(options: SessionOptions, cwd: str, host: Host, cages: Cages) -> SessionPrompt:
+def session_prompt(options: SessionOptions, cwd: str, host: Host, cages: Cages, role: str = "") -> SessionPrompt:
     """Return the prompt of a session in `cwd`."""
     sources = instruction_sources(options)
-    return SessionPrompt(options, lambda: gather(cwd, options.add_dirs, host, cages, sources))
+    return SessionPrompt(options, lambda: gather(cwd, options.add_dirs, host, cages, sources), role)
 
 
 def instruction_sources(options: SessionOptions) -> Collection[str]:
@@ -132,12 +140,12 @@ def instruction_sources(options: SessionOptions) -> Collection[str]:
     return SCOPES if chosen is None else chosen
 
 
-def system_blocks(options: SessionOptions, context: Context) -> list[Json]:
+def system_blocks(options: SessionOptions, context: Context, role: str = "") -> list[Json]:
     """Return the system blocks. The user's own system prompt replaces ours, the static and the environment text; an
-    empty one leaves only what the user appends."""
-    own = options.system_prompt
+    empty one leaves only what the user appends. `role` replaces the static text, and an empty prompt."""
+    own = (options.system_prompt or None) if role else options.system_prompt
     surroundings = [] if options.static_prompt else [environment_text(context, options.host)]
-    texts = [STATIC, *surroundings] if own is None else [own]
+    texts = [role or STATIC, *surroundings] if own is None else [own]
     texts.append(options.append_system_prompt or "")
     blocks: list[Json] = [{"type": "text", "text": text} for text in texts if text.strip()]
     if blocks:

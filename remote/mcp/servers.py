@@ -11,7 +11,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import RunsOn
 
 from ..tools.registry import ToolRegistry
-from .client import HANDSHAKE_S, Channel, McpClient, McpError
+from .client import CALL_S, HANDSHAKE_S, Channel, McpClient, McpError
 from .tool import McpTool
 
 Json = dict[str, Any]
@@ -44,6 +44,7 @@ class _Server:
         self.name = name
         self.place = place
         self.channel = channel
+        self.call_s = CALL_S
         self.status = "pending"  # pending, connected, failed or disabled
         self.error = ""
         self.info: Json = {}
@@ -64,9 +65,10 @@ class McpServers:
         self._servers: dict[str, _Server] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    def use(self, place: ServerPlace, channels: Mapping[str, Channel]) -> None:
+    def use(self, place: ServerPlace, channels: Mapping[str, Channel], call_s: Mapping[str, float] = {}) -> None:
         """Make `channels` the servers of a group: connect the new ones, and drop those that are not named any more. A
-        name that another group has stays with that group."""
+        name that another group has stays with that group. `call_s` are the seconds that a call of a new server may
+        take, where they are limited."""
         for server in [each for each in self._servers.values() if each.place.group == place.group]:
             if server.name not in channels:
                 self._drop(self._servers.pop(server.name))
@@ -74,6 +76,7 @@ class McpServers:
             known = self._servers.get(name)
             if known is None:
                 self._servers[name] = known = _Server(name, place, channel)
+                known.call_s = call_s.get(name, CALL_S)
                 self._connect(known)
             elif known.place.group == place.group:
                 known.channel = channel
@@ -151,7 +154,7 @@ class McpServers:
         try:
             if client is None:
                 await server.channel.close()
-                client = McpClient(server.channel, handshake_s=server.place.start_s)
+                client = McpClient(server.channel, handshake_s=server.place.start_s, call_s=server.call_s)
                 await client.connect()
             for _ in range(_ROUNDS):
                 server.has_news = False

@@ -21,7 +21,7 @@ from .matchers import AgentMatcher, Askable, PathMatcher, RuleMatcher, RuleState
 from .modes import ACCEPT_EDITS, BYPASS, DEFAULT, DONT_ASK, PLAN, check_mode, is_root_without_sandbox
 from .paths import ROOT_MARK, PathPattern, Places
 from .rules.rules import Rule, RuleError, parse_rule, parse_rules
-from .rules.ruleset import COMMAND, COMMAND_LINE, SKILLS, RuleSet
+from .rules.ruleset import CLIENT, COMMAND, COMMAND_LINE, SKILLS, RuleSet
 from .rules.updates import UpdateError, read_update
 from .sandbox_mode import NO_CAGE, Sandbox
 from .sensitive import sensitive_patterns
@@ -138,6 +138,11 @@ class PermissionEngine:
     def grant_for_turn(self, rules: Sequence[str]) -> None:
         """Let these allow rules of a slash command hold until this is called again. Raise RuleError."""
         self._rules.replace(COMMAND, Behavior.ALLOW, parse_rules(rules))
+
+    def use_client(self, ask: Sequence[str], deny: Sequence[str]) -> None:
+        """Replace the rules that a client has for the tools of its own MCP servers, each the name of a tool."""
+        for behavior, names in ((Behavior.ASK, ask), (Behavior.DENY, deny)):
+            self._rules.replace(CLIENT, behavior, [Rule(name) for name in names])
 
     def listed(self) -> list[dict[str, str]]:
         """Return all rules, as clients see them."""

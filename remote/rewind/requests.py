@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.wire.kinds.rewind import (
+    DROPS_MORE,
     REWIND_CONVERSATION,
     REWIND_FILES,
     REWIND_POINTS,
@@ -14,7 +15,8 @@ from ccb.tunnel.wire.kinds.rewind import (
     RewindRecord,
     RewoundRecord,
 )
-from ccb.tunnel.wire.records import MAIN_AGENT, MessageRecord
+from ccb.tunnel.wire.messages import UserLine
+from ccb.tunnel.wire.records import MAIN_AGENT, InputRecord, MessageRecord, PromptRecord
 from ccb.tunnel.wire.requests import RequestRefused
 
 from ..agent.history.conversation import Conversation, close_open_tool_uses
@@ -101,6 +103,8 @@ async def _rewind_conversation(session: Session, rewind: ConversationRewind) -> 
             raise RequestRefused(_BUSY, "busy")
         if rewind.after:
             to, message, text = _end_of(session, rewind.after) + 1, rewind.after, ""
+            if rewind.drops:
+                _check_drops(session, to, rewind.drops)
         else:
             point = _point(session, rewind.user_message_id)
             to, message, text = point.seq, point.id, point.text
@@ -155,6 +159,28 @@ def _end_of(session: Session, message: str) -> int:
         if record.kind == MessageRecord.kind and record.agent_id == MAIN_AGENT and record.body.get("uuid") == message:
             return record.seq
     raise RequestRefused(f"The session has no message with the id {message[:80]}.", "unknown_message")
+
+
+def _check_drops(session: Session, to: int, prompt: str) -> None:
+    """Raise RequestRefused if the conversation from record `to` on holds more than the turn of the prompt with this
+    uuid."""
+    journal = session.log.journal
+    uuids: dict[str, str] = {}  # of the prompts, by the ids of their inputs
+    begun = False
+    for record in journal.read(0, journal.seq):
+        content = record.content
+        if isinstance(content, InputRecord) and isinstance(content.public, UserLine):
+            uuids[content.id] = str(content.body.get("uuid"))
+        if record.seq < to or record.agent_id != MAIN_AGENT:
+            continue
+        if any(start <= record.seq <= end for start, end in journal.rewound):
+            continue
+        if isinstance(content, PromptRecord):
+            begun = True
+            if any(uuids.get(each) != prompt for each in content.input_ids):
+                raise RequestRefused(f"{DROPS_MORE} another prompt, or a notice of a task, would be left out too")
+        elif not begun and isinstance(content, MessageRecord) and content.body.get("type") in ("assistant", "user"):
+            raise RequestRefused(f"{DROPS_MORE} that message is not the last one of its turn")
 
 
 async def _plan(session: Session, seq: int, *, keep: bool) -> list[PlannedFile]:

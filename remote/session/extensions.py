@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Callable
 
 from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.options import SettingsOption
 
 from ..agent.agent import Agent
+from ..context.prompt import SessionPrompt, session_prompt
 from ..sessions.paths import home_directory
 from ..settings.worker_settings import WorkerSettings
 from ..subagents.sub_agents import SubAgents, defines_agents
+from ..tools.agents.definition import INHERIT
 from .clients.client_setup import ClientSetup
 from .commands.slash_commands import SessionCommands
 from .settings import SessionSettings
@@ -36,6 +40,8 @@ class SessionExtensions:
         self._commands = SessionCommands(agent, session_id, home_directory())
         self._agents_of: tuple[SessionOptions, WorkerSettings] | None = None
         self._warn = warn
+        self._prompts: SessionPrompt | None = None  # those of the role
+        self._missing_role = ""  # which the person was told of
         sub_agents = agent.config.context.sub_agents
         if isinstance(sub_agents, SubAgents):
             agent.config.disclosure.announced.add("agents", sub_agents.listed)
@@ -55,6 +61,7 @@ class SessionExtensions:
 
     async def _find(self, options: SessionOptions) -> None:
         await self.define_agents(options)
+        self._take_role(options)
         problems, self._settings.plugin_problems = self._settings.plugin_problems, []
         for problem in [*problems, *await self._commands.use(self._settings.current, options)]:
             self._warn(problem)
@@ -77,3 +84,26 @@ class SessionExtensions:
         self._agents_of = sources
         for problem in catalogue.problems:
             self._warn(problem)
+
+    def _take_role(self, options: SessionOptions) -> None:
+        """Let the main agent work as the agent that the options name: with its prompt, its tools and, in a session that
+        begins and for which nobody has chosen a model, with its model."""
+        config, sub_agents = self._agent.config, self._agent.config.context.sub_agents
+        definitions = sub_agents.definitions if isinstance(sub_agents, SubAgents) else ()
+        role = next((each for each in definitions if each.name == options.role), None)
+        if options.role and role is None and self._missing_role != options.role:
+            self._missing_role = options.role
+            names = ", ".join(each.name for each in definitions)
+            self._warn(f"There is no agent {options.role[:100]!r}: the session works without it. There are {names}.")
+        if role is config.offer.role and (role is None or config.prompts is self._prompts):
+            return
+        context = config.context
+        self._prompts = session_prompt(
+            options, context.cwd, context.host, context.cages, role.prompt if role is not None else ""
+        )
+        self._agent.configure(replace(config, prompts=self._prompts, offer=replace(config.offer, role=role)))
+        chosen = SettingsOption.from_json(options.settings).left_open
+        if role is None or role.model in ("", INHERIT) or self._agent.conversation.messages:
+            return
+        if options.model is None or "model" in chosen:
+            self._agent.set_model(role.model)

@@ -29,7 +29,7 @@ from ..sessions.refusal import HostRefusal
 from ..settings.worker_settings import WorkerSettings
 from ..subagents.sub_agents import SubAgents
 from .broker import OpenRequests, RequestBroker
-from .clients.client_setup import ClientSetup, Initialize, demanded
+from .clients.client_setup import ClientSetup, Initialize, demanded, merged_configs
 from .clients.launches import Launches
 from .extensions import SessionExtensions
 from .inputs import Inputs
@@ -285,7 +285,9 @@ class Session:
             self.name(setup.title)
         if not setup.options:
             return
-        options = replace(self.options, **setup.options)
+        before = {} if setup.replaces else self.options.client_mcp_configs
+        configs = merged_configs(before, setup.options.get("client_mcp_configs", {}))
+        options = replace(self.options, **{**setup.options, "client_mcp_configs": configs})
         self._use_callbacks(options)
         if "json_schema" in setup.options:
             self._use_demands(options)
@@ -293,7 +295,7 @@ class Session:
         self._launches.use(options)
         config = self.agent.config
         config = replace(config, offer=replace(config.offer, aliases=options.tool_aliases))
-        if {"system_prompt", "append_system_prompt", "static_prompt"} & setup.options.keys():
+        if {"system_prompt", "append_system_prompt", "append_agent_prompt", "static_prompt"} & setup.options.keys():
             context = config.context
             prompts = session_prompt(options, context.cwd, context.host, context.cages)
             config = replace(config, prompts=prompts)

@@ -40,7 +40,7 @@ class ChildPrompt:
     async def system(self) -> list[Json]:
         parts = [self._text.strip(), self._notes]
         if isinstance(self._main, SessionPrompt):
-            parts.append(await self._main.environment(self._cwd))
+            parts += [await self._main.environment(self._cwd), self._main.for_sub_agents]
         block = {"type": "text", "text": "\n\n".join(part for part in parts if part)}
         return [{**block, "cache_control": {"type": "ephemeral"}}]
 

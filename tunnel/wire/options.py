@@ -46,10 +46,13 @@ class SessionOptions:
     tools: list[str] | None = None  # the built-in tools that the model is offered; None for all
     json_schema: Json | None = None  # each turn ends with a value that fits it
     agents: Json | None = None  # definitions of sub-agents, by name
+    role: str = ""  # the agent, by its name, as which the main agent works
+    append_agent_prompt: str | None = None  # what the system prompt of every sub-agent ends with
     own_agents: Json = field(default_factory=dict)  # the person's files that define sub-agents: text by path
     own_files: str = ""  # the person's commands and skills: see `kinds.own_files`; in the journal, where they are
     client_hooks: Json | None = None  # hooks that the client answers, as `initialize` has them
     client_mcp: list[str] = field(default_factory=list)  # MCP servers inside the client
+    client_mcp_configs: Json = field(default_factory=dict)  # what the client says of those servers: timeout, tools
     laptop_mcp: list[str] = field(default_factory=list)  # MCP servers on the laptop
     project_mcp: bool = True  # the MCP servers of a trusted project count
     max_budget_usd: float | None = None

@@ -19,7 +19,6 @@ class Group(Enum):
     CONNECTION = "connection"
     HOST_COMMAND = "host_command"
     SDK = "sdk"
-    IGNORED = "ignored"  # accepted without effect; no attribute holds them
     GENERAL = ""
 
     @property
@@ -35,7 +34,6 @@ _TITLES = {
     Group.CONNECTION: "Connection",
     Group.HOST_COMMAND: "Options of single commands",
     Group.SDK: "For programs that drive ccb (SDKs)",
-    Group.IGNORED: "Accepted without effect",
     Group.GENERAL: "General",
 }
 

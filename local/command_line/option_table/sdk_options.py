@@ -1,8 +1,4 @@
-"""The options that programs give to an agent of this family: the official SDKs, editors, scripts.
-
-Those in the group IGNORED are accepted and do nothing, which a run says on stderr: what they ask for is a feature that
-ccb does not have and that a session can do without.
-"""
+"""The options that programs give to an agent of this family: the official SDKs, editors, scripts."""
 
 from __future__ import annotations
 
@@ -25,6 +21,10 @@ SDK_OPTIONS = (
         ("--agents",), Group.SDK, "agents", _VALUE,
         "Define sub-agents: a JSON object with description, prompt, tools and model for each name.",
         "json", read=read_json_object,
+    ),
+    Option(
+        ("--agent",), Group.AGENT, "role", _VALUE,
+        "Work as this agent, built-in or your own: with its prompt, its tools and its model.", "name",
     ),
     Option(
         ("--mcp-config",), Group.SDK, "mcp_config", _VARIADIC,
@@ -124,10 +124,9 @@ SDK_OPTIONS = (
         ("--initialize-fields",), Group.SDK, "initialize_fields", _VALUE,
         "The fields of the first request that count so; ccb takes all that it finds.", "names",
     ),
-    *(
-        Option((name,), Group.IGNORED, name, kind, text, metavar)
-        for name, kind, text, metavar in (
-            ("--resume-drops-turn", _VALUE, "A check of the resumed turn.", "uuid"),
-        )
+    Option(
+        ("--resume-drops-turn",), Group.SESSION, "drops_turn", _VALUE,
+        "With --resume-session-at: refuse to go back if more than the turn of this prompt (its UUID) would be left "
+        "out.", "uuid", read=read_uuid,
     ),
 )  # fmt: skip

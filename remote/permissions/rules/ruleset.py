@@ -9,9 +9,15 @@ from .rules import Rule
 
 COMMAND_LINE = "cliArg"
 COMMAND = "command"
+CLIENT = "client"
 SKILLS = "skills"
 _SOURCES = ("user", "project", "local", "flag")
-_PUBLIC = {"managed": "policySettings", "kept": "localSettings", **{each: f"{each}Settings" for each in _SOURCES}}
+_PUBLIC = {
+    "managed": "policySettings",
+    "kept": "localSettings",
+    CLIENT: "session",
+    **{each: f"{each}Settings" for each in _SOURCES},
+}
 
 
 class RuleSet:

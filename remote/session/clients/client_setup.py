@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.kinds.mcp import LAPTOP_MCP_MESSAGE, MCP_MESSAGE
+from ccb.tunnel.wire.kinds.mcp import LAPTOP_MCP_MESSAGE, MCP_MESSAGE, tool_name
 from ccb.tunnel.wire.requests import RequestRefused
 
 from ...agent.agent import Agent
@@ -33,6 +33,7 @@ _FIELDS: dict[str, tuple[str, type]] = {
     "jsonSchema": ("json_schema", dict),
     "hooks": ("client_hooks", dict),
     "toolAliases": ("tool_aliases", dict),
+    "appendSubagentSystemPrompt": ("append_agent_prompt", str),
     "sdkMcpServers": ("client_mcp", list),
     "skills": ("skills", list),
     "excludeDynamicSections": ("static_prompt", bool),
@@ -43,11 +44,13 @@ _KINDS: dict[type, str] = {list: "a list of texts", str: "text", dict: "an objec
 @dataclass(frozen=True)
 class Initialize:
     """The fields of an `initialize` request that change the session, under the names of its options. `hooks`: the
-    request has hooks. `title` is the name of a new session."""
+    request has hooks. `title` is the name of a new session. `replaces`: what the client says of its MCP servers stands
+    in place of what it said before."""
 
     options: Json = field(default_factory=dict)
     hooks: bool = False
     title: str = ""
+    replaces: bool = False
 
     @staticmethod
     def read(fields: Json) -> Initialize:
@@ -63,6 +66,9 @@ class Initialize:
             if not isinstance(value, kind) or not all(isinstance(each, str) for each in texts):
                 raise RequestRefused(f"{name} must be {_KINDS[kind]}")
             options[option] = "\n\n".join(texts) if option == "system_prompt" else value
+        given = fields.get("sdkMcpServerConfigs")
+        if isinstance(given, dict):
+            options["client_mcp_configs"] = {str(name): each for name, each in given.items() if isinstance(each, dict)}
         title = options.pop("title", "")
         return Initialize(options, "client_hooks" in options, title)
 
@@ -94,7 +100,12 @@ class ClientSetup:
             (IN_CLIENT, MCP_MESSAGE, options.client_mcp),
             (ON_LAPTOP, LAPTOP_MCP_MESSAGE, options.laptop_mcp),
         ):
-            self.servers.use(place, {name: RequestChannel(self._broker, kind, name) for name in names})
+            self.servers.use(
+                place,
+                {name: RequestChannel(self._broker, kind, name) for name in names},
+                call_seconds(options.client_mcp_configs) if place is IN_CLIENT else {},
+            )
+        self._agent.config.permissions.use_client(*tool_rules(options))
 
     def use_project(self, settings: WorkerSettings, options: SessionOptions) -> None:
         """Start the servers of a trusted project, and end those that do not count any more. A name that a server of the
@@ -155,6 +166,37 @@ class ClientSetup:
         """Stop connecting."""
         if self._servers is not None:
             await self._servers.close()
+
+
+def merged_configs(before: Json, given: Json) -> Json:
+    """Return what a client has said of its MCP servers, with what it says in one more `initialize`: that adds rules and
+    removes none."""
+    found = dict(before)
+    for name, config in given.items():
+        old, new = found.get(name) or {}, config.get("tools")
+        tools = [*(old.get("tools") or []), *(new if isinstance(new, list) else [])]
+        found[name] = {**config, **old, "tools": [each for n, each in enumerate(tools) if each not in tools[:n]]}
+    return found
+
+
+def tool_rules(options: SessionOptions) -> tuple[list[str], list[str]]:
+    """Return the tools of servers inside the client whose calls need a question, and those whose calls are denied. An
+    unknown policy asks."""
+    ask: list[str] = []
+    deny: list[str] = []
+    for server in options.client_mcp:
+        tools = (options.client_mcp_configs.get(server) or {}).get("tools")
+        for each in tools if isinstance(tools, list) else ():
+            name, policy = (each.get("name"), each.get("permission_policy")) if isinstance(each, dict) else ("", None)
+            if isinstance(name, str) and name and policy not in (None, "always_allow"):
+                (deny if policy == "always_deny" else ask).append(tool_name(server, name))
+    return ask, deny
+
+
+def call_seconds(configs: Json) -> dict[str, float]:
+    """Return how long a call of a server inside the client may take, where the client says so."""
+    given = {name: each.get("timeout") for name, each in configs.items() if isinstance(each, dict)}
+    return {name: ms / 1000 for name, ms in given.items() if isinstance(ms, (int, float)) and ms >= 1000}
 
 
 def demanded(config: AgentConfig, options: SessionOptions, cost: float) -> AgentConfig:

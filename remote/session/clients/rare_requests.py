@@ -119,7 +119,8 @@ async def _set_servers(session: Session, given: Json) -> Json:
         raise RequestRefused("servers is missing")
     inside = [name for name, each in servers.items() if isinstance(each, dict) and each.get("type") == "sdk"]
     before = session.options.client_mcp
-    session.adopt(Initialize({"client_mcp": inside}))
+    configs = {name: servers[name] for name in inside}
+    session.adopt(Initialize({"client_mcp": inside, "client_mcp_configs": configs}, replaces=True))
     await session.clients.settle(session.options, 5.0)
     failed = {each["name"]: each["error"] for each in session.clients.status if each.get("error")}
     others = dict.fromkeys(servers, "such a server is started with the session: use mcpServers")

@@ -31,7 +31,15 @@ async def test_files_and_conversation_go_back_by_options(tmp_path: Path, fake_mo
     answer = next(each for each in messages if each["type"] == "assistant" and "made" in json.dumps(each))
     await laptop.run([*words, "--resume", session], stdin=line("forget this", LATER))
 
-    at = [*words, "--resume", session, "--resume-session-at", answer["uuid"]]
+    early = next(each for each in messages if each["type"] == "assistant")
+    for keep, drops, why in ((answer, MESSAGE, "another prompt"), (early, LATER, "not the last one of its turn")):
+        at = [*words, "--resume", session, f"--resume-session-at={keep['uuid']}", f"--resume-drops-turn={drops}"]
+        refused = await laptop.run(at, stdin=line("again", "55555555-5555-4555-8555-555555555555"))
+        result = json.loads(refused.stdout.splitlines()[-1])
+        assert result["subtype"] == "error_during_execution" and len(fake_model.requests) == 3
+        assert result["errors"][0].startswith("Resume rejected by --resume-drops-turn:") and why in result["errors"][0]
+
+    at = [*words, "--resume", session, "--resume-session-at", answer["uuid"], "--resume-drops-turn", LATER]
     third = await laptop.run(at, stdin=line("again", "33333333-3333-4333-8333-333333333333"))
     assert third.code == 0, third
     sent = json.dumps(fake_model.requests[-1].messages)
@@ -45,6 +53,10 @@ async def test_files_and_conversation_go_back_by_options(tmp_path: Path, fake_mo
     at = [*words, "--resume", session, "--resume-session-at", LATER]
     refused = await laptop.run(at, stdin=line("again", "44444444-4444-4444-8444-444444444444"))
     assert refused.code == 2 and "the session cannot go on from that message" in refused.stderr
-    for words in (["--rewind-files", "x"], ["--resume", session, "--resume-session-at", MESSAGE]):
+    for words in (
+        ["--rewind-files", "x"],
+        ["--resume", session, "--resume-session-at", MESSAGE],
+        ["-p", "x", "--resume", session, "--resume-drops-turn", LATER],
+    ):
         refused = await laptop.run([str(project), *words])
         assert refused.code == 2, refused

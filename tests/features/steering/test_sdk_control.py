@@ -230,6 +230,77 @@ async def test_a_plugin_brings_commands_skills_agents_and_hooks(host: WorkerHost
     assert plugins == [{"name": "tools", "path": str(kit), "source": "tools@inline"}]
 
 
+async def test_a_client_limits_the_tools_of_its_own_servers(host: WorkerHost, session: str) -> None:
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("free", "asked", "denied")]
+
+    async def serve(messages: int) -> None:
+        for _ in range(messages):
+            request = await laptop.message("control_request")
+            message = request["request"]["message"]
+            method = message["method"]
+            result: Json = {"content": [{"type": "text", "text": "done"}]}
+            if method == "initialize":
+                result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {}}
+            elif method == "tools/list":
+                result = {"tools": tools}
+            reply = {"jsonrpc": "2.0", "id": message.get("id"), "result": result}
+            await laptop.reply(request["request_id"], {"mcp_response": reply})
+
+    laptop = await host.connect(session)
+    asks = SessionOptions(permission_prompts="stdio", allowed_tools=["mcp__kit"], permission_mode="default")
+    await laptop.attach(asks)
+    policies = [("asked", "always_ask"), ("denied", "always_deny"), ("free", "always_allow")]
+    config = {"tools": [{"name": name, "permission_policy": policy} for name, policy in policies], "timeout": 5}
+    request = await laptop.control("initialize", sdkMcpServers=["kit"], sdkMcpServerConfigs={"kit": config, "x": 1})
+    await serve(3)
+    await laptop.next(Event, lambda each: (each.body.get("response") or {}).get("request_id") == request)
+    rules = (await payload(laptop, "list_permission_rules"))["state"]["rules"]
+    mine = {(each["behavior"], each["rule"]) for each in rules if each["source"] == "session"}
+    assert mine == {("ask", "mcp__kit__asked"), ("deny", "mcp__kit__denied")}
+    await say(laptop, "Call them.")
+    first = await answer(laptop, calls(("t1", "mcp__kit__free", {}), ("t2", "mcp__kit__asked", {})))
+    assert "mcp__kit__denied" not in {each["name"] for each in first["tools"]}
+    await serve(1)
+    question = await laptop.message("control_request")
+    assert (question["request"]["subtype"], question["request"]["tool_name"]) == ("can_use_tool", "mcp__kit__asked")
+    await laptop.reply(question["request_id"], {"behavior": "deny", "message": "not now"})
+    told = texts(await answer(laptop, says("Well.", "m2")))
+    assert "not now" in told and "done" in told
+    await laptop.message("result")
+    changed = {"kit": {"type": "sdk", "name": "kit", "tools": [{"name": "free", "permission_policy": "always_ask"}]}}
+    await payload(laptop, "mcp_set_servers", servers=changed)
+    rules = (await payload(laptop, "list_permission_rules"))["state"]["rules"]
+    assert [each["rule"] for each in rules if each["source"] == "session"] == ["mcp__kit__free"]
+
+
+async def test_the_main_agent_works_as_the_agent_that_was_named(host: WorkerHost, session: str) -> None:
+    critic = {"description": "Finds faults", "prompt": "You find faults.", "tools": ["Read", "Task"], "model": "haiku"}
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(role="critic", agents={"critic": critic}, system_prompt=""))
+    await payload(laptop, "initialize", appendSubagentSystemPrompt="Write in Latin.")
+    await say(laptop, "Look.")
+    task = {"description": "look", "prompt": "Look around", "subagent_type": "general-purpose"}
+    first = await answer(laptop, calls(("t1", "Task", task)))
+    system = json.dumps(first["system"])
+    assert "You find faults." in system and "# Environment" in system and "You are ccb" not in system
+    assert "Write in Latin." not in system and {each["name"] for each in first["tools"]} == {"Read", "Task"}
+    assert "haiku" in first["model"]
+    of_agent = await answer(laptop, says("Nothing.", "a1"))
+    assert "Write in Latin." in json.dumps(of_agent["system"])
+    await answer(laptop, says("No faults.", "m2"))
+    assert (await laptop.message("result"))["result"] == "No faults."
+
+
+async def test_an_agent_that_is_not_there_is_named_and_the_session_works(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(role="nobody"))
+    await say(laptop, "Look.")
+    assert "You are ccb" in json.dumps((await answer(laptop, says("Yes.", "m1")))["system"])
+    await laptop.message("result")
+    warnings = [each.body["content"] for each in laptop.events if each.body.get("subtype") == "informational"]
+    assert len(warnings) == 1 and "There is no agent 'nobody'" in warnings[0] and "Explore" in warnings[0]
+
+
 async def test_programs_that_show_a_session_get_lists_reload_files_and_ask_beside_the_work(
     host: WorkerHost, session: str
 ) -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from ccb.local.command_line import model
 from ccb.local.command_line.arguments import parse_arguments
 from ccb.local.command_line.model import Arguments
-from ccb.local.command_line.option_table.declaration import Group
 from ccb.local.command_line.option_values import split_rules
 from ccb.local.command_line.options import OPTIONS
 from ccb.local.command_line.target import Target
@@ -257,9 +256,8 @@ def test_a_rule_for_a_built_in_tool_gets_no_hint(name: str) -> None:
 def test_every_option_fills_a_field_and_every_field_has_an_option() -> None:
     arguments = Arguments()
     for option in OPTIONS:
-        if option.group is not Group.IGNORED:
-            group = getattr(arguments, option.group.value) if option.group.value else arguments
-            assert hasattr(group, option.field), option.names
+        group = getattr(arguments, option.group.value) if option.group.value else arguments
+        assert hasattr(group, option.field), option.names
     groups = (model.ConnectionOptions, model.SessionChoice, model.AgentOptions, model.StdioOptions, model.SdkOptions)
     fields = {name for group in (*groups, model.HostCommandOptions) for name in group.__dataclass_fields__}
     assert fields - {option.field for option in OPTIONS} == {"target"}

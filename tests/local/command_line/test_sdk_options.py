@@ -52,8 +52,8 @@ def test_the_command_lines_of_the_official_clients_are_understood(argv: list[str
     assert options.from_json(options.to_json()) == options
     assert options.betas == ["context-1m-2025-08-07"] and options.forget == ("--no-session-persistence" in argv)
     assert options.plugin_dirs == ["/tmp/plug"]
-    without = parse_arguments([*argv, f"--resume-drops-turn={UUID}"]).hints
-    assert "--resume-drops-turn has no effect in ccb (a check of the resumed turn)" in without
+    more = parse_arguments([*argv, f"--resume-session-at={UUID}", f"--resume-drops-turn={UUID}", "--agent=critic"])
+    assert more.session.drops_turn == UUID and session_options(more, Settings()).role == "critic"
     assert [hint for hint in arguments.hints if hint.startswith("unknown")] == [
         "unknown option '--foo' and its value 'bar' ignored",
         "unknown option '--baz' ignored",

@@ -14,6 +14,7 @@ from ccb.remote.commands.registry import CommandCall, CommandRefused, Expanded
 from ccb.remote.mcp.client import McpClient, McpError
 from ccb.remote.mcp.servers import IN_CLIENT, McpServers
 from ccb.remote.mcp.tool import tool_result
+from ccb.remote.session.clients.client_setup import call_seconds
 from ccb.remote.tools.contract import CallContext, ToolContext
 from ccb.remote.tools.registry import ToolRegistry
 from ccb.tunnel.wire.kinds.mcp import tool_name
@@ -218,3 +219,15 @@ def test_results_become_text_and_images() -> None:
 def test_names_fit_the_model_api() -> None:
     assert tool_name("my server", "ü.x") == "mcp__my_server____x"
     assert len(tool_name("s" * 100, "t" * 100)) == 128
+
+
+async def test_a_client_limits_how_long_a_call_of_its_server_takes() -> None:
+    slow = Server(ADD)
+    slow.silent = "tools/call"
+    registry = ToolRegistry(())
+    servers = McpServers(registry)
+    servers.use(IN_CLIENT, {"slow": slow}, call_seconds({"slow": {"timeout": 1000}, "other": {"timeout": 999}}))
+    await servers.ready()
+    client = servers.clients["slow"]
+    with pytest.raises(McpError, match="no answer within 1 s"):
+        await client.call("add", {})

@@ -9,6 +9,9 @@ from ..frames import Json
 from ..messages import as_text
 from ..requests import RequestKind, RequestRefused, client_kind
 
+DROPS_MORE = "Resume rejected by --resume-drops-turn:"
+"""How the refusal begins when more than one turn would be left out. SDK clients compare it."""
+
 
 @dataclass(frozen=True)
 class FileChangeRecord:
@@ -57,11 +60,12 @@ class FileRewind:
 @dataclass(frozen=True)
 class ConversationRewind:
     """Take the conversation back to before the prompt `user_message_id`, or to after the message `after`. With
-    `files`, restore the files as well."""
+    `files`, restore the files as well. `drops`: refuse if more than the turn of this prompt would be left out."""
 
     user_message_id: str = ""
     after: str = ""
     files: bool = False
+    drops: str = ""
 
 
 def _read_files(fields: Json) -> FileRewind:
@@ -74,7 +78,7 @@ def _read_conversation(fields: Json) -> ConversationRewind:
     message, after = as_text(fields.get("user_message_id")), as_text(fields.get("after"))
     if bool(message) == bool(after):
         raise RequestRefused("rewind_conversation needs a user_message_id or the message to go back to in `after`")
-    return ConversationRewind(message, after, fields.get("files") is True)
+    return ConversationRewind(message, after, fields.get("files") is True, as_text(fields.get("drops")))
 
 
 def _write_files(rewind: FileRewind) -> Json:
@@ -82,7 +86,12 @@ def _write_files(rewind: FileRewind) -> Json:
 
 
 def _write_conversation(rewind: ConversationRewind) -> Json:
-    given = {"user_message_id": rewind.user_message_id, "after": rewind.after, "files": rewind.files}
+    given = {
+        "user_message_id": rewind.user_message_id,
+        "after": rewind.after,
+        "files": rewind.files,
+        "drops": rewind.drops,
+    }
     return {name: value for name, value in given.items() if value}
 
 
