@@ -8,9 +8,9 @@ import logging
 import marshal
 import os
 import re
-import time
-from collections.abc import Iterable
-from types import CodeType
+import subprocess
+import sys
+from collections.abc import Mapping
 from typing import Protocol, cast
 
 from . import copy
@@ -24,13 +24,25 @@ DELAY_S = 1.0
 _COPY = re.compile(r"([0-9a-f]{64})\.[\w.+-]+\.code")
 
 
+_COMPILE_S = 60.0
+
+_COMPILER = """
+import marshal, os, sys
+os.nice(10)
+parts = sys.stdin.buffer.read().split(b"\\0")
+codes = {}
+for name, source in zip(map(bytes.decode, parts[::2]), parts[1::2]):
+    codes[name] = marshal.dumps(compile(source, "<ccb>/" + name, "exec", dont_inherit=True))
+sys.stdout.buffer.write(marshal.dumps(codes))
+"""
+"""Compiles what it reads, as the stub does. In the worker this would leave memory behind that it never needs again."""
+
+
 class BundleSources(Protocol):
-    """The stub's importer: it names the files of the bundle and compiles them."""
+    """The stub's importer: it has the files of the bundle by their names."""
 
     @property
-    def entries(self) -> Iterable[str]: ...
-
-    def compile(self, file: str) -> CodeType: ...
+    def entries(self) -> Mapping[str, bytes]: ...
 
 
 class CopyWriter:
@@ -65,7 +77,7 @@ class CopyWriter:
             await asyncio.wait_for(self._now.wait(), DELAY_S)  # noqa: TID251 - nobody cancels this task
         try:
             await asyncio.get_running_loop().run_in_executor(None, write_copy, self._path, self._digest, _sources())
-        except (OSError, Odd) as error:
+        except (OSError, Odd, subprocess.TimeoutExpired) as error:
             log.warning("the compiled copy of the worker cannot be written: %s", error)
         except Exception:
             log.exception("the compiled copy of the worker cannot be written")
@@ -83,12 +95,14 @@ def write_copy(bundle_path: str, digest: str, sources: BundleSources) -> None:
         return
     directory = private_directory(os.path.dirname(path))
     try:
-        codes = {}
-        for file in sources.entries:
-            if file.endswith(".py"):
-                codes[file] = marshal.dumps(sources.compile(file))
-                time.sleep(0)  # the daemon's loop goes on between two modules
-        _put(directory, os.path.basename(path), digest, pack(codes, digest))
+        modules = [part for file, source in sources.entries.items() if file.endswith(".py") for part in (file, source)]
+        given = b"\0".join(part.encode() if isinstance(part, str) else part for part in modules)
+        argv = [sys.executable, "-I", "-S", "-c", _COMPILER]
+        done = subprocess.run(argv, input=given, capture_output=True, timeout=_COMPILE_S, check=False)
+        if done.returncode:
+            last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+            raise Odd(f"it could not be compiled: {last[:300]}")
+        _put(directory, os.path.basename(path), digest, pack(marshal.loads(done.stdout), digest))  # noqa: S302 - ours
         _remove_orphans(directory)
     finally:
         os.close(directory)

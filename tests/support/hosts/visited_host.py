@@ -7,7 +7,6 @@ import os
 import tempfile
 from functools import cache
 from pathlib import Path
-from types import CodeType
 
 from ccb.deploy.bundle import Bundle, load
 from ccb.deploy.bundle_cache import cache_file
@@ -56,12 +55,7 @@ def _copy_in(directory: Path, bundle: Bundle) -> bytes:
 
 
 class _Sources:
-    """The files of a bundle, compiled as the stub compiles them."""
+    """The files of a bundle."""
 
     def __init__(self, bundle: Bundle) -> None:
-        self._files = files_of(bundle.data)
-        self.entries = list(self._files)
-
-    def compile(self, file: str) -> CodeType:
-        code: CodeType = compile(self._files[file], f"<ccb>/{file}", "exec", dont_inherit=True)
-        return code
+        self.entries = {file: source.encode() for file, source in files_of(bundle.data).items()}
