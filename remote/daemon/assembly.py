@@ -208,7 +208,7 @@ class AgentFactory:
             self.hooks.mode, self.hooks.covers = lambda: engine.mode, engine.covers
         agent = self.agent(config, history)
         if self.hooks is not None:
-            self.hooks.remind = agent.reminders.add
+            self.hooks.remind, self.hooks.judge = agent.reminders.add, agent.judge
         agent.reminders.follow(
             PlanReminders(
                 context.plan,

@@ -11,7 +11,7 @@ from typing import Any
 from ccb.tunnel.wire.web.addresses import WebRefused
 from ccb.tunnel.wire.web.fetching import WebFetcher
 
-from .table import Hook
+from .table import HttpTarget
 
 Json = dict[str, Any]
 
@@ -19,22 +19,22 @@ _MAX_ANSWER = 1 << 20
 _PLACE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
-async def send(hook: Hook, payload: Json, *, allow_private: bool) -> str:
-    """Post `payload` to the hook. Return the body of the answer. Raise WebRefused without one, and for a status that is
-    not 2xx."""
+async def send(target: HttpTarget, payload: Json, timeout_s: float, *, allow_private: bool) -> str:
+    """Post `payload` to the target. Return the body of the answer. Raise WebRefused without one, and for a status that
+    is not 2xx."""
     fetcher = WebFetcher(allow_private=allow_private, max_body=_MAX_ANSWER)
 
     def value(found: re.Match[str]) -> str:
         name = found[1] or found[2]
-        return os.environ.get(name, "") if name in hook.variables else ""
+        return os.environ.get(name, "") if name in target.variables else ""
 
-    headers = {name: _PLACE.sub(value, text) for name, text in hook.headers.items()}
+    headers = {name: _PLACE.sub(value, text) for name, text in target.headers.items()}
     loop = asyncio.get_running_loop()
-    work = loop.run_in_executor(None, fetcher.post, hook.url, json.dumps(payload).encode(), headers)
+    work = loop.run_in_executor(None, fetcher.post, target.url, json.dumps(payload).encode(), headers)
     work.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
-        if not (await asyncio.wait({work}, timeout=hook.timeout_s))[0]:
-            raise WebRefused(f"no answer within {hook.timeout_s:g} s")
+        if not (await asyncio.wait({work}, timeout=timeout_s))[0]:
+            raise WebRefused(f"no answer within {timeout_s:g} s")
     finally:
         fetcher.stop()
     page = work.result()

@@ -11,8 +11,8 @@ import asyncio
 import json
 import logging
 import uuid
-from collections.abc import Coroutine, Iterable, Sequence
-from typing import Any, Callable, Protocol
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.turns import HookRecord
@@ -23,13 +23,17 @@ from ..ports import Broker, NotKept
 from ..system.deadline import within, within_while
 from ..system.host import Host
 from .outcome import NOTHING, HookOutcome, merged, read_answer, read_output
-from .table import NOTIFICATION, PRE_TOOL_USE, SESSION_END, Hook, HookSource, read_hooks
+from .table import NOTIFICATION, PRE_TOOL_USE, SESSION_END, Hook, HookSource, HttpTarget, read_hooks
+
+if TYPE_CHECKING:
+    from .prompt import Judge
 
 Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 
 _END_S = 5.0
+_QUICK_S = 1.0  # a hook that takes longer shows its status message
 _MAX_LATER = 20  # runs of hooks beside the turn
 
 
@@ -69,6 +73,8 @@ class HookRunner:
         """Whether a permission rule covers a call of a tool."""
         self.remind: Callable[[str, str], None] = lambda key, text: None
         """Tell the model what a hook says that nothing waited for; see `Reminders.add`."""
+        self.judge: Judge | None = None
+        """Asks a model for the hooks of the type `prompt`."""
         self.ran: set[str] = set()
         """The keys of the hooks that have run and run only once."""
         self._session = session
@@ -138,10 +144,13 @@ class HookRunner:
         for hook in hooks:
             if hook.beside:
                 self._keep(self._beside(hook, name, whole, agent_id))
-        tasks = [asyncio.ensure_future(self._one(hook, match, whole, about)) for hook in hooks if not hook.beside]
+        waited = [hook for hook in hooks if not hook.beside]
+        tasks = [asyncio.ensure_future(self._one(hook, match, whole, about)) for hook in waited]
         if not tasks:
             return NOTHING
         try:
+            if any(hook.status for hook in waited):
+                await self._show_status(dict(zip(tasks, waited)), agent_id)
             outcome = merged(await asyncio.gather(*tasks))
         finally:
             for task in tasks:
@@ -149,6 +158,13 @@ class HookRunner:
             await asyncio.wait(tasks)
         self._tell_all(outcome, name, agent_id)
         return outcome
+
+    async def _show_status(self, running: Mapping[asyncio.Task[HookOutcome], Hook], agent_id: str) -> None:
+        """Show what hooks that take their time are about."""
+        _, slow = await asyncio.wait(running, timeout=_QUICK_S)
+        for task in slow:
+            if running[task].status:
+                self._tell(f"{running[task].status} …", "info", agent_id)
 
     def _is_due(self, hook: Hook, name: str, payload: Json) -> bool:
         """Return whether a hook that matches runs for this event."""
@@ -209,11 +225,14 @@ class HookRunner:
         try:
             if hook.callback:
                 return await self._callback(hook, payload, about)
-            if hook.url:
+            if isinstance(hook.target, HttpTarget):
                 from .http import send
 
-                answer = await send(hook, payload, allow_private=self._session.allow_private())
+                private = self._session.allow_private()
+                answer = await send(hook.target, payload, hook.timeout_s, allow_private=private)
                 return read_output(hook.event, 0, answer, "")
+            if hook.prompt:
+                return await self._prompt(hook, payload)
             return await self._command(hook, match, payload)
         except NotKept:
             raise
@@ -221,6 +240,18 @@ class HookRunner:
             _log.warning("a hook of %s failed: %s", hook.event, error)
             why = str(error) or type(error).__name__
             return HookOutcome("deny", f"The hook failed: {why}") if hook.must_decide else HookOutcome(errors=(why,))
+
+    async def _prompt(self, hook: Hook, payload: Json) -> HookOutcome:
+        """Let a model decide. Time without a connection does not count: the model is asked through it."""
+        from .prompt import decide
+
+        if self.judge is None:
+            raise RequestFailed("no model can be asked here")
+        asking = decide(hook, payload, self.judge)
+        try:
+            return await within_while(hook.timeout_s, self._session.connected, asking)
+        except asyncio.TimeoutError:
+            raise RequestFailed(f"the model has not answered within {hook.timeout_s:g} s") from None
 
     async def _callback(self, hook: Hook, payload: Json, about: str) -> HookOutcome:
         question = HookCallback(hook.callback, payload, about or str(uuid.uuid4()))

@@ -9,6 +9,7 @@ from dataclasses import field, replace
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.model_names import may_be_model
 
 Json = dict[str, Any]
 
@@ -35,7 +36,9 @@ EVENTS = (
 ABOUT_TOOLS = (PRE_TOOL_USE, PERMISSION_REQUEST, POST_TOOL_USE, POST_TOOL_USE_FAILURE)
 WITHOUT_MATCHER = (USER_PROMPT_SUBMIT, STOP)
 
-COMMAND_TIMEOUT_S, CALLBACK_TIMEOUT_S = 600.0, 60.0
+COMMAND_TIMEOUT_S, CALLBACK_TIMEOUT_S, PROMPT_TIMEOUT_S = 600.0, 60.0, 30.0
+_TARGETS = {"command": "command", "http": "url", "prompt": "prompt"}
+_MAX_STATUS = 200  # characters
 _MAX_HOOKS = 500
 _NAMES = re.compile(r"[A-Za-z0-9_|]+")
 _ALL = ("", "*")
@@ -44,14 +47,30 @@ _SHAPE = 'an entry is {"matcher": "…", "hooks": [{"type": "command", "command"
 
 
 @dataclass(frozen=True)
+class HttpTarget:
+    """The `url` that gets an event. `headers` go with it, with the values of the variables in `variables`."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PromptTarget:
+    """What a model is asked about an event. `model` is "" for a small one."""
+
+    prompt: str
+    model: str = ""
+
+
+@dataclass(frozen=True)
 class Hook:
-    """One hook of an event: the shell `command`, the `url` that gets it, or the `callback` id of the program that
+    """One hook of an event: the shell `command`, the `target` that gets it, or the `callback` id of the program that
     drives. `source` and `path` say where it is configured: see `WorkerSettings`; callbacks have the source `client`.
     `must_decide`: what it is asked about is blocked if it fails.
 
     `condition` is a permission rule: the hook runs for the calls that the rule covers. `beside`: nothing waits for it,
-    and it decides nothing. `once`: it runs once in a session. `headers` go to the `url`, with the values of the
-    variables in `variables`."""
+    and it decides nothing. `once`: it runs once in a session. `status` is shown while it runs."""
 
     event: str
     matcher: str
@@ -61,22 +80,36 @@ class Hook:
     source: str = ""
     path: str = ""
     must_decide: bool = False
-    url: str = ""
+    target: HttpTarget | PromptTarget | None = None
     condition: str = ""
     beside: bool = False
     once: bool = False
-    headers: Mapping[str, str] = field(default_factory=dict)
-    variables: tuple[str, ...] = ()
+    status: str = ""
 
     @property
     def does(self) -> str:
         """What it runs."""
-        return self.command or self.url or f"callback {self.callback}"
+        return self.command or self.url or self.prompt or f"callback {self.callback}"
+
+    @property
+    def url(self) -> str:
+        """The address that gets the event, "" for none."""
+        return self.target.url if isinstance(self.target, HttpTarget) else ""
+
+    @property
+    def prompt(self) -> str:
+        """What a model is asked, "" for nothing."""
+        return self.target.prompt if isinstance(self.target, PromptTarget) else ""
+
+    @property
+    def model(self) -> str:
+        """The model that is asked, "" for a small one."""
+        return self.target.model if isinstance(self.target, PromptTarget) else ""
 
     @property
     def kind(self) -> str:
-        """`command`, `http` or `callback`."""
-        return "callback" if self.callback else "http" if self.url else "command"
+        """`command`, `http`, `prompt` or `callback`."""
+        return "callback" if self.callback else "http" if self.url else "prompt" if self.prompt else "command"
 
     @property
     def key(self) -> str:
@@ -153,33 +186,45 @@ def _listed(given: HookSource, report: Callable[[str], None]) -> Iterator[tuple[
 
 def _read(event: str, matcher: object, hook: Json, given: HookSource) -> Hook | str:
     """Return the hook, or what is wrong with it."""
-    kind, timeout = hook.get("type"), hook.get("timeout", COMMAND_TIMEOUT_S)
-    condition, headers, variables = hook.get("if"), hook.get("headers", {}), hook.get("allowedEnvVars", [])
+    kind, condition = hook.get("type"), hook.get("if")
+    timeout = hook.get("timeout", PROMPT_TIMEOUT_S if kind == "prompt" else COMMAND_TIMEOUT_S)
     wrong = _matcher_problem(matcher) or (condition and _condition_problem(event, condition))
     if wrong:
         return str(wrong)
-    if kind in ("prompt", "agent"):
-        return f"hooks of the type {kind} do not run in ccb: use a command"
-    target = hook.get("url" if kind == "http" else "command")
-    if kind not in ("command", "http") or not isinstance(target, str) or not target or not _is_positive(timeout):
+    if kind == "agent":
+        return "hooks of the type agent do not run in ccb: use a prompt or a command"
+    key = _TARGETS.get(str(kind), "")
+    what = hook.get(key)
+    if not key or not isinstance(what, str) or not what or not _is_positive(timeout):
         return _SHAPE
-    if not isinstance(headers, dict) or not isinstance(variables, list):
-        return "`headers` is an object and `allowedEnvVars` a list"
-    command, url = ("", target) if kind == "http" else (target, "")
+    target = _target(kind, what, hook)
+    if isinstance(target, str):
+        return target
     return Hook(
         event,
         str(matcher or ""),
-        command,
+        what if kind == "command" else "",
         timeout_s=float(timeout),
         source=given.source,
         path=given.path,
-        url=url,
+        target=target,
         condition=str(condition or ""),
         beside=hook.get("async") is True,
         once=hook.get("once") is True,
-        headers=dict(zip(map(str, headers), map(str, headers.values()))),
-        variables=tuple(map(str, variables)),
+        status=" ".join(str(hook.get("statusMessage") or "").split())[:_MAX_STATUS],
     )
+
+
+def _target(kind: object, what: str, hook: Json) -> HttpTarget | PromptTarget | str | None:
+    """Return what a hook sends its event to, None for a command, or what is wrong with it, as a text."""
+    headers, variables, model = hook.get("headers", {}), hook.get("allowedEnvVars", []), str(hook.get("model") or "")
+    if kind == "command":
+        return None
+    if kind == "prompt":
+        return PromptTarget(what, model) if not model or may_be_model(model) else "`model` is no name of a model"
+    if not isinstance(headers, dict) or not isinstance(variables, list):
+        return "`headers` is an object and `allowedEnvVars` a list"
+    return HttpTarget(what, dict(zip(map(str, headers), map(str, headers.values()))), tuple(map(str, variables)))
 
 
 def _condition_problem(event: str, condition: object) -> str:

@@ -195,11 +195,13 @@ def _listed(hook: Hook) -> Json:
         "source": _SOURCES.get(hook.source, f"{hook.source}Settings"),
         "sourceLabel": hook.path or hook.source,
         "type": kind,
-        "displayText": text,
+        "displayText": hook.status or text,
         "commandText": text,
         "contentLabel": {"http": "URL"}.get(kind, kind.capitalize()),
         "timeout": hook.timeout_s,
     }
+    if hook.status:
+        row["statusMessage"] = hook.status
     if hook.condition and hook.event in ABOUT_TOOLS:
         row["condition"] = hook.condition
     for name, given in (("runsOnce", hook.once), ("runsInBackground", hook.beside)):

@@ -178,3 +178,20 @@ async def test_a_hook_is_sent_to_a_url_under_the_rules_for_addresses(
             assert [(who, body["tool_input"]) for who, body in sent] == [("me:", {"command": "echo hi"})]
         else:
             assert d.result_text("b1") == "hi" and sent == [] and "no public address" in told
+
+
+async def test_a_model_refuses_a_call_for_a_prompt_hook(tmp_path: Path) -> None:
+    hooks = settings({"PreToolUse": {"type": "prompt", "prompt": "Nothing is deleted."}})
+    scripts = {
+        "Nothing is deleted": [says('{"ok": false, "reason": "that deletes"}', "h1")],
+        MAIN: [bash("rm x", "b1", "m1"), says("I leave it.", "m2")],
+    }
+    (tmp_path / "x").write_text("")
+    async with delegation(tmp_path, scripts, settings=hooks, allowed_tools=["Bash"]) as d:
+        await d.turn(MAIN + "go")
+        (judged,) = d.model.requests["Nothing is deleted"]
+        assert "haiku" in judged["model"] and "rm x" in json.dumps(judged["messages"]) and not judged["tools"]
+        assert "that deletes" in asked(d)[-1]
+        (result,) = d.messages("result")
+        (used,) = result["modelUsage"].values()
+        assert used["inputTokens"] == 300, "what the judge uses counts"

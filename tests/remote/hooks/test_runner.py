@@ -102,7 +102,7 @@ def test_what_is_no_hook_is_reported_and_the_rest_counts() -> None:
     problems: list[str] = []
     value = {
         "PreToolUse": [
-            {"hooks": [{"type": "command", "command": "true"}, {"type": "prompt", "prompt": "?"}]},
+            {"hooks": [{"type": "command", "command": "true"}, {"type": "agent", "prompt": "?"}]},
             {"matcher": "[", "hooks": [{"type": "command", "command": "true"}]},
             {"command": "true"},
         ],
@@ -112,7 +112,7 @@ def test_what_is_no_hook_is_reported_and_the_rest_counts() -> None:
     hooks = read_hooks([HookSource(value, "user", "/s.json"), HookSource([], "local")], problems.append)
     assert [(each.event, each.command, each.path) for each in hooks] == [("PreToolUse", "true", "/s.json")]
     assert len(problems) == 6 and all("hooks" in each for each in problems)
-    assert any("type prompt do not run in ccb: use a command" in each for each in problems)
+    assert any("type agent do not run in ccb: use a prompt or a command" in each for each in problems)
 
 
 async def test_the_command_gets_the_event_and_its_decision_counts(desk: Desk, tmp_path: Path) -> None:
@@ -241,3 +241,36 @@ async def test_the_persons_own_notification_hooks_do_not_run_on_the_host(desk: D
     assert desk.runner.matching("Notification", "permission_prompt") == []
     desk.use(one("Notification", "touch ran"), "project")
     assert len(desk.runner.matching("Notification", "permission_prompt")) == 1
+
+
+async def test_a_model_decides_for_a_prompt_hook_and_can_only_refuse(desk: Desk) -> None:
+    said: list[str] = []
+    asked: list[tuple[str, str, str]] = []
+
+    async def judge(system: str, text: str, model: str) -> str:
+        asked.append((system, text, model))
+        return said.pop(0)
+
+    hook = {"type": "prompt", "prompt": "No tests are deleted: $ARGUMENTS", "model": "sonnet"}
+    desk.use({"PreToolUse": [{"matcher": "Bash", "hooks": [hook]}], "Stop": [{"hooks": [{**hook, "model": ""}]}]})
+    run = desk.runner.run("PreToolUse", {"tool_input": {"command": "ls"}}, "Bash")
+    assert (await run).errors == ("no model can be asked here",)
+    desk.runner.judge = judge
+    said.append('```json\n{"ok": true, "permissionDecision": "allow"}\n```')
+    assert (await desk.runner.run("PreToolUse", {"tool_input": {"command": "ls"}}, "Bash")).decision == ""
+    assert "$ARGUMENTS" not in asked[0][1] and '"command": "ls"' in asked[0][1] and asked[0][2] == "sonnet"
+    said.append('{"ok": false, "reason": "it deletes tests"}')
+    outcome = await desk.runner.run("Stop", {})
+    assert (outcome.decision, outcome.reason, asked[1][2]) == ("deny", "it deletes tests", "haiku")
+    said.append("I would say yes.")
+    outcome = await desk.runner.run("Stop", {})
+    assert outcome.decision == "" and "the model decided nothing" in outcome.errors[0]
+
+
+async def test_the_status_message_of_a_hook_that_takes_its_time_is_shown(desk: Desk) -> None:
+    def hook(command: str, text: str) -> Json:
+        return {"type": "command", "command": command, "statusMessage": text}
+
+    desk.use({"Stop": [{"hooks": [hook("sleep 1.3", "Checking  the licence"), hook("true", "Quick")]}]})
+    await desk.runner.run("Stop", {})
+    assert desk.said() == ["Checking the licence …"]
