@@ -110,7 +110,7 @@ async def test_the_context_is_counted_as_the_model_counted_it(host: WorkerHost, 
     await laptop.attach()
     await laptop.control("get_context_usage")
     before = (await laptop.message("control_response"))["response"]["response"]
-    assert before["totalTokens"] == 0
+    assert 0 < before["totalTokens"] < before["maxTokens"], "an estimate of what the first turn will send"
     await laptop.say("go")
     await answer_next(laptop, "done")
     result = await laptop.message("result")
