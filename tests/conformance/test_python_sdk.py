@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 from pathlib import Path
 
-import psutil
 import pytest
 from tests.conformance.official_sdks import Json, Program, calls, over_ssh, program_ccb, python_sdk, text_of_deltas
 from tests.support.hosts.sshd import HostUser, Sshd
-from tests.support.machine.processes import name_of
+from tests.support.machine.processes import name_of, with_home
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import relay
 from tests.support.person.laptop import Laptop
@@ -181,7 +179,7 @@ async def test_a_worker_that_is_killed_in_a_tool_of_the_client_is_followed_by_on
     }
     async with python_sdk(laptop, settings) as program:
         await program.until("waits", where="tool")
-        (daemon,) = [each for each in with_home(laptop) if name_of(each) == "ccb"]
+        (daemon,) = [each for each in with_home(laptop.home) if name_of(each) == "ccb"]
         daemon.send_signal(signal.SIGKILL)
         await program.until("waits", where="tool")
         program.go_on()
@@ -192,12 +190,3 @@ async def test_a_worker_that_is_killed_in_a_tool_of_the_client_is_followed_by_on
     assert (first["subtype"], first["is_error"], second["result"]) == ("error_during_execution", True, "seven")
     assert "interrupted" in fake_model.requests[1].tool_result_text or "interrupted" in str(fake_model.requests[1].body)
     assert {"mcp__calc__add", "Bash"} <= set(fake_model.requests[1].tool_names)
-
-
-def with_home(laptop: Laptop) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get("HOME") == str(laptop.home):
-                found.append(process)
-    return found

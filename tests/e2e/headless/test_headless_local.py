@@ -8,15 +8,14 @@ import os
 import shlex
 import signal
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
+from tests.support.machine.processes import left_with_home
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Json, Laptop, make_laptop
+from tests.support.person.laptop import Json, Laptop, tidy_laptop
 
 STREAM = ["--output-format", "stream-json", "--verbose"]
 STREAMS = [*STREAM, "--input-format", "stream-json"]
@@ -32,25 +31,8 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
-    laptop = make_laptop(tmp_path, fake_model.url)
-    yield laptop
-    assert not alive(laptop), "a process of the session is left behind"
-
-
-def alive(laptop: Laptop, timeout: float = 30) -> list[str]:
-    """Processes that run with this laptop's home, after giving them time to end."""
-    deadline = time.monotonic() + timeout
-    while True:
-        found = []
-        for process in psutil.process_iter():
-            try:
-                if process.environ().get("HOME") == str(laptop.home):
-                    found.append(f"{process.pid} {' '.join(process.cmdline())[:80]}")
-            except (psutil.Error, OSError):
-                continue
-        if not found or time.monotonic() > deadline:
-            return found
-        time.sleep(0.05)
+    with tidy_laptop(tmp_path, fake_model.url) as laptop:
+        yield laptop
 
 
 def tool(name: str, **given: object) -> Json:
@@ -407,7 +389,7 @@ async def test_a_second_interrupt_ends_at_once_and_still_stops_the_worker(
         running.process.send_signal(signal.SIGINT)
         done = await running.done(timeout=30)  # the command sleeps for 120
     assert (done.code, len(done.results)) == (130, 1)
-    assert alive(laptop) == [], done.stderr
+    assert left_with_home(laptop.home) == [], done.stderr
 
 
 @pytest.mark.parametrize("output", [["--output-format", "text"], ["--output-format", "json"], STREAM])

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e.headless.test_headless_local import STREAMS, alive, tool, user
+from tests.e2e.headless.test_headless_local import STREAMS, tool, user
+from tests.support.machine.processes import left_with_home
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop, tidy_laptop
 
 
 @pytest.fixture
@@ -20,9 +21,8 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
-    laptop = make_laptop(tmp_path, fake_model.url)
-    yield laptop
-    assert not alive(laptop), "a process of the session is left behind"
+    with tidy_laptop(tmp_path, fake_model.url) as laptop:
+        yield laptop
 
 
 async def test_a_run_whose_session_is_stopped_is_told_so_with_the_commands_for_it(
@@ -45,7 +45,7 @@ async def test_a_run_whose_session_is_stopped_is_told_so_with_the_commands_for_i
 async def test_a_run_that_resumes_says_what_is_damaged(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
     fake_model.add({"text": "ok", "times": 0})
     assert (await laptop.run([str(project), "-p", "first"])).code == 0
-    assert not alive(laptop), "the worker writes to the journal until it has ended"
+    assert not left_with_home(laptop.home), "the worker writes to the journal until it has ended"
     (journal,) = laptop.home.glob(".local/state/ccb/sessions/*/journal.jsonl")
     lines = journal.read_bytes().splitlines(keepends=True)
     at = next(number for number, line in enumerate(lines) if b'"kind":"model_end"' in line)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop, tidy_laptop
 from tests.support.person.terminal import Terminal, terminal
 
 
@@ -26,23 +24,8 @@ def project(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
-    laptop = make_laptop(tmp_path, fake_model.url)
-    yield laptop
-    deadline = time.monotonic() + 15
-    while (left := _alive(laptop)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert left == [], "a process of the session is left behind"
-
-
-def _alive(laptop: Laptop) -> list[str]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("HOME") == str(laptop.home):
-                found.append(f"{process.pid} {' '.join(process.cmdline())[:80]}")
-        except (psutil.Error, OSError):
-            continue
-    return found
+    with tidy_laptop(tmp_path, fake_model.url) as laptop:
+        yield laptop
 
 
 @asynccontextmanager

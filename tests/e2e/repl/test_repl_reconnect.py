@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import psutil
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop, tidy_laptop
 from tests.support.person.terminal import Terminal, terminal
 
 pytestmark = pytest.mark.visited
@@ -22,25 +21,8 @@ ASKED = "─ Bash on"  # the border of the card
 
 @pytest.fixture
 def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
-    laptop = make_laptop(tmp_path, fake_model.url)
-    yield laptop
-    deadline = time.monotonic() + 15
-    while (left := _of(laptop)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    for process in left:
-        process.kill()
-    assert left == [], "a process of the session is left behind"
-
-
-def _of(laptop: Laptop) -> list[psutil.Process]:
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("HOME") == str(laptop.home):
-                found.append(process)
-        except (psutil.Error, OSError):
-            continue
-    return found
+    with tidy_laptop(tmp_path, fake_model.url) as laptop:
+        yield laptop
 
 
 async def _ask(running: Terminal, fake_model: FakeModel, command: str) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.headless.test_headless_local import STREAMS, alive, tool, user
+from tests.e2e.headless.test_headless_local import STREAMS, tool, user
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop, tidy_laptop
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[3]
@@ -19,9 +19,8 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
-    laptop = make_laptop(tmp_path, fake_model.url)
-    yield laptop
-    assert not alive(laptop), "a server is left behind"
+    with tidy_laptop(tmp_path, fake_model.url) as laptop:
+        yield laptop
 
 
 def bring(project: Path, **servers: Json) -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from tests.conformance.official_sdks import PLACE, require_sdks
-from tests.e2e.headless.test_headless_local import STREAMS, alive, tool, user
+from tests.e2e.headless.test_headless_local import STREAMS, tool, user
 from tests.support.model.fake_model import FakeModel
-from tests.support.person.laptop import Laptop, make_laptop
+from tests.support.person.laptop import Laptop, tidy_laptop
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[3]
@@ -20,9 +20,8 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
-    laptop = make_laptop(tmp_path, fake_model.url)
-    yield laptop
-    assert not alive(laptop), "a process is left behind"
+    with tidy_laptop(tmp_path, fake_model.url) as laptop:
+        yield laptop
 
 
 def notes(tmp_path: Path, **more: object) -> Json:

@@ -17,6 +17,8 @@ from ccb.tunnel.wire import Attach, Attached, Hello
 
 
 class NoCalls:
+    """Takes no frame of a model call: nobody prompts."""
+
     async def handle(self, frame: object) -> None:
         raise AssertionError(f"unexpected {frame}")
 

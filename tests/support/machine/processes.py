@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import time
+from pathlib import Path
 
 import psutil
 
@@ -22,3 +25,21 @@ def commands_with(word: str) -> list[str]:
         with contextlib.suppress(psutil.Error):
             found.append(" ".join(process.cmdline()))
     return [line for line in found if word in line]
+
+
+def with_home(home: Path) -> list[psutil.Process]:
+    """The processes that run with this home."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get("HOME") == os.fspath(home):
+                found.append(process)
+    return found
+
+
+def left_with_home(home: Path, seconds: float = 30) -> list[str]:
+    """What still runs with this home after `seconds` in which it could end."""
+    end = time.monotonic() + seconds
+    while (found := with_home(home)) and time.monotonic() < end:
+        psutil.wait_procs(found, timeout=0.05)
+    return [f"{process.pid} {name_of(process)}" for process in found]

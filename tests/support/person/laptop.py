@@ -6,14 +6,15 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests.support.forking.process import start_process
 from tests.support.hosts.visited_host import visit
+from tests.support.machine.processes import left_with_home, with_home
 from tests.support.model.fake_model import API_KEY
 
 Json = dict[str, Any]
@@ -124,3 +125,14 @@ def make_laptop(directory: Path, model_url: str) -> Laptop:
         "SSL_CERT_FILE": os.devnull,  # the model is on loopback; loading the system's CAs would take 20 ms of each run
     }
     return Laptop(home, env)
+
+
+@contextmanager
+def tidy_laptop(directory: Path, model_url: str) -> Iterator[Laptop]:
+    """A laptop on which nothing may run any more a while after the test."""
+    laptop = make_laptop(directory, model_url)
+    yield laptop
+    left = left_with_home(laptop.home)
+    for process in with_home(laptop.home):
+        process.kill()
+    assert left == [], "a process is left behind"

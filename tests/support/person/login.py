@@ -17,6 +17,7 @@ from ccb.tunnel.login.prompter import LoginMemory, NobodyToAsk, Prompts
 from ccb.tunnel.ssh.pipelining.past_logins import PastLogins
 from ccb.tunnel.ssh.transport import SshTransport, connect
 from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.transports.pipe import Transport
 
 
 class Person:
@@ -88,7 +89,7 @@ async def logged_in(
         await transport.close()
 
 
-async def output(transport: SshTransport, command: str) -> str:
+async def output(transport: Transport, command: str) -> str:
     """All that `command` says."""
     pipe = await transport.execute(command)
     said = b""

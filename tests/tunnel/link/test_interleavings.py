@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from tests.support.hosts.scripted_host import LinkConnection
 from tests.support.network.held_wire import InProcessHost, Wire, frames_in, in_process_host
 
 from ccb.local.session.client import LinkState, Received, Skipped
@@ -27,35 +28,13 @@ from ccb.local.session.connection import AttachOptions, KnownSession
 from ccb.local.session.remote_session import RemoteSession
 from ccb.local.session.supervisor import FIRST_TRIES
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.link.link import Link, new_nonce
-from ccb.tunnel.wire import Hello
+from ccb.tunnel.link.link import Link
 from ccb.tunnel.wire.records import MessageRecord, Record
 
 pytestmark = pytest.mark.slow
 
 DEADLINE_S = 60.0
 TAIL = 4000  # bytes; of the viewer
-
-
-class NoCalls:
-    async def handle(self, frame: object) -> None:
-        raise AssertionError(f"nobody prompted, but there is {frame}")
-
-
-class HeldConnection:
-    """A `connection.Connection` over a wire."""
-
-    def __init__(self, link: Link, hello: Hello) -> None:
-        self.link = link
-        self.hello = hello
-
-    reading = False
-
-    async def read_out(self) -> None:
-        return
-
-    async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
-        await self.link.attach(role=role, have=have, nonce=new_nonce(), options=options, streams=NoCalls(), tail=tail)
 
 
 class Player:
@@ -80,13 +59,13 @@ class Player:
         self.task = asyncio.create_task(self._live(), name=name)
 
     @asynccontextmanager
-    async def _dial(self, *, known: KnownSession | None, ask: bool) -> AsyncIterator[HeldConnection]:
+    async def _dial(self, *, known: KnownSession | None, ask: bool) -> AsyncIterator[LinkConnection]:
         await self.online.wait()
         self.dials += 1
         self.wire = wire = await self._host.connect(free=self.free)
         try:
             async with Link(wire) as link:
-                yield HeldConnection(link, await link.hello())
+                yield LinkConnection(link, await link.hello())
         finally:
             self.past, self.past_up = bytes(wire.sent_down), bytes(wire.sent_up)
 

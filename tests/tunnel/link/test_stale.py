@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from tests.support.hosts.scripted_host import NoCalls
 from tests.support.network.held_wire import Wire, in_process_host
 from tests.support.network.link_peer import link_pair
-from tests.tunnel.link.test_interleavings import NoCalls, Player
+from tests.tunnel.link.test_interleavings import Player
 
 from ccb.local.session.state import LinkState
 from ccb.tunnel.link.link import Link, new_nonce

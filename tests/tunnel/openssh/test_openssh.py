@@ -18,6 +18,8 @@ from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.machine.processes import commands_with
 from tests.support.network.relay import relay
+from tests.support.person.login import output
+from tests.support.person.login import target as target_of
 from tests.support.person.ssh_asks import SshAsks, ssh_environment
 
 from ccb.tunnel.errors import AuthFailed, ConfigError, Dropped, HostKeyError, Unreachable, UsageError
@@ -26,7 +28,6 @@ from ccb.tunnel.login.prompter import NobodyToAsk, Prompts
 from ccb.tunnel.openssh import transport as openssh
 from ccb.tunnel.openssh.transport import OpenSshTransport, connect
 from ccb.tunnel.ssh_config.target import SshTarget
-from ccb.tunnel.transports.pipe import Transport
 
 
 @pytest.fixture
@@ -36,8 +37,8 @@ def env(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 
 def target(server: Sshd, user: HostUser, *options: str, port: int | None = None, key: Path | None = None) -> SshTarget:
-    usual = (f"UserKnownHostsFile={server.trust(port or server.port)}", "IdentitiesOnly=yes")
-    return SshTarget("127.0.0.1", user.name, port or server.port, (str(key or server.identity),), (*options, *usual))
+    known = server.trust(port or server.port)
+    return target_of(server, user, *options, port=port, known=known, key=key)
 
 
 @asynccontextmanager
@@ -52,15 +53,6 @@ async def connected(
         yield transport
     finally:
         await transport.close()
-
-
-async def output(transport: Transport, command: str) -> str:
-    pipe = await transport.execute(command)
-    data = b""
-    while more := await pipe.read():
-        data += more
-    await pipe.close()
-    return data.decode()
 
 
 def logins(server: Sshd) -> int:
