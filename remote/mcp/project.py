@@ -7,6 +7,10 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Callable
 
+from ccb.tunnel.wire.kinds.mcp import ELICITATION, Elicitation
+from ccb.tunnel.wire.requests import Request
+
+from ..ports import Broker, NotKept
 from ..settings.worker_settings import WorkerSettings
 from ..system.process import child_environment
 from ..tools.contract import ToolContext
@@ -20,16 +24,18 @@ Json = dict[str, Any]
 _NAME = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
 """A rule for `mcp__notes` must not cover the tools of a server `notes__more`."""
 
+_MAX_MESSAGE = 10_000  # characters
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 class ProjectChannels:
     """Keeps the servers of the project as they are, as long as the files say the same of them. `say` tells the person
-    which of them give way to the person's own."""
+    which of them give way to the person's own; `broker` asks them for what a server wants to know."""
 
-    def __init__(self, servers: McpServers, context: ToolContext, say: Callable[[str], None]) -> None:
+    def __init__(self, servers: McpServers, context: ToolContext, broker: Broker, say: Callable[[str], None]) -> None:
         self._servers = servers
         self._context = context
+        self._broker = broker
         self._say = say
         self._settings: WorkerSettings | None = None
         self._taken: Collection[str] = ()
@@ -55,7 +61,31 @@ class ProjectChannels:
     def _channel(self, name: str, command: ServerCommand | str) -> Channel:
         if isinstance(command, str):
             return RefusedChannel(command)
-        return StdioChannel(name, command, self._context.host, lambda message: self._servers.said(name, message))
+        return StdioChannel(
+            name,
+            command,
+            self._context.host,
+            lambda message: self._servers.said(name, message),
+            lambda params: elicited(self._broker, name, params),
+        )
+
+
+async def elicited(broker: Broker, name: str, params: Json) -> Json:
+    """Put the form of a server to the person, and return the answer. Where nobody can be asked, decline it."""
+    if not broker.can_ask(ELICITATION):
+        return {"action": "decline"}
+    schema, url = params.get("requestedSchema"), params.get("url")
+    form = Elicitation(
+        name,
+        str(params.get("message") or "")[:_MAX_MESSAGE],
+        "url" if params.get("mode") == "url" else "form",
+        schema if isinstance(schema, dict) else None,
+        url if isinstance(url, str) else None,
+    )
+    try:
+        return await broker.request(Request(ELICITATION, form, about=f"what the MCP server {name} wants to know"))
+    except NotKept:
+        return {"action": "cancel"}
 
 
 def project_servers(settings: WorkerSettings, cwd: str, environ: Mapping[str, str]) -> dict[str, ServerCommand | str]:

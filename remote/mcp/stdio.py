@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import field
 from typing import Any, Callable
 
@@ -32,6 +32,11 @@ _READS_AT_ONCE = 16  # then the loop of the worker goes on with everything else
 _GRACE_S = 0.3  # between the end of stdin and SIGTERM
 _WAITS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
 
+Ask = Callable[[Json], Awaitable[Json]]
+
+_OFFERS: Json = {"elicitation": {"form": {}, "url": {}}}
+_MAX_ASKED = 8  # forms of one server at the same time
+
 log = logging.getLogger(__name__)
 
 
@@ -47,13 +52,17 @@ class ServerCommand:
 class StdioChannel:
     """Starts its server with a handshake, and again with the next message after it has ended: then it repeats the
     handshake. After `close` only another handshake starts it. After a start that failed, messages are refused for a
-    while that grows from 1 to 30 seconds. `heard` gets what the server says of its own accord."""
+    while that grows from 1 to 30 seconds. `heard` gets what the server says of its own accord, `ask` puts a form of the
+    server to the person and returns the answer."""
 
-    def __init__(self, name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None]) -> None:
+    def __init__(
+        self, name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None], ask: Ask | None = None
+    ) -> None:
         self._name = name
         self._command = command
         self._host = host
         self._heard = heard
+        self._ask = ask
         self._child: _Child | None = None
         self._hello: Json = {}
         self._starting = asyncio.Lock()
@@ -63,7 +72,8 @@ class StdioChannel:
     async def exchange(self, message: Json) -> Json:
         """See Channel."""
         if message.get("method") == "initialize":
-            self._hello = message
+            params = {**message["params"], "capabilities": _OFFERS if self._ask is not None else {}}
+            self._hello = message = {**message, "params": params}
         child = await self._running(message)
         return await child.exchange(message)
 
@@ -91,7 +101,7 @@ class StdioChannel:
 
     async def _started(self, *, again: bool) -> _Child:
         try:
-            child = await _Child.start(self._name, self._command, self._host, self._heard)
+            child = await _Child.start(self._name, self._command, self._host, _Ears(self._heard, self._ask))
         except (OSError, ValueError) as error:
             raise McpError(f"{self._command.argv[0]} cannot be started: {getattr(error, 'strerror', error)}") from None
         try:
@@ -107,13 +117,22 @@ class StdioChannel:
         return child
 
 
+@dataclass(frozen=True)
+class _Ears:
+    """Who is told what a server says, and who answers what it asks."""
+
+    heard: Callable[[Json], None]
+    ask: Ask | None = None
+
+
 class _Child:
     """One process of a server. `why_ended` is "" while it runs."""
 
-    def __init__(self, name: str, heard: Callable[[Json], None]) -> None:
+    def __init__(self, name: str, ears: _Ears) -> None:
         self.why_ended = ""
         self._name = name
-        self._heard = heard
+        self._ears = ears
+        self._asking: dict[object, asyncio.Task[None]] = {}  # forms before the person, by the server's ids
         self._replies: dict[object, asyncio.Future[Json]] = {}
         self._line = bytearray()
         self._unsent = bytearray()
@@ -124,9 +143,9 @@ class _Child:
         self._watch: asyncio.Task[None] | None = None
 
     @staticmethod
-    async def start(name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None]) -> _Child:
+    async def start(name: str, command: ServerCommand, host: Host, ears: _Ears) -> _Child:
         """Start the process. Raise OSError, or ValueError for text that no process can be given."""
-        child = _Child(name, heard)
+        child = _Child(name, ears)
         given, child._stdin = os.pipe()
         child._stderr, said = os.pipe()
         try:
@@ -223,13 +242,29 @@ class _Child:
             if reply is not None and not reply.done():
                 reply.set_result(message)
         elif number is None:
-            self._heard(message)
+            params = message.get("params")
+            if message["method"] == "notifications/cancelled" and isinstance(params, dict):
+                asking = self._asking.get(str(params.get("requestId")))
+                if asking is not None:
+                    asking.cancel()
+            self._ears.heard(message)
+        elif message["method"] == "elicitation/create" and self._ears.ask and len(self._asking) < _MAX_ASKED:
+            params = message.get("params")
+            work = self._put(self._ears.ask, number, params if isinstance(params, dict) else {})
+            task = self._asking[str(number)] = asyncio.ensure_future(work)
+            task.add_done_callback(lambda _: self._asking.pop(str(number), None))
         else:
             answer: Json = {"result": {}}
             if message["method"] != "ping":
                 answer = {"error": {"code": -32601, "message": "ccb does not offer this"}}
             with contextlib.suppress(McpError):
                 self._send({"id": number, **answer})
+
+    async def _put(self, ask: Ask, number: object, params: Json) -> None:
+        """Put a form to the person, and send the answer."""
+        answer = await ask(params)
+        with contextlib.suppress(McpError):
+            self._send({"id": number, "result": answer})
 
     async def _watched(self, process: Process) -> None:
         code = await process.wait()
@@ -243,6 +278,8 @@ class _Child:
         self.why_ended = self.why_ended or why
         self._line.clear()
         self._unsent.clear()
+        for asking in self._asking.values():
+            asking.cancel()
         for reply in self._replies.values():
             if not reply.done():
                 reply.set_exception(McpError(self.why_ended))

@@ -116,7 +116,7 @@ class ClientSetup:
         if self._of_project is None:
             from ...mcp.project import ProjectChannels
 
-            self._of_project = ProjectChannels(self.servers, self._agent.config.context, self._say)
+            self._of_project = ProjectChannels(self.servers, self._agent.config.context, self._broker, self._say)
         taken = frozenset((*options.client_mcp, *options.laptop_mcp))
         self._of_project.use(settings if named else WorkerSettings(), taken)
 

@@ -6,17 +6,18 @@ import asyncio
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from ccb.remote.mcp.client import McpClient, McpError
-from ccb.remote.mcp.project import project_servers
-from ccb.remote.mcp.stdio import ServerCommand, StdioChannel, _Child
+from ccb.remote.mcp.project import elicited, project_servers
+from ccb.remote.mcp.stdio import ServerCommand, StdioChannel, _Child, _Ears
 from ccb.remote.settings.worker_settings import LOCAL, PROJECT, USER, Layer, WorkerSettings
 from ccb.remote.system.deadline import within
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import marked
+from ccb.tunnel.wire.requests import Request
 
 Json = dict[str, Any]
 
@@ -34,12 +35,16 @@ for line in sys.stdin:
     if given.get("method") == "initialize":
         if len(sys.argv) > 2:
             sys.exit("it is broken")
+        offers = given["params"]["capabilities"]
         say(id=given["id"], result={"capabilities": {"tools": {}}})
     elif name == "ask":
         say(id=7, method="ping")
         say(id=8, method="roots/list")
         answers = [json.loads(sys.stdin.readline()) for _ in range(2)]
         say(id=given["id"], result={"answers": answers})
+    elif name == "form":
+        say(id="f1", method="elicitation/create", params={"message": "Which?", "requestedSchema": {"type": "object"}})
+        say(id=given["id"], result={"answer": json.loads(sys.stdin.readline()), "offers": offers})
     elif name == "flood":
         sys.stdout.write("x" * 9_000_000)
         sys.stdout.flush()
@@ -52,6 +57,28 @@ for line in sys.stdin:
 """
 
 
+class Person:
+    """Answers forms, if there is somebody."""
+
+    def __init__(self) -> None:
+        self.answer: Json | None = {"action": "accept", "content": {"colour": "red"}}
+        self.asked: asyncio.Queue[Json] = asyncio.Queue()
+        self.gone = asyncio.Event()
+
+    def can_ask(self, kind: object) -> bool:
+        return self.answer is not None
+
+    async def request(self, request: Request[Any, Any]) -> Json:
+        self.asked.put_nowait(request.public()["request"])
+        if not self.answer:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.gone.set()
+        assert self.answer
+        return self.answer
+
+
 class Place:
     """A server of this host, and what it says of its own accord."""
 
@@ -60,7 +87,10 @@ class Place:
         self.host = LocalHost()
         self.news: asyncio.Queue[Json] = asyncio.Queue()
         command = ServerCommand((sys.executable, "-ISc", SERVER, str(self.seen), *more), str(tmp_path))
-        self.channel = StdioChannel("s", command, self.host, self.news.put_nowait)
+        self.person = Person()
+        self.channel = StdioChannel(
+            "s", command, self.host, self.news.put_nowait, lambda given: elicited(cast(Any, self.person), "s", given)
+        )
         self.client = McpClient(self.channel)
 
     async def wrote(self, line: str) -> None:
@@ -96,6 +126,26 @@ async def test_a_server_is_asked_answered_cancelled_started_again_and_ended(tmp_
     await place.client.connect()
     assert place.seen.read_text().count("start") == 3
     await place.close()
+
+
+async def test_a_form_of_a_server_is_put_to_the_person(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    await place.client.connect()
+    found = await place.client.call("form", {})
+    assert found["answer"]["result"] == {"action": "accept", "content": {"colour": "red"}}
+    assert "elicitation" in found["offers"]
+    asked = await place.person.asked.get()
+    shown = {"subtype": "elicitation", "mcp_server_name": "s", "message": "Which?", "mode": "form"}
+    assert asked.items() >= {**shown, "requested_schema": {"type": "object"}}.items()
+    place.person.answer = None  # nobody is there
+    assert (await place.client.call("form", {}))["answer"]["result"] == {"action": "decline"}
+    place.person.answer = {}  # nobody answers before the server ends
+    call = asyncio.ensure_future(place.client.call("form", {}))
+    await place.person.asked.get()
+    await place.close()
+    await within(20, place.person.gone.wait())
+    with pytest.raises(McpError, match="is being stopped"):
+        await call
 
 
 async def test_a_server_has_limits_in_what_it_sends_and_does_not_read(tmp_path: Path) -> None:
@@ -135,7 +185,7 @@ async def test_a_server_that_does_not_start_is_refused_for_a_while(
 
 
 async def test_endless_words_of_a_server_hold_nothing_up(tmp_path: Path) -> None:
-    child = _Child("endless", print)
+    child = _Child("endless", _Ears(print))
     child._stderr = os.open("/dev/zero", os.O_RDONLY)
     try:
         child._read_stderr()
