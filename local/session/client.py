@@ -163,10 +163,10 @@ class SessionClient(Protocol):
     def take_back(self) -> None:
         """Become the driver: as a viewer, or after another client took over. The other client is fenced."""
 
-    async def prompt(self, content: str | list[Json], *, uuid: str | None = None) -> str:
-        """Send a user message and return its uuid. The worker queues it while a turn runs, this client while there is
-        no connection. It is applied once, even if it is sent again after a reconnect. Raises UsageError when this
-        client does not drive."""
+    async def prompt(self, content: str | list[Json], *, uuid: str | None = None, command_line: bool = False) -> str:
+        """Send a user message and return its uuid. `command_line`: it is one that the host runs, behind a `!`. The
+        worker queues it while a turn runs, this client while there is no connection. It is applied once, even if it is
+        sent again after a reconnect. Raises UsageError when this client does not drive."""
 
     async def send(self, body: Json) -> str:
         """Send a raw public object (headless stream-json input). Return its id in the journal (in the records `input`

@@ -15,6 +15,7 @@ from typing import Self
 
 from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.wire import Detach, Fetch, Hello
+from ccb.tunnel.wire.kinds.commands import SHELL_COMMAND
 from ccb.tunnel.wire.kinds.names import NAMES, FindNames
 from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, PublicLine, parse_message
 from ccb.tunnel.wire.requests import (
@@ -246,7 +247,7 @@ class RemoteSession:
 
     # What goes to the host.
 
-    async def prompt(self, content: str | list[Json], *, uuid: str | None = None) -> str:
+    async def prompt(self, content: str | list[Json], *, uuid: str | None = None, command_line: bool = False) -> str:
         """See SessionClient."""
         identity = uuid or new_id()
         await self.send(
@@ -256,6 +257,7 @@ class RemoteSession:
                 "parent_tool_use_id": None,
                 "session_id": self.hello.session,
                 "uuid": identity,
+                **({SHELL_COMMAND: True} if command_line else {}),
             }
         )
         return identity

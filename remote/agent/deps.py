@@ -8,6 +8,7 @@ from dataclasses import field
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.commands import SHELL_COMMAND
 from ccb.tunnel.wire.messages import UserLine
 from ccb.tunnel.wire.tool_traits import BUILT_IN
 
@@ -39,19 +40,21 @@ class Prompt:
     """A prompt of the person, as content blocks, or a notice of the worker. `input_id` is the id of the journalled
     input or notice, so that the journal holds its text once; "" when there is none. `origin` is the public origin of a
     notice; None for a prompt of the person. `verbatim`: no command and no name of a file is looked for in it. `silent`:
-    the model reads it with the next prompt."""
+    the model reads it with the next prompt. `shell`: it is a command line that the person runs (`! make`)."""
 
     blocks: Sequence[Json]
     input_id: str = ""
     origin: Json | None = None
     verbatim: bool = False
     silent: bool = False
+    shell: bool = False
 
     @staticmethod
     def from_input(input_id: str, line: UserLine) -> Prompt:
         """Return the prompt in a public user message of a client."""
-        silent = line.body.get("shouldQuery") is False
-        return Prompt(line.blocks, input_id, None, silent or line.body.get("client_composed") is True, silent)
+        shell = line.body.get(SHELL_COMMAND) is True
+        silent = shell or line.body.get("shouldQuery") is False
+        return Prompt(line.blocks, input_id, None, silent or line.body.get("client_composed") is True, silent, shell)
 
 
 def origin_of(prompts: Sequence[Prompt]) -> Json | None:

@@ -9,7 +9,9 @@ import socket
 import sys
 
 PROTOCOL = 1  # the same as in ccb.tunnel.wire.frames, which takes long to import; a test compares the two
-CAPABILITIES = ["replay", "viewers", "inband_calls", "interrupt_receipt_v1", "snapshot", "sandbox", "names"]
+CAPABILITIES = [
+    *("replay", "viewers", "inband_calls", "interrupt_receipt_v1", "snapshot", "sandbox", "names", "shell_command"),
+]
 
 
 def hello_frame(facts: dict[str, object], *, epoch: int, seq: int, state: str, driver: str) -> dict[str, object]:

@@ -138,7 +138,12 @@ class Inputs:
         their own (`alone`) and the prompts after it stay."""
         ours = [each for each in self._queue if each.agent_id == agent_id]
         command = next(
-            (at for at, each in enumerate(ours) if each.stands_alone and alone(each.prompt.blocks)), len(ours)
+            (
+                at
+                for at, each in enumerate(ours)
+                if each.stands_alone and (each.prompt.shell or alone(each.prompt.blocks))
+            ),
+            len(ours),
         )
         return self._taken(ours[:command] + [each for each in ours[command:] if each.is_notice])
 

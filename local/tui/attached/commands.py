@@ -59,6 +59,7 @@ KEYS = (
     ("Esc, Esc", "while nothing is typed and the agent is idle: go back to an earlier prompt"),
     ("/ and Tab", "the commands that fit what is typed; Up and Down choose, Tab or Enter completes, Esc closes"),
     ("@", "name a file or directory on the host; the list works as that of the commands"),
+    ("!", "at the start: run a shell command on the host; the agent reads what it printed with your next prompt"),
     ("#", "at the start: keep this line for every agent in the CLAUDE.md of the project"),
     ("Tab, Alt+A, click", "go to the waiting approval; Esc goes back"),
     ("1, 2, 3, then Enter", "on an approval: once, this session, deny; also y and n, or arrows"),
@@ -110,8 +111,8 @@ def parse_command(text: str) -> TypedCommand | None:
 def refusal(text: str) -> str:
     """Return why an input is not sent, or "" if nothing is wrong with it. A blank in front makes it an ordinary
     prompt."""
-    if text.startswith("!"):
-        why = "! at the start would run a command on the host, which ccb does not support yet"
+    if text.startswith("!") and not text[1:].strip():
+        why = "! at the start runs a command on the host, and there is none"
     elif text.startswith("#") and ("\n" in text or not text[1:].strip()):
         why = "# at the start keeps a note for the agent in CLAUDE.md, which is one line"
     else:

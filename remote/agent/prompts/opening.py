@@ -62,6 +62,8 @@ class PromptOpening:
             hooks.configure([HookSource(each.value, each.layer.source, each.layer.path) for each in settings.hooks])
         if commands is not None:
             commands.refresh()
+        if len(prompts) == 1 and prompts[0].shell:
+            return await self._run_shell(prompts[0])
         first = prompts[0].blocks if len(prompts) == 1 and not prompts[0].verbatim else ()
         found = commands.find(first) if commands is not None else None
         if hooks is not None and hooks.start_due:
@@ -123,6 +125,19 @@ class PromptOpening:
             said = f"UserPromptSubmit hook additional context: {_joined(outcome.context)}"
             self._deps.reminders.add(f"prompt:{prompt.input_id}", said)
         return None
+
+    async def _run_shell(self, prompt: Prompt) -> Opened:
+        """Run the command line of the person. The model reads it and what it printed with the next prompt."""
+        await self._take([prompt])
+        line = str(prompt.blocks[0].get("text")) if prompt.blocks else ""
+        command = line.removeprefix("!").strip()
+        try:
+            printed = await self._tools.of_person(command)
+        except CommandRefused as refused:
+            printed = f"It was not run: {refused}."
+        self._recorder.message(messages.command_output(printed))
+        text = f"<bash-input>{command}</bash-input>\n<bash-stdout>{printed}</bash-stdout>"
+        return Opened([Prompt([{"type": "text", "text": text}], verbatim=True, silent=True)])
 
     async def _run(self, command: SlashCommand, call: CommandCall, prompt: Prompt) -> Opened:
         try:

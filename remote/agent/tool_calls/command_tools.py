@@ -20,6 +20,8 @@ from .running import run
 
 Json = dict[str, Any]
 
+_PERSON_TIMEOUT_MS = 600_000
+
 _log = logging.getLogger(__name__)
 
 
@@ -36,6 +38,16 @@ class CommandTools:
         if result.is_error:
             raise CommandRefused(f"`{command[:500]}`: {result.content}")
         return str(result.content)
+
+    async def of_person(self, command: str) -> str:
+        """Run a command line that the person has typed, in the directory of the agent's shell. Nobody is asked, and
+        it has no cage. Return what it printed. Raise CommandRefused if Bash is denied altogether."""
+        tool = self._pipeline.config.visible_tools().get(tool_traits.BASH.name)
+        if tool is None:
+            raise CommandRefused(f"{tool_traits.BASH.name} is denied altogether")
+        given = {"command": command, "timeout": _PERSON_TIMEOUT_MS}
+        outcome = await run(self._pipeline, ParsedCall(f"shell_{uuid.uuid4().hex}", tool, given))
+        return str(outcome.result.content)
 
     async def delegate(self, allowed: Sequence[str], task: Json) -> str:
         """Return the answer of a sub-agent. Raise CommandRefused if it may not start or fails."""

@@ -112,3 +112,20 @@ async def test_effort_and_thinking_say_what_holds_for_the_model() -> None:
             ("set_max_thinking_tokens", {"max_thinking_tokens": 10_000}),
             ("set_max_thinking_tokens", {"max_thinking_tokens": 0}),
         ]
+
+
+async def test_a_line_behind_an_exclamation_mark_is_a_command_for_the_host() -> None:
+    async with desk() as at:
+        await at.prompt("! make test")
+        assert at.session.command_lines == ["! make test"]
+        await at.sees("❯ ! make test")
+        await at.prompt(" ! is not")
+        assert at.session.command_lines == ["! make test"] and at.session.prompts[-1] == "! is not"
+
+
+async def test_an_exclamation_mark_alone_sends_nothing() -> None:
+    async with desk() as at:
+        at.app.composer.text = "!"
+        await at.pilot.press("enter")
+        await at.sees("Nothing was sent", "there is none")
+        assert not at.session.prompts

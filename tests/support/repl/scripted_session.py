@@ -16,7 +16,7 @@ from typing import Any
 from ccb.local.session.client import FoundNames, Item, LinkChange, LinkState, Received, Skipped
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.wire import Hello
-from ccb.tunnel.wire.kinds.commands import LIST_COMMANDS
+from ccb.tunnel.wire.kinds.commands import LIST_COMMANDS, SHELL_COMMAND
 from ccb.tunnel.wire.kinds.mcp import ELICITATION
 from ccb.tunnel.wire.requests import CAN_USE_TOOL, A, P, Request, RequestFailed, RequestKind, Success
 
@@ -29,8 +29,9 @@ MODEL = "claude-sonnet-4-5"
 def hello(*, notes: list[str] | None = None, cwd: str = "/srv/shop", storage: str = "disk") -> Hello:
     """The hello of a session that waits for its first prompt."""
     return Hello(
-        1, "b" * 64, "5e55", 4242, "3.11.2", "Linux x86_64", cwd, 1, 0, "idle", storage=storage, notes=notes or []
-    )
+        1, "b" * 64, "5e55", 4242, "3.11.2", "Linux x86_64", cwd, 1, 0, "idle", storage=storage, notes=notes or [],
+        capabilities=[SHELL_COMMAND],
+    )  # fmt: skip
 
 
 class ScriptedSession:
@@ -72,6 +73,7 @@ class ScriptedSession:
         self.looked_up: list[str] = []
         self.find_names: Callable[[str], Awaitable[FoundNames | None]] = _finds_nothing
         self.unanswered_s = 0.0
+        self.command_lines: list[str] = []  # those of the prompts
         self.round_trip_s: float | None = None
 
     @property
@@ -117,7 +119,7 @@ class ScriptedSession:
                 raise item
             yield item
 
-    async def prompt(self, content: str | list[Json], *, uuid: str | None = None) -> str:
+    async def prompt(self, content: str | list[Json], *, uuid: str | None = None, command_line: bool = False) -> str:
         if self.prompt_failure is not None:
             raise self.prompt_failure
         if not self._driving:
@@ -125,6 +127,8 @@ class ScriptedSession:
         text = content if isinstance(content, str) else str(content)
         identity = uuid or _id()
         self.prompts.append(text)
+        if command_line:
+            self.command_lines.append(text)
         self.identities.append(identity)
         self._apply({"type": "user", "message": {"role": "user", "content": content}, "uuid": identity})
         if self._play is not None:

@@ -11,3 +11,7 @@ REMEMBER: RequestKind[str, Json] = client_kind(
     "remember", lambda fields: str(fields.get("note") or ""), lambda note: {"note": note}
 )
 """Add a line to the instruction file of the session's directory. The answer holds its `path`."""
+
+SHELL_COMMAND = "shell_command"
+"""The field of a user message that is a command line of the person, `! make`, and the capability of a worker that runs
+it. Only the field makes it one: a text that begins with `!` may come from anybody."""

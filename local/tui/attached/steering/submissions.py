@@ -62,6 +62,9 @@ class Submissions:
             return False
         if text.startswith("#"):
             return await self._actions.remember(text[1:].strip())
+        if text.startswith("!"):
+            transcript.anchor()
+            return await self._actions.send_prompt(text.strip(), command_line=True)
         known = self.completion.worker_commands.knows
         if command is None or self.run is None or (command.command is None and await known(command.name)):
             return await self._send(text.strip(), transcript)

@@ -1,0 +1,89 @@
+"""`! make`: a command line of the person, run on the host; over a real worker."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+
+from tests.remote.agent_kit import content, says
+from tests.remote.worker_process import Laptop, WorkerHost, until
+
+from ccb.tunnel.wire import Event, Input
+from ccb.tunnel.wire.kinds.commands import SHELL_COMMAND
+
+
+async def run(laptop: Laptop, line: str, input_id: str = "", **marked: object) -> str:
+    """Send a command line, as the REPL does."""
+    input_id = input_id or uuid.uuid4().hex
+    body = {"type": "user", "message": {"role": "user", "content": line}, "parent_tool_use_id": None, **marked}
+    await laptop.send(Input(laptop.epoch, input_id, body))
+    return input_id
+
+
+async def over(laptop: Laptop) -> None:
+    await laptop.next(Event, lambda event: event.kind == "turn_end")
+
+
+def told(laptop: Laptop) -> str:
+    """What clients were shown of messages."""
+    return "\n".join(json.dumps(event.body) for event in laptop.events if event.kind == "message")
+
+
+def text_of(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+async def test_it_runs_without_a_question_and_the_model_reads_it_with_the_next_prompt(
+    host: WorkerHost, session: str
+) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach()
+    assert SHELL_COMMAND in hello.capabilities
+    await run(laptop, "! touch made; echo from the host; cd /", shell_command=True)
+    await over(laptop)
+    assert (host.project / "made").exists()
+    assert "from the host" in told(laptop)
+    await laptop.say("what did I run?")
+    opened, body = await laptop.call()
+    messages = json.dumps(json.loads(body)["messages"])
+    assert "what did I run?" in messages, "the model was not called for the command line alone"
+    assert "<bash-input>touch made; echo from the host; cd /</bash-input>" in messages
+    assert "from the host" in messages.partition("<bash-stdout>")[2]
+    await laptop.answer(opened, content(says("You made it.", "msg_a")))
+    await over(laptop)
+
+
+async def test_a_text_alone_runs_nothing(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach()
+    await laptop.say("! touch made")
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(says("I see.", "msg_a")))
+    await over(laptop)
+    assert not (host.project / "made").exists()
+
+
+async def test_an_interrupt_ends_it_with_all_that_it_has_started(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach()
+    await run(laptop, "! echo $$ > pid; sleep 600 & sleep 600", shell_command=True)
+    await until(lambda: bool(text_of(host.project / "pid")), "the start of the command")
+    pid = int(text_of(host.project / "pid"))
+    await laptop.control("interrupt")
+    await over(laptop)
+    await until(lambda: not Path(f"/proc/{pid}").exists(), "the end of the command")
+
+
+async def test_it_runs_once_when_its_worker_dies_and_the_client_sends_it_again(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach()
+    sent = await run(laptop, "! echo once >> count; sleep 600", shell_command=True)
+    await until(lambda: bool(text_of(host.project / "count")), "the start of the command")
+    await host.kill_worker(hello.pid)
+    again = await host.connect(session)
+    await again.attach()
+    await run(again, "! echo once >> count; sleep 600", sent, shell_command=True)
+    await run(again, "! echo twice >> count", shell_command=True)
+    await until(lambda: "twice" in text_of(host.project / "count"), "the second command")
+    assert text_of(host.project / "count") == "once\ntwice\n"
