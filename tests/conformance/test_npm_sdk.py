@@ -28,6 +28,9 @@ async def test_a_client_with_tools_hooks_and_permissions(laptop: Laptop, fake_mo
         "thinking": {"type": "disabled"},
         "persistSession": False,
         "toolAliases": {"Shell": "Bash"},
+        "agent": "reviewer",
+        "agents": {"reviewer": {"description": "Reviews code", "prompt": "You review."}},
+        "appendSubagentSystemPrompt": "BELOW",
     }
     settings = {
         "cli": program_ccb(project.parent),
@@ -35,14 +38,16 @@ async def test_a_client_with_tools_hooks_and_permissions(laptop: Laptop, fake_mo
         "prompts": ["work", "more"],
         "controls": True,
         "more": more,
+        "server": {"tools": [{"name": "add", "permission_policy": "always_ask"}], "timeout": 30_000},
     }
     async with npm_sdk(laptop, settings) as program:
         await program.end()
     assert [each["given"] for each in program.of("tool")] == [{"a": 1, "b": 2}]
-    assert [each["input"] for each in program.of("asked")] == [{"command": "touch made"}]
+    assert [each["name"] for each in program.of("asked")] == ["mcp__calc__add", "Bash"], "the server asks for its tool"
     assert [(each["event"], each["tool"]) for each in program.of("hook")] == [("PreToolUse", "Bash")]
     assert (project / "made").exists()
-    assert "APPENDED" in json.dumps((fake_model.requests[0].body or {})["system"])
+    system = json.dumps((fake_model.requests[0].body or {})["system"])
+    assert "APPENDED" in system and "You review." in system and "You are ccb" not in system and "BELOW" not in system
     assert "the sum is 3" in fake_model.requests[1].tool_result_text
     results = program.messages("result")
     assert [(each["subtype"], each["result"]) for each in results] == [("success", "three"), ("success", "again")]
@@ -52,6 +57,9 @@ async def test_a_client_with_tools_hooks_and_permissions(laptop: Laptop, fake_mo
     answers = program.of("asked_for")[0]
     assert answers["settings"]["effective"]["language"] == "Esperanto" and "session" in answers["usage"]
     assert "mcp__calc__add" in [each["rule"] for each in answers["rules"]["state"]["rules"]]
+    assert [each["event"] for each in answers["hooks"]["hooks"]] == ["PreToolUse"]
+    assert answers["skills"] == {"skills": []} and "reviewer" in [each["name"] for each in answers["plugins"]["agents"]]
+    assert "start another session" in answers["moved"]
     titles = [each["title"] for each in program.messages("system") if each["subtype"] == "session_title_changed"]
     assert titles == ["a name", "another name"]
     assert not list(laptop.home.glob(".local/state/ccb/sessions/*/journal.jsonl")), "nothing of the session stays"

@@ -41,7 +41,7 @@ const session = query({
     cwd: given.cwd,
     model: "haiku",
     env: { ...process.env, ...(given.env ?? {}) },
-    mcpServers: { calc: createSdkMcpServer({ name: "calc", version: "1.2.3", tools: [add] }) },
+    mcpServers: { calc: { ...createSdkMcpServer({ name: "calc", version: "1.2.3", tools: [add] }), ...(given.server ?? {}) } },
     allowedTools: ["mcp__calc__add"],
     canUseTool: async (name, input) => {
       tell("asked", { name, input });
@@ -60,9 +60,11 @@ const session = query({
 
 const models = session.supportedModels();
 const asked = given.controls
-  ? Promise.all([session.getSettings(), session.listPermissionRules(), session.usage_EXPERIMENTAL_MAY_CHANGE_DO_NOT_RELY_ON_THIS_API_YET(), session.renameSession("another name")])
+  ? Promise.all([session.getSettings(), session.listPermissionRules(), session.usage_EXPERIMENTAL_MAY_CHANGE_DO_NOT_RELY_ON_THIS_API_YET(), session.renameSession("another name"),
+      session.getHooksListing(), session.reloadSkills(), session.reloadPlugins(),
+      session.setCwd("/tmp").then(() => "changed", (error) => error.message)])
   : null;
-asked?.then(([settings, rules, usage]) => tell("asked_for", { settings, rules, usage }), (error) => tell("error", { text: error.message }));
+asked?.then(([settings, rules, usage, _, hooks, skills, plugins, moved]) => tell("asked_for", { settings, rules, usage, hooks, skills, plugins, moved }), (error) => tell("error", { text: error.message }));
 const status = given.controls ? models.then(() => session.mcpServerStatus()) : null;
 models.then((found) => tell("info", { models: found.length }));
 status?.then((servers) => tell("mcp", { status: servers }));
