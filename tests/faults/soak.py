@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.session_run import rss_mb
-from tests.faults.play.host import left_by, processes_of
+from tests.faults.play.host import left_by
 from tests.support.hosts.sshd import HostUser, host_user, sshd
-from tests.support.machine.processes import name_of
+from tests.support.machine.processes import name_of, processes_of
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import Recorded
 from tests.support.network.relay import Relay, relay

@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.faults.play.host import kept_by, left_by, processes_of
+from tests.faults.play.host import kept_by, left_by
 from tests.support.hosts.sshd import HostUser, Sshd
-from tests.support.machine.processes import name_of
+from tests.support.machine.processes import name_of, processes_of
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import Fault, relay
 from tests.support.person.laptop import make_laptop

@@ -7,8 +7,10 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.e2e.drops.test_reconnect import STDIO, STREAM, daemon_of, processes_of, until, user_message, where
+from tests.e2e.drops.test_reconnect import STDIO, STREAM, daemon_of, user_message, where
 from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.machine.processes import processes_of
+from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import relay
 from tests.support.person.laptop import Laptop, make_laptop

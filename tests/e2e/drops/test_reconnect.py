@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import pwd
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
-from tests.support.machine.processes import name_of
+from tests.support.machine.processes import name_of, processes_of
+from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import Relay, relay
-from tests.support.person.laptop import Done, Laptop, make_laptop
+from tests.support.person.laptop import Laptop, Running, make_laptop
 
 pytestmark = pytest.mark.visited
 
@@ -36,37 +36,9 @@ def user_message(text: str) -> dict[str, object]:
     return {"type": "user", "message": {"role": "user", "content": text}, "parent_tool_use_id": None, "session_id": ""}
 
 
-async def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.02)
-
-
-def processes_of(user: HostUser) -> list[psutil.Process]:
-    uid = pwd.getpwnam(user.name).pw_uid
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if process.uids().real == uid and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
-
-
 def daemon_of(user: HostUser) -> psutil.Process:
     (daemon,) = [p for p in processes_of(user) if name_of(p) == "ccb"]
     return daemon
-
-
-def texts(done: Done) -> list[str]:
-    """What the agent said, and the results."""
-    said = [
-        block["text"]
-        for message in done.messages
-        if message["type"] == "assistant"
-        for block in message["message"]["content"]
-        if block["type"] == "text"
-    ]
-    return said + [result["result"] for result in done.results if "result" in result]
 
 
 async def test_a_cut_in_the_middle_of_an_answer_is_neither_paid_nor_shown_twice(
@@ -84,7 +56,7 @@ async def test_a_cut_in_the_middle_of_an_answer_is_neither_paid_nor_shown_twice(
             fake_model.release()
             done = await running.done()
     assert done.code == 0
-    assert texts(done) == ["A long answer that is cut in the middle."] * 2
+    assert done.texts == ["A long answer that is cut in the middle."] * 2
     streamed = [message["event"] for message in done.messages if message["type"] == "stream_event"]
     assert [event["type"] for event in streamed].count("message_start") == 1
     grown = "".join(event["delta"]["text"] for event in streamed if event["type"] == "content_block_delta")
@@ -167,7 +139,7 @@ async def test_killing_what_carries_the_link_costs_nothing(
             fake_model.release()
             done = await running.done()
     assert done.code == 0
-    assert texts(done) == ["Half of it, and the other half."] * 2
+    assert done.texts == ["Half of it, and the other half."] * 2
     assert len(fake_model.requests) == 1
     assert between.connections == (2 if victim == "sshd" else 1), "a living connection is used again"
 
@@ -252,28 +224,38 @@ async def test_a_second_client_takes_over_and_the_first_says_who_did(
     assert "drives this session now" in done.stderr and "--resume" in done.stderr
 
 
+@asynccontextmanager
+async def taken_over(
+    laptop: Laptop, fake_model: FakeModel, argv: Sequence[str]
+) -> AsyncIterator[tuple[Running, Running, bytes]]:
+    """A run whose answer streams, another run that takes over from it, and the first line on stderr of the first."""
+    async with laptop.start([*argv, "-p", *STDIO]) as running:
+        await running.send(user_message("go"))
+        session = (await running.until("system", "init"))["session_id"]
+        await fake_model.until(lambda model: len(model.requests) == 1)
+        async with laptop.start([*argv, "--resume", session, "-p", "mine", *STREAM], piped=False) as second:
+            assert running.process.stderr is not None
+            async with asyncio.timeout(60):
+                said = await running.process.stderr.readline()
+            yield running, second, said
+
+
 @pytest.mark.parametrize("leaves", [False, True], ids=["it stays", "it is killed"])
 async def test_the_answer_that_streams_at_a_take_over_is_read_to_its_end_by_who_asked_for_it(
     leaves: bool, laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
 ) -> None:
     long = {"text": "A long answer that somebody else comes in the middle of.", "stall_after": 4}
     fake_model.add(long, *([{**long, "stall_after": None}] if leaves else []), {"text": "second"})
-    async with relay(sshd.port) as between:
-        argv = where(host_user, sshd, between)
-        async with laptop.start([*argv, "-p", *STDIO]) as running:
-            await running.send(user_message("go"))
-            session = (await running.until("system", "init"))["session_id"]
-            await fake_model.until(lambda model: len(model.requests) == 1)
-            async with laptop.start([*argv, "--resume", session, "-p", "mine", *STREAM], piped=False) as second:
-                assert running.process.stderr is not None
-                async with asyncio.timeout(30):
-                    said = await running.process.stderr.readline()
-                assert b"this ccb ends when it has read the answer that it asked for" in said
-                if leaves:
-                    running.process.kill()
-                fake_model.release()
-                done = await second.done()
-            first = await running.done()
+    async with (
+        relay(sshd.port) as between,
+        taken_over(laptop, fake_model, where(host_user, sshd, between)) as (running, second, said),
+    ):
+        assert b"this ccb ends when it has read the answer that it asked for" in said
+        if leaves:
+            running.process.kill()
+        fake_model.release()
+        done = await second.done()
+        first = await running.done()
     assert done.code == 0, done.stderr
     assert done.results[-1]["result"] == "second"
     assert len(fake_model.requests) == (3 if leaves else 2), "paid twice only when who asked is gone"
@@ -287,19 +269,13 @@ async def test_who_was_taken_over_from_may_leave_in_the_middle_of_the_answer(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
 ) -> None:
     fake_model.add({"text": "An answer in two parts.", "stall_after": 2}, {"text": "again"}, {"text": "second"})
-    async with relay(sshd.port) as between:
-        argv = where(host_user, sshd, between)
-        async with laptop.start([*argv, "-p", *STDIO]) as running:
-            await running.send(user_message("go"))
-            session = (await running.until("system", "init"))["session_id"]
-            await fake_model.until(lambda model: len(model.requests) == 1)
-            async with laptop.start([*argv, "--resume", session, "-p", "mine", *STREAM], piped=False) as second:
-                assert running.process.stderr is not None
-                async with asyncio.timeout(30):
-                    await running.process.stderr.readline()
-                    running.process.send_signal(signal.SIGINT)
-                    first = await running.done()
-                done = await second.done()
+    async with (
+        relay(sshd.port) as between,
+        taken_over(laptop, fake_model, where(host_user, sshd, between)) as (running, second, _),
+    ):
+        running.process.send_signal(signal.SIGINT)
+        first = await running.done()
+        done = await second.done()
     assert first.code == 130
     assert "the client that drives now asks for it again" in first.stderr
     assert "not stopped" not in first.stderr

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 from tests.support.hosts.container import container
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
+from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import relay
 from tests.support.person.laptop import Done, Laptop, make_laptop
@@ -28,24 +27,6 @@ STREAM = ["--output-format", "stream-json", "--verbose"]
 @pytest.fixture
 def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
     return make_laptop(tmp_path, fake_model.url)
-
-
-async def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.02)
-
-
-def texts(done: Done) -> list[str]:
-    """What the agent said, and the results."""
-    said = [
-        block["text"]
-        for message in done.messages
-        if message["type"] == "assistant"
-        for block in message["message"]["content"]
-        if block["type"] == "text"
-    ]
-    return said + [result["result"] for result in done.results if "result" in result]
 
 
 def children_of(pid: int, name: str) -> list[psutil.Process]:
@@ -74,7 +55,7 @@ async def test_a_cut_connection_of_the_openssh_client_is_made_again_and_nothing_
             await until(lambda: between.connections == 2)
             fake_model.release()
             done = await running.done()
-    assert (done.code, texts(done)) == (0, ["A long answer that is cut in the middle."] * 2)
+    assert (done.code, done.texts) == (0, ["A long answer that is cut in the middle."] * 2)
     assert len(fake_model.requests) == 1 and logins(sshd) == 2
     assert "reconnecting" in done.stderr and "connected again" in done.stderr
 
@@ -99,7 +80,7 @@ async def test_a_living_master_needs_no_new_login(
         await until(lambda: [p for p in children_of(running.process.pid, "ssh") if p.pid != client.pid])
         fake_model.release()
         done = await running.done()
-    assert (done.code, texts(done)) == (0, ["Half of it, and the other half."] * 2)
+    assert (done.code, done.texts) == (0, ["Half of it, and the other half."] * 2)
     assert len(fake_model.requests) == 1 and logins(sshd) == 1
 
 
@@ -119,7 +100,7 @@ async def test_a_command_that_is_killed_is_started_again(
             await until(lambda: [p for p in psutil.Process(running.process.pid).children() if p.pid != carrier.pid])
             fake_model.release()
             done = await running.done()
-        assert (done.code, texts(done)) == (0, ["Half of it, and the other half."] * 2)
+        assert (done.code, done.texts) == (0, ["Half of it, and the other half."] * 2)
         assert len(fake_model.requests) == 1
         await until(lambda: not box.processes())
 

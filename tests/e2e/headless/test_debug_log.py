@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.e2e.drops.test_reconnect import STDIO, until, user_message
+from tests.e2e.drops.test_reconnect import STDIO, user_message
 from tests.e2e.hosts.test_secrets import NONCE, memory_of, processes_of
 from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.machine.waiting import until
 from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.person.laptop import Laptop, make_laptop
 from tests.support.person.terminal import terminal

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.e2e.drops.test_reconnect import STDIO, daemon_of, processes_of, until, user_message
+from tests.e2e.drops.test_reconnect import STDIO, daemon_of, user_message
 from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.machine.processes import processes_of
+from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Done, Laptop, Running, make_laptop
 from tests.support.person.terminal import Terminal, terminal

@@ -21,8 +21,9 @@ import pytest
 from tests.support.hosts.sealed import ENVIRONMENT, seal, writable_mounts
 from tests.support.hosts.sshd import HostUser, Sshd, host_user
 from tests.support.hosts.sshd import sshd as serve
-from tests.support.hosts.whole_session import STDIO, STREAM, allow, until, user_message
+from tests.support.hosts.whole_session import STDIO, STREAM, allow, user_message
 from tests.support.machine.processes import name_of
+from tests.support.machine.waiting import until
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import relay
 from tests.support.person.laptop import Laptop, make_laptop

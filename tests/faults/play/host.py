@@ -11,19 +11,9 @@ from pathlib import Path
 
 import psutil
 from tests.support.hosts.sshd import HostUser
+from tests.support.machine.processes import processes_of
 
 _NAMES = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32,64}|(?<=/outputs/)\d{4}")
-
-
-def processes_of(user: HostUser) -> list[psutil.Process]:
-    """Live processes of a throwaway user."""
-    uid = pwd.getpwnam(user.name).pw_uid
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if process.uids().real == uid and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
 
 
 async def left_by(user: HostUser) -> list[str]:

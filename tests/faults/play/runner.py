@@ -16,13 +16,14 @@ from typing import Any
 
 import psutil
 from tests.faults.play.client import Around, Session
-from tests.faults.play.host import kept_by, left_by, processes_of
+from tests.faults.play.host import kept_by, left_by
 from tests.faults.play.outcome import Outcome, lines_of, text_of
 from tests.faults.play.plan import Plan, Step
 from tests.faults.work.work import WORKS, WorkModel
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.hosts.visited_host import visit
 from tests.support.machine.clock import jumping_clocks
+from tests.support.machine.processes import processes_of
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import Fault, relay
 from tests.support.person.laptop import Laptop, make_laptop

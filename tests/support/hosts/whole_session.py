@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.machine.waiting import until
 from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.person.laptop import Done, Laptop, Running
 
@@ -27,12 +26,6 @@ class Somewhere:
 
 def user_message(text: str) -> dict[str, object]:
     return {"type": "user", "message": {"role": "user", "content": text}, "parent_tool_use_id": None, "session_id": ""}
-
-
-async def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 async def allow(running: Running, tool: str) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import time
 from pathlib import Path
 
 import psutil
+from tests.support.hosts.sshd import HostUser
 
 
 def name_of(process: psutil.Process) -> str:
@@ -25,6 +27,17 @@ def commands_with(word: str) -> list[str]:
         with contextlib.suppress(psutil.Error):
             found.append(" ".join(process.cmdline()))
     return [line for line in found if word in line]
+
+
+def processes_of(user: HostUser) -> list[psutil.Process]:
+    """The live processes of a throwaway user."""
+    uid = pwd.getpwnam(user.name).pw_uid
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.uids().real == uid and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
 
 
 def with_home(home: Path) -> list[psutil.Process]:

@@ -37,6 +37,18 @@ class Done:
     def results(self) -> list[Json]:
         return [message for message in self.messages if message["type"] == "result"]
 
+    @property
+    def texts(self) -> list[str]:
+        """What the agent said, and the results."""
+        said = [
+            block["text"]
+            for message in self.messages
+            if message["type"] == "assistant"
+            for block in message["message"]["content"]
+            if block["type"] == "text"
+        ]
+        return said + [result["result"] for result in self.results if "result" in result]
+
 
 @dataclass
 class Running:

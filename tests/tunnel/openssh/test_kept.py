@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 from tests.support.hosts.control_master import socket_directory
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.machine.processes import commands_with
+from tests.support.machine.waiting import until
 from tests.support.model.fake_model import API_KEY
 from tests.support.person.login import Person, target
 from tests.support.person.ssh_asks import SshAsks
@@ -84,12 +85,6 @@ async def use(where: SshTarget, sharing: Sharing = HOUR) -> str:
 def only() -> Kept:
     (found,) = all_kept(os.environ)
     return found
-
-
-async def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 def processes(kept: Kept) -> list[psutil.Process]:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.machine.processes import commands_with
+from tests.support.machine.waiting import until
 from tests.support.network.relay import relay
 from tests.support.person.login import output
 from tests.support.person.login import target as target_of
@@ -57,12 +58,6 @@ async def connected(
 
 def logins(server: Sshd) -> int:
     return server.log.read_text().count("Accepted publickey")
-
-
-async def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 def directories(env: dict[str, str]) -> list[Path]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.machine.processes import commands_with
+from tests.support.machine.waiting import until
 from tests.support.person.laptop import make_laptop
 from tests.support.person.ssh_asks import SshAsks, ssh_environment
 
@@ -94,12 +95,6 @@ async def test_a_host_that_the_jump_host_does_not_reach_is_the_host_itself(
 ) -> None:
     error = await refused(words, env, "ProxyJump=hop", port=1)
     assert type(error) is Unreachable and error.what == "cannot reach box" and "Connection refused" in error.evidence
-
-
-async def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 async def test_where_a_proxy_command_wants_the_person_to_log_in_is_shown_at_once(

@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.machine.waiting import until
 
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import load
@@ -45,12 +46,6 @@ async def transport(text: str, notices: list[str] | None = None, **env: str) -> 
         yield made
     finally:
         await made.close()
-
-
-async def until(condition: Callable[[], object], seconds: float = 60) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize(
