@@ -28,7 +28,8 @@ for line in sys.stdin:
     if "id" in asked:
         print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
 """
-"""Counts words. With `until`, a call ends when that file exists."""
+"""Counts words. A call lasts for a while, so that a disturbance can come in its middle. With `until`, it ends when that
+file exists."""
 
 MCP_JSON = json.dumps({"mcpServers": {NAME: {"command": "python3", "args": ["-I", "-S", "-c", SERVER]}}})
 
