@@ -16,11 +16,6 @@ from ccb.remote.sandbox.rules import CageKind
 ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
-
-
 def caged(decision: Decision) -> tuple[Behavior, CageKind | None]:
     return decision.behavior, decision.cage.kind if decision.cage else None
 

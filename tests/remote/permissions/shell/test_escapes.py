@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 from tests.support.worker.permission_desk import Desk, bash
@@ -12,11 +11,6 @@ from tests.support.worker.permission_desk import Desk, bash
 from ccb.remote.permissions.decision import Behavior
 
 ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY
-
-
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
 
 
 @pytest.mark.parametrize(
