@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from typing import Protocol
 
 PING_AFTER = 3.0
@@ -17,6 +18,9 @@ DEAD_AFTER = 15.0
 
 PROBE_S = 3.0
 """Seconds for a sign of life when there is a reason to doubt the connection."""
+
+
+_NEWEST = 4  # pings
 
 
 class Watched(Protocol):
@@ -47,7 +51,7 @@ class Liveness:
         self._pinged: float | None = None  # when the oldest ping since the last sign of life was sent
         self._task: asyncio.Task[None] | None = None
         self._newest = (0, 0.0)  # the number of the newest ping, and when it was sent
-        self.round_trip_s: float | None = None
+        self._round_trips: deque[float] = deque(maxlen=_NEWEST)
 
     def start(self) -> None:
         """Begin to watch."""
@@ -73,7 +77,13 @@ class Liveness:
         """Note the answer to a ping: the newest one tells how long the way to the host and back takes."""
         newest, sent = self._newest
         if number == newest:
-            self.round_trip_s = time.monotonic() - sent
+            self._round_trips.append(time.monotonic() - sent)
+
+    @property
+    def round_trip_s(self) -> float | None:
+        """Seconds to the host and back: the lowest of the newest pings, because a busy host answers late. None before
+        the first answer."""
+        return min(self._round_trips, default=None)
 
     def expect(self) -> None:
         """Ask for a sign of life at once: something was sent whose answer the person waits for."""

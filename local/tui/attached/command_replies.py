@@ -86,6 +86,8 @@ class CommandReplies:
                 self._show(await self._view.trust.command(argument))
             case "theme":
                 self._theme(argument)
+            case "export":
+                await self._view.steering.exporting.command(argument)
             case "copy":
                 await self._copy()
             case "cost":

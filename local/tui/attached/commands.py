@@ -34,6 +34,7 @@ COMMANDS = (
     ReplCommand("trust", "/trust [revoke]", 'show what is kept of this project: trust, "always"; take it back'),
     ReplCommand("theme", "/theme [NAME]", "show or change the colours: dark, light"),
     ReplCommand("copy", "/copy", "copy the last answer to tmux or to the clipboard of this terminal"),
+    ReplCommand("export", "/export [FILE]", "write the whole session to a file on the laptop: FILE.md or FILE.json"),
     ReplCommand("stop", "/stop", "end the session on the host; what runs there is killed"),
     ReplCommand("quit", "/quit", "leave; the session keeps running on the host (also /exit)"),
 )

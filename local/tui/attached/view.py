@@ -36,6 +36,7 @@ from .session_actions import SessionActions
 from .shell import ReplShell
 from .status_presenter import StatusPresenter
 from .steering import Steering
+from .steering.exporting import Exporting
 from .steering.mcp_servers import McpServerList
 from .steering.submissions import Submissions
 from .steering.tasks import TaskSteering
@@ -73,6 +74,7 @@ class SessionView(Vertical):
             TaskSteering(client, self.reducer, self._actions, self.hint),
             McpServerList(client, self.reducer),
             ThinkingSteering(client, self.reducer, self._actions),
+            Exporting(client, self.reducer, info.place),
         )
         self.submissions = Submissions(client, info.host, shell.composer, self.reducer, self._actions)
         self.submissions.run = CommandReplies(self, shell, self._actions, client, info).answer

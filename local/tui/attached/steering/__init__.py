@@ -1,9 +1,11 @@
-"""What steers a session beside its approvals: inputs, tasks in the background, MCP servers and the model's thinking."""
+"""What steers a session beside its approvals: inputs, tasks in the background, MCP servers,
+the model's thinking, and a copy of it all in a file."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .exporting import Exporting
 from .mcp_servers import McpServerList
 from .tasks import TaskSteering
 from .thinking import ThinkingSteering
@@ -18,3 +20,4 @@ class Steering:
     tasks: TaskSteering
     mcp: McpServerList
     thinking: ThinkingSteering
+    exporting: Exporting

@@ -1,0 +1,54 @@
+"""A conversation as a Markdown document, for people who read it elsewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+
+from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.tool_traits import View, traits_of
+
+from .blocks import Block, Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
+
+_BACKTICKS = re.compile(r"`{3,}")
+
+
+def markdown_of(title: str, blocks: Iterable[Block]) -> str:
+    """Return the document: prompts as headings, answers as they are, calls with what they printed. Control characters
+    of the host are made visible."""
+    parts = [f"# {one_line(title)}"]
+    for block in blocks:
+        parts.extend(part for part in _parts(block) if part)
+    return "\n\n".join(parts) + "\n"
+
+
+def _parts(block: Block) -> Iterator[str]:
+    if isinstance(block, PromptBlock):
+        yield "## Prompt"
+        yield neutralise(block.text).strip()
+    elif isinstance(block, MarkdownBlock):
+        yield neutralise(block.text).strip()
+    elif isinstance(block, ToolBlock):
+        yield from _call(block)
+    elif isinstance(block, NoticeBlock) and block.level is not Level.DIM:
+        yield "\n".join(f"> {line}" for line in neutralise(block.text).splitlines())
+
+
+def _call(block: ToolBlock) -> Iterator[str]:
+    failed = " (failed)" if block.state is ToolState.FAILED else ""
+    yield f"**{one_line(block.name)}**{failed}"
+    command = block.tool_input.get("command")
+    if traits_of(block.name).view is View.COMMAND and isinstance(command, str):
+        yield fenced(command, "sh")
+    elif block.tool_input:
+        yield fenced(json.dumps(block.tool_input, ensure_ascii=False, indent=2), "json")
+    if block.result:
+        yield fenced(block.result)
+
+
+def fenced(text: str, language: str = "") -> str:
+    """Return a block of code whose fence is longer than any in the text."""
+    text = neutralise(text).rstrip()
+    fence = "`" * max([3, *(len(found) + 1 for found in _BACKTICKS.findall(text))])
+    return f"{fence}{language}\n{text}\n{fence}"

@@ -1,0 +1,69 @@
+"""/export: all of a session in a file on the laptop."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.local.tui.widgets.test_history import long_session, said
+from tests.support.repl.pilot import desk
+
+from ccb.local.tui.attached.steering.exporting import write_new
+from ccb.local.tui.model.blocks import Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
+from ccb.local.tui.model.markdown_export import markdown_of
+
+
+async def test_all_of_the_session_is_written_also_what_is_not_on_the_screen(tmp_path: Path) -> None:
+    session = long_session()
+    session.past.append(said(26, "the end"))
+    async with desk(session) as at:
+        at.app.composer.text = f"/export {tmp_path}/session.md"
+        await at.pilot.press("enter")
+        await at.sees("The session is in", "session.md,")
+        text = (tmp_path / "session.md").read_text()
+        assert text.startswith("# A session of ccb on devbox:/srv/shop\n")
+        assert [f"event {seq:04}" in text for seq in range(1, 26)] == [True] * 25
+        assert text.rstrip().endswith("the end")
+        assert (tmp_path / "session.md").stat().st_mode & 0o777 == 0o600
+
+        at.app.composer.text = f"/export {tmp_path}/session.json"
+        await at.pilot.press("enter")
+        await at.sees("session.json,")
+        found = json.loads((tmp_path / "session.json").read_text())
+        assert found["session"] == "5e55" and len(found["messages"]) == 26
+
+
+async def test_nothing_is_overwritten_and_a_name_of_another_kind_is_refused(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.md"
+    mine.write_text("mine")
+    async with desk(long_session()) as at:
+        for name, why in ((str(mine), "Nothing was written"), ("session.txt", "writes FILE.md or FILE.json")):
+            at.app.composer.text = f"/export {name}"
+            await at.pilot.press("enter")
+            await at.sees(why)
+    assert mine.read_text() == "mine" and [path.name for path in tmp_path.iterdir()] == ["mine.md"]
+
+
+def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        write_new(tmp_path / "missing" / "a.md", "text")
+    with pytest.raises(TypeError):
+        write_new(tmp_path / "a.md", None)  # type: ignore[arg-type]
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_the_host_says_cannot_leave_its_place_in_the_document() -> None:
+    call = ToolBlock(
+        name="Bash", tool_input={"command": "cat x"}, state=ToolState.FAILED, result="```\n# not ours\x1b[2J"
+    )
+    blocks = [
+        PromptBlock(text="go"),
+        MarkdownBlock(text="It *works*."),
+        call,
+        NoticeBlock(text="a\nb", level=Level.ERROR),
+    ]
+    text = markdown_of("A\x1bB", blocks)
+    assert "## Prompt\n\ngo\n\nIt *works*." in text
+    assert "**Bash** (failed)" in text and "````\n```\n# not ours" in text
+    assert text.endswith("> a\n> b\n") and "\x1b" not in text
