@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire import SessionOptions
 
-from ..command_line.model import Arguments
+from ..command_line.model import Arguments, SdkOptions
 from ..command_line.option_values import shortened
 from ..command_line.transport_choice import host_label
 from ..config.agent_files import own_agents
@@ -69,9 +69,6 @@ def session_options(
     rules = settings.permissions
     mode = _mode(arguments, settings)
     asks = streams.permission_prompt_tool or ("none" if arguments.headless else "stdio")
-    thinking_tokens = sdk.max_thinking_tokens
-    if sdk.thinking is not None and thinking_tokens is None:
-        thinking_tokens = 0 if sdk.thinking == "disabled" else _MAX_THINKING
     return SessionOptions(
         model=settings.model if settings.is_managed("model") else agent.model or settings.model,
         permission_mode=mode,
@@ -92,7 +89,7 @@ def session_options(
         host=host_label(arguments.connection),
         background_after_ms=0 if arguments.headless else round(settings.backgroundAfterSeconds * 1000),
         background_wait_ms=_wait_ms(os.environ.get(_WAIT_VARIABLE)),
-        sandbox=(None if settings.is_managed("sandbox") else agent.sandbox) or settings.sandbox or "read-only",
+        sandbox=_sandbox(arguments, settings),
         allow_net=agent.allow_net,
         tools=None if sdk.tools is None or "default" in sdk.tools else list(sdk.tools),
         json_schema=_object(sdk.json_schema),
@@ -105,7 +102,7 @@ def session_options(
         project_mcp=not sdk.strict_mcp_config,
         max_budget_usd=sdk.max_budget_usd,
         fallback_model=sdk.fallback_model,
-        max_thinking_tokens=thinking_tokens,
+        max_thinking_tokens=_thinking_tokens(sdk),
         thinking_display=sdk.thinking_display,
         task_budget=sdk.task_budget,
         betas=_betas(sdk.betas),
@@ -117,6 +114,19 @@ def session_options(
         web=agent.web or settings.web or "host",
         web_allow_private=settings.webAllowPrivate,
     )
+
+
+def _thinking_tokens(sdk: SdkOptions) -> int | None:
+    """Return how many tokens the model may think with. None leaves it to the worker."""
+    if sdk.thinking is None or sdk.max_thinking_tokens is not None:
+        return sdk.max_thinking_tokens
+    return 0 if sdk.thinking == "disabled" else _MAX_THINKING
+
+
+def _sandbox(arguments: Arguments, settings: Settings) -> str:
+    """Return the cage of the commands. A flag cannot change a cage that the organisation has set."""
+    flag = None if settings.is_managed("sandbox") else arguments.agent.sandbox
+    return flag or settings.sandbox or "read-only"
 
 
 def _defer_above(given: str) -> int | None:

@@ -242,11 +242,7 @@ class _Child:
             if reply is not None and not reply.done():
                 reply.set_result(message)
         elif number is None:
-            params = message.get("params")
-            if message["method"] == "notifications/cancelled" and isinstance(params, dict):
-                asking = self._asking.get(str(params.get("requestId")))
-                if asking is not None:
-                    asking.cancel()
+            self._stop_asking(message)
             self._ears.heard(message)
         elif message["method"] == "elicitation/create" and self._ears.ask and len(self._asking) < _MAX_ASKED:
             params = message.get("params")
@@ -259,6 +255,14 @@ class _Child:
                 answer = {"error": {"code": -32601, "message": "ccb does not offer this"}}
             with contextlib.suppress(McpError):
                 self._send({"id": number, **answer})
+
+    def _stop_asking(self, message: Json) -> None:
+        """Take a form back if the message says that the server no longer waits for it."""
+        params = message.get("params")
+        if message["method"] == "notifications/cancelled" and isinstance(params, dict):
+            asking = self._asking.get(str(params.get("requestId")))
+            if asking is not None:
+                asking.cancel()
 
     async def _put(self, ask: Ask, number: object, params: Json) -> None:
         """Put a form to the person, and send the answer."""

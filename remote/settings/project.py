@@ -181,17 +181,18 @@ def _switches(layer: Layer) -> Iterator[Switch]:
             for server, given in sorted(value.items()):
                 yield Switch("mcp", server, _command_line(given), layer.path)
         elif name == "permissions" and isinstance(value, dict):
-            for key, rules in sorted(value.items()):
-                kind = key if key in ("allow", "ask", "deny") else ""
-                for rule in rules if isinstance(rules, list) else [rules]:
-                    yield Switch(
-                        kind or "setting",
-                        str(rule) if kind else f"permissions.{key}",
-                        "" if kind else str(rule),
-                        layer.path,
-                    )
+            yield from _permissions(value, layer.path)
         elif not name.startswith("$"):
             yield Switch("setting", name, _short(value), layer.path)
+
+
+def _permissions(permissions: Json, path: str) -> Iterator[Switch]:
+    for key, rules in sorted(permissions.items()):
+        for rule in map(str, rules if isinstance(rules, list) else [rules]):
+            if key in ("allow", "ask", "deny"):
+                yield Switch(key, rule, "", path)
+            else:
+                yield Switch("setting", f"permissions.{key}", rule, path)
 
 
 def _hooks(events: Json, path: str) -> Iterator[Switch]:

@@ -171,6 +171,18 @@ def _link_mark(link: LinkState, palette: Palette) -> tuple[str, str]:
     }[link]
 
 
+def _link_entries(link: LinkFacts, palette: Palette, tone: str) -> list[_StatusEntry]:
+    """Return what is wrong with the connection: at most one entry."""
+    if link.unanswered_s:
+        silence = f"no answer for {link.unanswered_s:.0f} s"
+        return [_StatusEntry(silence, silence, tone)]
+    if link.state is not LinkState.CONNECTED:
+        return [_StatusEntry(link.state.value, link.state.value, tone)]
+    if link.round_trip_s is not None and link.round_trip_s >= _SLOW_S:
+        return [_StatusEntry(f"slow connection, {link.round_trip_s:.1f} s", "slow", palette.warn)]
+    return []
+
+
 def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_StatusEntry]:
     """Return the current activities, the most important first. `tone` is the colour of the connection."""
     entries = []
@@ -178,13 +190,7 @@ def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_S
         entries.append(_StatusEntry(facts.hint, facts.hint, palette.warn))
     if facts.approval_waits:
         entries.append(_StatusEntry("approval waits: Tab", "Tab: answer", palette.warn))
-    if facts.link.unanswered_s:
-        silence = f"no answer for {facts.link.unanswered_s:.0f} s"
-        entries.append(_StatusEntry(silence, silence, tone))
-    elif facts.link.state is not LinkState.CONNECTED:
-        entries.append(_StatusEntry(facts.link.state.value, facts.link.state.value, tone))
-    elif facts.link.round_trip_s is not None and facts.link.round_trip_s >= _SLOW_S:
-        entries.append(_StatusEntry(f"slow connection, {facts.link.round_trip_s:.1f} s", "slow", palette.warn))
+    entries += _link_entries(facts.link, palette, tone)
     if facts.queued:
         entries.append(_StatusEntry(f"{facts.queued} queued", f"{facts.queued} queued", palette.dim))
     if facts.asking and not facts.approval_waits:

@@ -18,7 +18,7 @@ from ...system.deadline import within
 from ...tools.search.name_finder import NameFinder
 from ..broker import Handled
 from ..session import Session
-from .client_requests import output_styles
+from .client_setup import output_styles
 
 Json = dict[str, Any]
 

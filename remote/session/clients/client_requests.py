@@ -5,7 +5,6 @@ Source: section 6.1 of the stream-json protocol as observed.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +23,11 @@ from ccb.tunnel.wire.requests import (
     client_kind,
 )
 
-from ...agent.agent import Agent
 from ...agent.messages import CAPABILITIES, status
 from ...ports import NotKept
 from ..broker import Handled
 from ..session import Session
-from .client_setup import Initialize
+from .client_setup import Initialize, output_styles
 from .notes import register_notes
 from .steering import register_steering
 from .task_requests import register_task_requests
@@ -120,14 +118,6 @@ async def _initialize(session: Session, setup: Initialize) -> Json:
         "hook_on_failure_supported": True,
     }
     return {**body, "hooks_applied": True} if setup.hooks else body
-
-
-async def output_styles(agent: Agent) -> list[str]:
-    """Return the names of the output styles that the settings of a session may choose."""
-    from ...context.style import style_names
-
-    settings, home = agent.config.settings, agent.config.context.cages.home
-    return await asyncio.get_running_loop().run_in_executor(None, style_names, settings, home)
 
 
 async def _context_usage(session: Session) -> Json:

@@ -3,6 +3,7 @@ session, from whatever place."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Callable
 
@@ -219,3 +220,11 @@ def demanded(config: AgentConfig, options: SessionOptions, cost: float) -> Agent
     if structured is config.structured and budget == config.budget:
         return config
     return replace(config, structured=structured, budget=budget)
+
+
+async def output_styles(agent: Agent) -> list[str]:
+    """Return the names of the output styles that the settings of a session may choose."""
+    from ...context.style import style_names
+
+    settings, home = agent.config.settings, agent.config.context.cages.home
+    return await asyncio.get_running_loop().run_in_executor(None, style_names, settings, home)
