@@ -32,6 +32,7 @@ class SessionExtensions:
         settings: SessionSettings,
         clients: ClientSetup,
         session_id: str,
+        options: Callable[[], SessionOptions],
         warn: Callable[[str], None],
     ) -> None:
         self._agent = agent
@@ -39,6 +40,7 @@ class SessionExtensions:
         self._clients = clients
         self._commands = SessionCommands(agent, session_id, home_directory())
         self._agents_of: tuple[SessionOptions, WorkerSettings] | None = None
+        self._options = options  # those in force, which a client may change while agents are looked for
         self._warn = warn
         self._prompts: SessionPrompt | None = None  # those of the role
         self._missing_role = ""  # which the person was told of
@@ -46,30 +48,31 @@ class SessionExtensions:
         if isinstance(sub_agents, SubAgents):
             agent.config.disclosure.announced.add("agents", sub_agents.listed)
 
-    async def settle(self, options: SessionOptions) -> None:
+    async def settle(self) -> None:
         """Return when a turn may start."""
         await self._settings.settle()
-        await self._find(options)
-        await self._clients.settle(options)
+        await self._find()
+        await self._clients.settle(self._options())
 
-    async def reload(self, options: SessionOptions) -> None:
+    async def reload(self) -> None:
         """Read the files of the host again, if they are still trusted."""
         await self._settings.reload()
         self._agents_of = None
-        await self._find(options)
-        await self._clients.settle(options, _RELOAD_S)
+        await self._find()
+        await self._clients.settle(self._options(), _RELOAD_S)
 
-    async def _find(self, options: SessionOptions) -> None:
-        await self.define_agents(options)
+    async def _find(self) -> None:
+        await self.define_agents()
+        options = self._options()
         self._take_role(options)
         problems, self._settings.plugin_problems = self._settings.plugin_problems, []
         for problem in [*problems, *await self._commands.use(self._settings.current, options)]:
             self._warn(problem)
         self._clients.use_project(self._settings.current, options)
 
-    async def define_agents(self, options: SessionOptions) -> None:
+    async def define_agents(self) -> None:
         """Offer the agents that the options and the trusted project define, if either has changed."""
-        sources = options, self._settings.current
+        sources = self._options(), self._settings.current
         sub_agents = self._agent.config.context.sub_agents
         if sources == self._agents_of or not isinstance(sub_agents, SubAgents):
             return

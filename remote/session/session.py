@@ -79,7 +79,9 @@ class Session:
         self._notices = TaskNotices(parts.log, parts.inputs, self.tasks)
         background = Background(self.tasks, self._notices, self._holds_notices)
         self.clients = ClientSetup(agent, parts.broker, self._warn)
-        self.extensions = SessionExtensions(agent, self.settings, self.clients, self.id, self._warn)
+        self.extensions = SessionExtensions(
+            agent, self.settings, self.clients, self.id, lambda: self.options, self._warn
+        )
         with suppress(ValueError):  # they were refused when they came
             self._use_callbacks(parts.launches.options)
         self._use_background(parts.launches.options)
@@ -313,7 +315,7 @@ class Session:
 
     async def _settle(self) -> None:
         """Return when a turn may start."""
-        await self.extensions.settle(self.options)
+        await self.extensions.settle()
 
     def _warn(self, text: str) -> None:
         self.log.say({"type": "system", "subtype": "informational", "content": text, "level": "warning"})

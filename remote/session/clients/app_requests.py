@@ -126,7 +126,7 @@ async def _reload_plugins(session: Session, given: Json) -> Json:
         raise RequestRefused("a session takes its plugins when it starts: use the option plugins")
     if given.get("refuse_if_busy") and session.state != "idle":
         raise RequestRefused("the session is busy", "reload_plugins_busy")
-    await session.extensions.reload(session.options)
+    await session.extensions.reload()
     announced = session.agent.config.disclosure.announced
     return {
         "commands": [{"argumentHint": "", **each} for each in announced.entries("commands")],
@@ -138,7 +138,7 @@ async def _reload_plugins(session: Session, given: Json) -> Json:
 
 
 async def _reload_skills(session: Session, _: Json) -> Json:
-    await session.extensions.reload(session.options)
+    await session.extensions.reload()
     skills = session.agent.config.disclosure.announced.entries("skills")
     return {"skills": [{"argumentHint": "", **each} for each in skills]}
 

@@ -94,7 +94,7 @@ async def _initialize(session: Session, setup: Initialize) -> Json:
         session.adopt(setup)
     except ValueError as error:
         raise RequestRefused(str(error)) from error
-    await session.extensions.define_agents(session.options)
+    await session.extensions.define_agents()
     await session.clients.settle(session.options, _SERVERS_S)
     model, announced = session.agent.model, session.agent.config.disclosure.announced
     body: Json = {
