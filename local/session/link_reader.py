@@ -9,7 +9,7 @@ from ccb.tunnel.link.link import Link
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire import Applied, Attached, Bye, Event, Fenced, Hello, Past, Progress, Snapshot
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.kinds.names import NamesFound
+from ccb.tunnel.wire.kinds.lookups import NamesFound
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, parse_message
 from ccb.tunnel.wire.records import InputRecord, MessageRecord
 from ccb.tunnel.wire.structure import MAX_DEPTH, is_too_deep

@@ -16,7 +16,7 @@ from typing import Self
 from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.wire import Detach, Fetch, Hello
 from ccb.tunnel.wire.kinds.commands import SHELL_COMMAND
-from ccb.tunnel.wire.kinds.names import NAMES, FindNames
+from ccb.tunnel.wire.kinds.lookups import NAMES, FindNames
 from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, PublicLine, parse_message
 from ccb.tunnel.wire.requests import (
     CLIENT_DEADLINE_S,

@@ -34,7 +34,7 @@ from ccb.tunnel.wire import (
     Stop,
     encode_frame,
 )
-from ccb.tunnel.wire.kinds.names import FindNames
+from ccb.tunnel.wire.kinds.lookups import FindNames
 from ccb.tunnel.wire.ndjson import dump, to_bytes
 from ccb.tunnel.wire.records import Record
 

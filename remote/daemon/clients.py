@@ -27,7 +27,7 @@ from ccb.tunnel.wire import (
     Snapshot,
     Stop,
 )
-from ccb.tunnel.wire.kinds.names import FindNames, NamesFound
+from ccb.tunnel.wire.kinds.lookups import FindNames, NamesFound
 from ccb.tunnel.wire.kinds.workers import DriverRecord
 from ccb.tunnel.wire.messages import UserLine, parse_message
 

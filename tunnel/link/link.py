@@ -41,7 +41,7 @@ from ..wire import (
     Refused,
     Snapshot,
 )
-from ..wire.kinds.names import NamesFound
+from ..wire.kinds.lookups import NamesFound
 from .event_order import ACK_SECONDS, EventOrder
 from .frame_reader import FrameReader
 from .frame_writer import FrameWriter

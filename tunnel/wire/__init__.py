@@ -36,7 +36,7 @@ from .frames import (
     frame_from_dict,
     frame_to_dict,
 )
-from .kinds.past import Fetch, Past
+from .kinds.lookups import Fetch, Past
 from .ndjson import MAX_LINE, FrameDecoder, LineSplitter, encode_frame
 from .options import SessionOptions
 

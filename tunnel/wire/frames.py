@@ -12,8 +12,7 @@ from dataclasses import field, fields
 from typing import Any, Callable, ClassVar, Union, get_args
 
 from .dataclass import dataclass
-from .kinds.names import FindNames, NamesFound
-from .kinds.past import Fetch, Past
+from .kinds.lookups import Fetch, FindNames, NamesFound, Past
 
 PROTOCOL = 1
 """Version of the link protocol. A laptop speaks its own version and the one before."""

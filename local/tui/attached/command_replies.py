@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from ccb.tunnel.plain_text import one_line
@@ -58,44 +59,65 @@ class CommandReplies:
 
     async def answer(self, typed: TypedCommand) -> None:
         """Run a command and show its answer."""
-        argument = typed.argument
-        match typed.name if typed.command is not None else "":
-            case "help":
-                self._view.help()
-            case "quit":
-                self._shell.leave()
-            case "stop":
-                await self._actions.stop(self._info.host)
-            case "rewind":
-                self._view.rewind()
-            case "model":
-                await self._model(argument)
-            case "effort":
-                await self._view.steering.thinking.effort(argument)
-            case "thinking":
-                await self._view.steering.thinking.thinking(argument)
-            case "tasks":
-                await self._view.steering.tasks.command(argument)
-            case "mcp":
-                await self._view.steering.mcp.command(argument)
-            case "mode" if argument:
-                await self._actions.set_mode(argument)
-            case "mode":
-                self._show(f"Permission mode: {one_line(self._reducer.mode)}")
-            case "trust":
-                self._show(await self._view.trust.command(argument))
-            case "theme":
-                self._theme(argument)
-            case "export":
-                await self._view.steering.exporting.command(argument)
-            case "copy":
-                await self._copy()
-            case "cost":
-                self._show("\n".join((self._cost(), *self._agents())))
-            case "status":
-                self._show(self._status())
-            case _:
-                self._show(f"There is no command /{one_line(typed.name)}. /help lists them.", Level.WARNING)
+        takes_argument, takes_none = self._with_argument(), self._without_argument()
+        if typed.command is not None and typed.name in takes_argument:
+            await takes_argument[typed.name](typed.argument)
+        elif typed.command is not None and typed.name in takes_none:
+            await takes_none[typed.name]()
+        else:
+            self._show(f"There is no command /{one_line(typed.name)}. /help lists them.", Level.WARNING)
+
+    def _with_argument(self) -> dict[str, Callable[[str], Awaitable[None]]]:
+        steering = self._view.steering
+        return {
+            "model": self._model,
+            "mode": self._mode,
+            "effort": steering.thinking.effort,
+            "thinking": steering.thinking.thinking,
+            "tasks": steering.tasks.command,
+            "mcp": steering.mcp.command,
+            "export": steering.exporting.command,
+            "trust": self._trust,
+            "theme": self._theme,
+        }
+
+    def _without_argument(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        return {
+            "help": self._help,
+            "quit": self._quit,
+            "stop": self._stop,
+            "rewind": self._rewind,
+            "copy": self._copy,
+            "cost": self._show_cost,
+            "status": self._show_status,
+        }
+
+    async def _help(self) -> None:
+        self._view.help()
+
+    async def _quit(self) -> None:
+        self._shell.leave()
+
+    async def _stop(self) -> None:
+        await self._actions.stop(self._info.host)
+
+    async def _rewind(self) -> None:
+        self._view.rewind()
+
+    async def _mode(self, mode: str) -> None:
+        if mode:
+            await self._actions.set_mode(mode)
+        else:
+            self._show(f"Permission mode: {one_line(self._reducer.mode)}")
+
+    async def _trust(self, argument: str) -> None:
+        self._show(await self._view.trust.command(argument))
+
+    async def _show_cost(self) -> None:
+        self._show("\n".join((self._cost(), *self._agents())))
+
+    async def _show_status(self) -> None:
+        self._show(self._status())
 
     def _show(self, text: str, level: Level = Level.INFO) -> None:
         self._reducer.notice(text, level)
@@ -112,7 +134,7 @@ class CommandReplies:
             judged = "" if name in ALIASES else ", where the provider refuses it if it does not exist"
             self._show(f"Model: {one_line(name)}, from the next model call on{judged}")
 
-    def _theme(self, name: str) -> None:
+    async def _theme(self, name: str) -> None:
         if not self._shell.choose_theme(name):
             self._show(f"Theme: {self._shell.theme.rpartition('-')[2]}. /theme dark, /theme light")
 

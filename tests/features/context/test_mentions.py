@@ -9,7 +9,7 @@ from tests.remote.agent_kit import content, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.tunnel.wire import Event, SessionOptions
-from ccb.tunnel.wire.kinds.names import NAMES, FindNames, NamesFound
+from ccb.tunnel.wire.kinds.lookups import NAMES, FindNames, NamesFound
 
 
 async def asked(laptop: Laptop, prompt: str, answer: str) -> str:

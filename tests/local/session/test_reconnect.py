@@ -39,7 +39,7 @@ from ccb.tunnel.wire import (
     Snapshot,
     Stop,
 )
-from ccb.tunnel.wire.kinds.names import NAMES, FindNames, NamesFound
+from ccb.tunnel.wire.kinds.lookups import NAMES, FindNames, NamesFound
 from ccb.tunnel.wire.requests import SET_MODEL, Request, RequestFailed
 
 ME = "alice@laptop pid 1 aaa"

@@ -31,7 +31,7 @@ from ccb.tunnel.wire import (
     Stop,
     encode_frame,
 )
-from ccb.tunnel.wire.kinds.names import FindNames
+from ccb.tunnel.wire.kinds.lookups import FindNames
 from ccb.tunnel.wire.records import MessageRecord
 
 DEADLINE_S = 60.0

@@ -1,4 +1,5 @@
-"""The frames about names: a person types `@` and a part of a name, and is shown which files that may mean."""
+"""The frames with which a client looks something up on the host: the files that a name behind an `@` may mean, and
+earlier events, when a person scrolls up."""
 
 from __future__ import annotations
 
@@ -30,6 +31,28 @@ class NamesFound:
     the same answer soon), "cut" (the tree is too large to be known)}."""
 
     t: ClassVar[str] = "names_found"
+    epoch: int
+    request: int
+    body: Json
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """L>W. Asks for the newest events before number `before`, about `most` bytes of them. Viewers may ask too."""
+
+    t: ClassVar[str] = "fetch"
+    epoch: int
+    request: int
+    before: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Past:
+    """W>L. The answer to `fetch`. `body` is {"records": [{"seq", "kind", "body"}, …]}: events in order and without
+    gaps, the last one just before `before`. The list is empty when there are none."""
+
+    t: ClassVar[str] = "past"
     epoch: int
     request: int
     body: Json
