@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from mcp.server.mcpserver import Context, MCPServer
+from pydantic import BaseModel
 
 server = MCPServer("notes", instructions="Notes of the laptop.")
 
@@ -51,6 +52,16 @@ async def count(to: int, context: Context) -> str:
         await asyncio.sleep(0.02)
     note("counted")
     return "counted"
+
+
+class Nothing(BaseModel):
+    """A form that is only confirmed."""
+
+
+@server.tool()
+async def clear(context: Context) -> str:
+    """Ask the person whether the notes may go."""
+    return f"the answer is {(await context.elicit('Throw all notes away?', Nothing)).action}"
 
 
 @server.resource("notes://today")

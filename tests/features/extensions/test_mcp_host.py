@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.headless.test_headless_local import STREAMS, tool, user
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Laptop, tidy_laptop
+from tests.support.person.terminal import terminal
 
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[3]
@@ -80,3 +81,24 @@ async def test_the_agent_uses_the_servers_of_a_trusted_project(
     second, third = (json.dumps(each.messages) for each in fake_model.requests[-2:])
     assert "Please review my code." in second
     assert "buy milk" in third and "buy milk" not in second
+
+
+async def test_a_form_of_a_server_of_the_project_is_a_card_that_names_the_host(
+    laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    bring(project, notes={**notes(tmp_path), "env": {"PYTHONPATH": str(ROOT)}})
+    fake_model.add(tool("mcp__notes__clear"), {"text": "All done."})
+    argv = [sys.executable, "-m", "ccb", str(project), "--trust", "--allowedTools", "mcp__notes"]
+    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+        await running.shows("The agent works on")
+        running.type("go\r")
+        await running.shows("The MCP server notes asks")
+        await running.shows("Throw all notes away?")
+        await running.shows("Tab to answer")
+        for key in ("\t", "1", "\r"):
+            await running.chord(key)
+        await running.shows("All done.")
+        running.type("/stop\r")
+        await running.ended()
+    assert "the answer is accept" in fake_model.requests[-1].tool_result_text
