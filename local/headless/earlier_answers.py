@@ -1,5 +1,5 @@
-"""A client may send a prompt again that the session has answered before this run. Nothing runs again: its result is
-looked up in the journal, and told again."""
+"""A client may send a prompt again that the session has answered before this run. The prompt does not run again: ccb
+finds its result in the journal, and sends it to the client once more."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .turn_results import TurnResults
 
 
 class EarlierAnswers:
-    """Tells the results of prompts that were answered before this run."""
+    """Finds the results of prompts that the session answered before this run, and prints them for the client."""
 
     def __init__(self, session: RemoteSession, results: TurnResults) -> None:
         self._session = session
@@ -27,7 +27,7 @@ class EarlierAnswers:
         self._looking: set[asyncio.Task[None]] = set()
 
     def look_for(self, input_id: str) -> None:
-        """A prompt with an id of the client was sent: find out whether it was answered before."""
+        """Find out whether the session has answered this prompt before. The client has chosen its id."""
         self._looking.add(asyncio.create_task(self._look_for(input_id), name=f"answer to {input_id}"))
 
     def connected_again(self) -> None:

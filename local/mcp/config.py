@@ -31,7 +31,7 @@ class StdioServer(BaseModel):
 
     @property
     def shown(self) -> str:
-        """How a person knows it. Values of variables may be secrets, so only their names are told."""
+        """The command line, for the person. It leaves out the values of variables, because they may be secrets."""
         names = "".join(f"{name}=… " for name in self.env)
         return f"{names}{' '.join([self.command, *self.args])}"
 
@@ -58,7 +58,7 @@ class HttpServer(BaseModel):
 
     @property
     def shown(self) -> str:
-        """How a person knows it. Values of headers may be secrets, so only their names are told."""
+        """The address, for the person. It leaves out the values of headers, because they may be secrets."""
         return " ".join([self.url, *(f"{name}: …" for name in self.headers)])
 
 

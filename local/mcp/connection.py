@@ -58,7 +58,7 @@ class Refusals:
         self.forgot_session = False
 
     async def see(self, response: httpx2.Response) -> None:
-        """Look at a response of a server."""
+        """Note why a server has refused a request, if this response is a refusal."""
         if response.status_code == 401:
             self.wants_login = True
         elif response.status_code == 404 and "mcp-session-id" in response.request.headers:

@@ -99,7 +99,7 @@ class LoginStore:
 
 
 class _Provider(OAuthClientProvider):
-    """Remembers also when a stored token ends, and where it is renewed: else a new process could not renew it."""
+    """Also remembers when a stored token ends and where to renew it, so that a new process can renew it."""
 
     def __init__(
         self,

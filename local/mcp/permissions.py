@@ -257,7 +257,7 @@ class LaptopPermissions:
         return await self._asked_here(tool, arguments, tool_use_id)
 
     async def check_reading(self, server: str, uri: str) -> None:
-        """Return if a resource may be read. Raise RequestRefused."""
+        """Raise RequestRefused unless the model may read this resource."""
         arguments = {"server": server, "uri": uri}
         digest = _digest(arguments)
         if self._denies(READ_RESOURCE) or self._denies(f"mcp__{server}__"):
@@ -272,7 +272,7 @@ class LaptopPermissions:
             await self._asked_here(READ_RESOURCE, arguments, "")
 
     async def check_prompt(self, server: str, command: str, arguments: Json) -> None:
-        """Return if a prompt, which is called with `/command`, may be fetched. Raise RequestRefused."""
+        """Raise RequestRefused unless the prompt may be fetched that people call with `/command`."""
         if self._denies(command):
             raise RequestRefused("A rule of this laptop denies this prompt.")
         if command in self._typed:
@@ -342,7 +342,7 @@ def _matches(matcher: str, tool: str) -> bool:
 
 
 def _digest(value: object) -> bytes:
-    """Return what tells a JSON value from every other."""
+    """Return a digest by which two JSON values can be compared: it is the same only for equal ones."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, ensure_ascii=True).encode()).digest()
 
 

@@ -149,8 +149,8 @@ class LaptopServer:
                 raise
 
     async def _is_healthy(self, connection: ServerConnection) -> bool:
-        """Return whether a server still answers. One that has ended unseen has not seen the message either, so it is
-        started again for it."""
+        """Return whether a server still answers. Asked before a message is sent: a server that has ended unnoticed can
+        then be started again, and the message goes to it once."""
         if time.monotonic() - self._heard_at < HEALTHY_S:
             return True
         try:
@@ -184,7 +184,7 @@ class LaptopServer:
         return self._connection
 
     async def _run(self, ready: asyncio.Future[ServerConnection]) -> None:
-        """Own the connection: the package wants it to be left by the task that has entered it."""
+        """Open the connection, keep it and close it, all in this task: the package requires that."""
         refusals = Refusals()
         try:
             async with connected(self.name, self._config, self._client, refusals) as connection:

@@ -58,7 +58,7 @@ async def git_state(cwd: str, host: Host, cages: Cages) -> GitState | None:
 
 
 def _state(found: Mapping[str, str], why: str) -> GitState:
-    """Return the state from what the commands printed, by their names. `why`: git status was not asked."""
+    """Return the state from what the commands printed, by their names. `why`: why git status did not run."""
     branch, refs, status, commits, user = (found.get(command[0], "") for command in _GIT_COMMANDS)
     status_lines = status.splitlines()
     return GitState(

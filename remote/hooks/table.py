@@ -88,7 +88,7 @@ class Hook:
 
     @property
     def does(self) -> str:
-        """What it runs."""
+        """What the hook runs or asks: a command, an address, a question or a callback."""
         return self.command or self.url or self.prompt or f"callback {self.callback}"
 
     @property
@@ -113,7 +113,7 @@ class Hook:
 
     @property
     def key(self) -> str:
-        """What tells it from other hooks, also after a restart."""
+        """The key of the hook among all hooks. A restart of the worker does not change it."""
         return hashlib.sha256(repr((self.event, self.matcher, self.does, self.condition)).encode()).hexdigest()[:16]
 
     def matches(self, subject: str) -> bool:

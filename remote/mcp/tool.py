@@ -23,7 +23,7 @@ _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 class McpTool(Tool):
-    """The server's hint that a tool only reads lets its calls run side by side. Nothing else is granted for it."""
+    """Calls of a tool run side by side if the server says that it only reads. They still need permission."""
 
     def __init__(self, server: str, tool: ServerTool, client: McpClient, runs_on: RunsOn) -> None:
         self.called = tool.name
