@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -47,18 +48,21 @@ class WorkerCommands:
         self.known: list[Candidate] = []
         self._client = client
         self._asked_at = float("-inf")
+        self._asking = asyncio.Lock()
 
     async def ask(self) -> bool:
-        """Bring the list up to date, unless it is fresh. Return whether it changed."""
-        if time.monotonic() - self._asked_at < _FRESH_S or not self._client.driving:
-            return False
-        self._asked_at = time.monotonic()
-        try:
-            answer = await self._client.request(Request(LIST_COMMANDS, None))
-        except (CcbError, RequestFailed):
-            return False
-        before, self.known = self.known, from_worker(answer.get("commands"))
-        return self.known != before
+        """Bring the list up to date, unless it is fresh. Return whether it changed. Who asks while an answer is on its
+        way waits for that one."""
+        async with self._asking:
+            if time.monotonic() - self._asked_at < _FRESH_S or not self._client.driving:
+                return False
+            self._asked_at = time.monotonic()
+            try:
+                answer = await self._client.request(Request(LIST_COMMANDS, None))
+            except (CcbError, RequestFailed):
+                return False
+            before, self.known = self.known, from_worker(answer.get("commands"))
+            return self.known != before
 
     async def knows(self, name: str) -> bool:
         """Return whether the worker has a command of this name."""
