@@ -17,7 +17,7 @@ Json = dict[str, Any]
 _LISTING_CHARS = 8000
 _ENTRY_CHARS = 250
 _FEWEST_CHARS = 20
-_MOST_CHARS = 100_000
+_MAX_CHARS = 100_000
 
 _SCHEMA: Json = {
     "type": "object",
@@ -42,7 +42,7 @@ class SkillTool(Tool):
         self._skills = {each.name: each for each in skills}
         self._session_id = session_id
         described = _DESCRIPTION + listing([each for each in self._skills.values() if not each.paths])
-        self.declaration = ToolDeclaration(tool_traits.SKILL, described, _SCHEMA, max_output_chars=_MOST_CHARS)
+        self.declaration = ToolDeclaration(tool_traits.SKILL, described, _SCHEMA, max_output_chars=_MAX_CHARS)
 
     def is_read_only(self, tool_input: Json) -> bool:
         return True

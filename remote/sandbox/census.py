@@ -16,8 +16,8 @@ from typing import NamedTuple
 from .git_names import named_by, repository_of
 from .protected import AT_THE_TOP, AT_THE_TOP_IF_THERE, acts_later, is_repository
 
-_MOST_DIRECTORIES = 200_000
-_MOST_PROTECTED = 4000
+_MAX_DIRECTORIES = 200_000
+_MAX_PROTECTED = 4000
 _ENTERED = stat.S_IRUSR | stat.S_IXUSR
 _TICK_NS = 2_500_000_000
 """The coarsest clock of a file system: a directory that has changed so recently may change again within the tick."""
@@ -63,10 +63,10 @@ class Census:
         paths = [os.path.join(self.top, name) for name in AT_THE_TOP]
         paths += [path for name in AT_THE_TOP_IF_THERE if os.path.lexists(path := os.path.join(self.top, name))]
         paths += [*sorted(found), *(path for each in sorted(found) for path in self._led_to(each))]
-        if len(self._states) > _MOST_DIRECTORIES:
-            raise TooLarge(f"{self.top} holds more than {_MOST_DIRECTORIES:,} directories")
-        if len(paths) > _MOST_PROTECTED:
-            raise TooLarge(f"{self.top} holds more than {_MOST_PROTECTED:,} files that act outside of the cage later")
+        if len(self._states) > _MAX_DIRECTORIES:
+            raise TooLarge(f"{self.top} holds more than {_MAX_DIRECTORIES:,} directories")
+        if len(paths) > _MAX_PROTECTED:
+            raise TooLarge(f"{self.top} holds more than {_MAX_PROTECTED:,} files that act outside of the cage later")
         if self.top in found:
             raise TooLarge(f"{self.top} is itself a repository of git, which cannot be protected")
         return list(dict.fromkeys(paths))

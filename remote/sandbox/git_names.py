@@ -7,7 +7,7 @@ import re
 import stat
 from collections.abc import Iterator, Sequence
 
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _SETTING = re.compile(r"^\s*([a-z][a-z0-9-]*)\s*=\s*(.*)$", re.I)
 _NAMES_A_PATH = ("hookspath", "path", "attributesfile", "excludesfile")
 _NAMES_NO_FILE = ("name", "email", "merge", "remote", "url", "fetch", "push", "worktree")
@@ -68,7 +68,7 @@ def _text(path: str) -> str:
     """Return the beginning of a regular file, "" for anything else."""
     try:
         with open(path, encoding="utf-8", errors="replace", opener=_without_waiting) as file:
-            return file.read(_MOST_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else ""
+            return file.read(_MAX_BYTES) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else ""
     except (OSError, ValueError):
         return ""
 

@@ -19,7 +19,7 @@ from .census import Census
 
 _log = logging.getLogger(__name__)
 
-_MOST_ROUNDS = 20
+_MAX_ROUNDS = 20
 
 
 @dataclass
@@ -82,7 +82,7 @@ def _set_new_aside(watched: _Watched, ours: Set[str]) -> list[str]:
     lines: list[str] = []
     left = set(ours)
     top = watched.census.top
-    for _ in range(_MOST_ROUNDS):  # what is set aside may hold more
+    for _ in range(_MAX_ROUNDS):  # what is set aside may hold more
         found = watched.census.take()
         watched.known &= found
         new = (found - watched.known | {path for path in watched.missing if os.path.lexists(path)}) - left

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from .protected import AT_THE_TOP
 
 _MODE = 0o1700
-_MOST_LISTS = 20
+_MAX_LISTS = 20
 _MAX_TRIES = 200
 _PAUSE_S = 0.005
 _ESCAPES = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))
@@ -138,7 +138,7 @@ def mounted_anywhere() -> set[str]:
     seen: set[int] = set()
     points: set[str] = set()
     looked_at: set[str] = set()
-    for _ in range(_MOST_LISTS):  # a process may fork while they are listed: then its child is new in the next list
+    for _ in range(_MAX_LISTS):  # a process may fork while they are listed: then its child is new in the next list
         new = {name for name in os.listdir("/proc") if name.isdigit()} - looked_at
         if not new:
             break

@@ -18,7 +18,7 @@ _BESIDE = {
 """Directories whose `bin` is on PATH, but which also hold what no program needs, as passwords: beside `bin`, only these
 may be read."""
 
-_MOST_SIBLINGS = 4000
+_MAX_SIBLINGS = 4000
 
 
 def program_directories(excluded: Sequence[str], environ: Mapping[str, str], home: str) -> tuple[str, ...]:
@@ -64,7 +64,7 @@ def _without(directory: str, excluded: Sequence[str]) -> list[str]:
         names = os.listdir(directory)
     except OSError:
         return []
-    paths = [os.path.join(directory, name) for name in names[:_MOST_SIBLINGS]]
+    paths = [os.path.join(directory, name) for name in names[:_MAX_SIBLINGS]]
     return [part for path in paths if path not in inner for part in _without(path, inner)]
 
 

@@ -66,7 +66,7 @@ for name, code, text in modules:
 sys.modules["kernel.zygote"].main(0)
 """
 _ANSWER_S = 20.0
-_MOST_REPORT = 4096
+_MAX_REPORT = 4096
 
 
 class CageUnavailable(OSError):
@@ -252,7 +252,7 @@ class CageServer:
             report_end.close()
             if not isinstance(pid, int):
                 raise CageUnavailable("the process that starts caged commands could not fork")
-            failure = report.read(_MOST_REPORT)
+            failure = report.read(_MAX_REPORT)
             report.close()
             child = CagedChild(pid, output, on_end)
             if failure:

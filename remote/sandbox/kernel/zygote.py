@@ -26,8 +26,8 @@ if TYPE_CHECKING:  # importing these takes longer than all the rest
 
 _CLONE_PARENT = 0x00008000
 _SIGPIPE, _SIGCHLD, _SIGXFSZ = 13, 17, 25
-_MOST_DESCRIPTORS = 8
-_MOST_BYTES = 16 << 20
+_MAX_DESCRIPTORS = 8
+_MAX_BYTES = 16 << 20
 _REPORT = 3
 _FAILED = 126
 
@@ -93,13 +93,13 @@ def main(descriptor: int) -> None:
 def _receive(connection: _socket.socket) -> tuple[dict[str, object], list[int]]:
     """Return the next request and the descriptors that came with it; {} at the end."""
     descriptors = array.array("i")
-    head, ancillary, _, _ = connection.recvmsg(4, _socket.CMSG_SPACE(_MOST_DESCRIPTORS * descriptors.itemsize))
+    head, ancillary, _, _ = connection.recvmsg(4, _socket.CMSG_SPACE(_MAX_DESCRIPTORS * descriptors.itemsize))
     for level, kind, data in ancillary:
         if (level, kind) == (_socket.SOL_SOCKET, _socket.SCM_RIGHTS):
             descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
     left = int.from_bytes(head, "little") if len(head) == 4 else 0
     body = bytearray()
-    while 0 < left < _MOST_BYTES:
+    while 0 < left < _MAX_BYTES:
         data = connection.recv(left)
         if not data:
             return {}, []

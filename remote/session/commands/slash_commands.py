@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-_MOST_CHARS = 300  # of one command in the list of hooks
+_MAX_CHARS = 300  # of one command in the list of hooks
 _FOLDERS = (".claude/commands", ".claude/skills")
 
 
@@ -100,7 +100,7 @@ def _listing(runner: HookRunner | None) -> str:
             where = hook.source + (f", {hook.path}" if hook.path else "")
             more = [f"if {hook.condition}" if hook.condition else "", "async" * hook.beside, "once" * hook.once]
             facts = "; ".join(filter(None, [where, *more, f"at most {hook.timeout_s:g} s"]))
-            lines.append(f"  {matcher}{does[:_MOST_CHARS]}  ({facts})")
+            lines.append(f"  {matcher}{does[:_MAX_CHARS]}  ({facts})")
     if not lines:
         lines.append('No hooks run on this host. They are configured under "hooks" in the settings.')
     problems = runner.problems if runner is not None else []

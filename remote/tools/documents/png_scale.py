@@ -1,5 +1,5 @@
 """Make a PNG image smaller, with the standard library only. It runs in a process of its own, because it takes seconds:
-`python -c SOURCE PATH MOST_PIXELS MOST_BYTES` writes the image to stdout, and ends with 3 for one it cannot read."""
+`python -c SOURCE PATH MAX_PIXELS MAX_BYTES` writes the image to stdout, and ends with 3 for one it cannot read."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ _MENTIONED = re.compile(r"\b(?:rg|fd|fdfind|ag)\b")
 _SHOWS_ALL = re.compile(r"-[a-zA-Z]*u[a-zA-Z]*|--unrestricted|--no-ignore(?:-dot)?")
 _BETWEEN_COMMANDS = re.compile(r"[;|&()`\n]")
 _NOT_SEARCHED = ("node_modules",)
-_MOST_DIRECTORIES = 2000
-_MOST_BYTES = 1 << 16
+_MAX_DIRECTORIES = 2000
+_MAX_BYTES = 1 << 16
 _SHOWN = 3
 
 
@@ -71,7 +71,7 @@ def _found(looked_at: Iterable[str], starts: Iterable[str], names: Sequence[str]
         if len(found) > _SHOWN:
             break
         found += [path for name in names if _says_something(path := os.path.join(directory, name))]
-        if goes_down and len(waiting) < _MOST_DIRECTORIES:
+        if goes_down and len(waiting) < _MAX_DIRECTORIES:
             waiting += [(path, True) for path in _inner(directory)]
     return found
 
@@ -95,7 +95,7 @@ def _says_something(path: str) -> bool:
         return False
     try:
         with open(path, "rb") as file:
-            lines = file.read(_MOST_BYTES).splitlines()
+            lines = file.read(_MAX_BYTES).splitlines()
     except OSError:
         return False
     return any(line.strip() and not line.lstrip().startswith(b"#") for line in lines)

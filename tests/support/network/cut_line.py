@@ -12,7 +12,7 @@ from ccb.tunnel.proxy.inband import InbandCalls
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.wire import Frame, FrameDecoder, encode_frame
 
-_MOST_QUEUED = 8  # frames of a request body on their way
+_MAX_QUEUED = 8  # frames of a request body on their way
 
 
 class CutLine:
@@ -39,7 +39,7 @@ class CutLine:
         self._cut_up = cut_up
         self._epoch = epoch
         self._to_laptop: asyncio.Queue[Frame] = asyncio.Queue()
-        self._to_worker: asyncio.Queue[Frame] = asyncio.Queue(_MOST_QUEUED)
+        self._to_worker: asyncio.Queue[Frame] = asyncio.Queue(_MAX_QUEUED)
         self._inband = InbandCalls(proxy, self._to_worker.put, self.nonce, epoch=epoch)
         self._line = ModelLink(epoch, "laptop", self._shown.reveal(), self._to_laptop.put_nowait, self._bulk)
         self._tasks: list[asyncio.Task[None]] = []
@@ -72,7 +72,7 @@ class CutLine:
             await asyncio.gather(dead, return_exceptions=True)
 
     async def _bulk(self, frame: Frame) -> None:
-        while self._to_laptop.qsize() >= _MOST_QUEUED:
+        while self._to_laptop.qsize() >= _MAX_QUEUED:
             await asyncio.sleep(0)
         self._to_laptop.put_nowait(frame)
 

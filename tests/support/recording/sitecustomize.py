@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 _WHERE = Path(__file__).resolve().parents[3] / ".make" / "recorded"
-_MOST_PARENTS = 6
+_MAX_PARENTS = 6
 
 
 def _parent(pid: int) -> int:
@@ -21,7 +21,7 @@ def _test() -> str:
     """The test that this process, or the one that started it, is busy with."""
     pid = os.getpid()
     try:
-        for _ in range(_MOST_PARENTS):
+        for _ in range(_MAX_PARENTS):
             noted = _WHERE / f"{pid}.test"
             if noted.exists():
                 return noted.read_text(encoding="utf-8")

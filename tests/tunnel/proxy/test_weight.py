@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.proxy.proxy_bench import MB, Bench, bench, drain, event_latency, first_bytes
 
-MOST_GROWTH = 20  # MB
+MAX_GROWTH = 20  # MB
 
 
 @pytest.fixture
@@ -27,14 +27,14 @@ async def test_a_30_mb_request_and_a_100_mb_response_do_not_grow_the_proxy(measu
             else:
                 got = await measured.inband(sent, f"bytes={received}")
             assert got == received
-    assert memory.growth < MOST_GROWTH
+    assert memory.growth < MAX_GROWTH
 
 
 @pytest.mark.slow
 async def test_fifty_streams_do_not_grow_the_proxy_and_lose_nothing(measured: Bench) -> None:
     async with measured.memory() as memory:
         await event_latency(measured.proxied, streams=50, events=20, gap=5)
-    assert memory.growth < MOST_GROWTH
+    assert memory.growth < MAX_GROWTH
 
 
 @pytest.mark.slow
