@@ -28,7 +28,7 @@ def test_the_picture_shows_a_turn_that_waits_for_an_approval() -> None:
         "❯",
         "● Read",
         "(Ctrl+O)",
-        "return sum(prices)",
+        "sum(prices)",
         "The model says",
         "1 once",
         "3 deny",
