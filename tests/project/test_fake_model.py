@@ -161,6 +161,7 @@ def test_an_unknown_field_in_a_script_is_named() -> None:
         FakeModel([{"text": "x", "when": {"nothing": 1}}])
 
 
+@pytest.mark.programs
 def test_it_runs_as_a_program_and_prints_its_url(tmp_path: Path) -> None:
     import anthropic
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.tool_traits import BUILT_IN, ToolTraits
 
@@ -36,6 +38,7 @@ def _comparisons_in(source: str) -> Iterator[int]:
                     yield node.lineno
 
 
+@pytest.mark.slow
 def test_no_tool_name_stands_outside_the_table() -> None:
     sources = [path for room in ("local", "remote", "tunnel", "deploy") for path in (_ROOT / room).rglob("*.py")]
     assert _TABLE in sources

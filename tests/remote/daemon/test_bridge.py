@@ -112,6 +112,7 @@ async def test_the_last_words_of_the_daemon_reach_a_laptop_that_still_talks(rela
     assert await relay.ended() == 0
 
 
+@pytest.mark.programs
 async def test_a_daemon_that_takes_nothing_does_not_keep_it_after_the_channel_has_ended(relay: Relay) -> None:
     assert relay.process.stdin is not None
     relay.process.stdin.write(os.urandom(900_000))

@@ -160,6 +160,7 @@ async def test_one_that_reads_for_others_and_only_says_that_it_lives_is_given_up
         assert daemon.given_up.is_set() and not daemon.gone.is_set()
 
 
+@pytest.mark.programs
 async def test_after_the_process_itself_was_stopped_a_client_gets_its_chance(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:

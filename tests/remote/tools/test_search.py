@@ -238,6 +238,7 @@ _RULE = st.builds(
     st.lists(_RULE, max_size=5),
     st.lists(_RULE, max_size=3),
 )
+@pytest.mark.programs
 def test_gitignore_means_what_it_means_to_git(
     tmp_path_factory: pytest.TempPathFactory, paths: set[str], rules: list[str], inner: list[str]
 ) -> None:

@@ -378,6 +378,7 @@ async def test_without_a_link_more_is_read_ahead_than_for_a_slow_reader() -> Non
             assert len(back.streams[1].body) == total
 
 
+@pytest.mark.slow
 async def test_an_unread_response_is_held_up_to_the_buffer_and_then_the_upstream_waits() -> None:
     sent = 0
     total = 128 * MIB
