@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from ...session.client import Json, SessionClient
 from ...session.messages import ControlRequest
 from ..model.forms.questions import OpenQuestions, ReplayMonitor
-from ..render.permission_updates import session_updates
+from ..render.permission_updates import covers, session_updates
 from ..widgets.cards.question_card import CardAnswer, QuestionCard
 from ..widgets.cards.questions import card_for
 from ..widgets.composer import Composer
@@ -140,9 +140,12 @@ class Approvals(Vertical):
         ]
 
     def _covered(self, request: ControlRequest) -> list[ControlRequest]:
-        """Return the other open questions for which the worker suggests the same rule."""
-        rule = session_updates(request)
-        return [each for each in self._questions if rule and each is not request and session_updates(each) == rule]
+        """Return the other open questions about the same tool for which the worker suggests the same rule about it."""
+        rule, tool = session_updates(request), request.request.tool_name
+        if not covers(rule, tool):
+            return []
+        others = (each for each in self._questions if each is not request and each.request.tool_name == tool)
+        return [each for each in others if session_updates(each) == rule]
 
     def on_question_card_walked(self, event: QuestionCard.Walked) -> None:
         """Show another question. The person stays at the answers."""

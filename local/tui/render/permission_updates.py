@@ -6,6 +6,8 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, traits_of
+
 from ...session.messages import ControlRequest
 from .escapes import escaped_name
 
@@ -40,6 +42,19 @@ def session_updates(request: ControlRequest) -> list[Json]:
     names nothing or is too long to read is never granted."""
     first = request.request.permission_suggestions[:1]
     return [{**update, "destination": "session"} for update in first if 0 < _length(update) <= _MAX_RULE]
+
+
+def covers(updates: list[Json], tool_name: str) -> bool:
+    """Return whether updates add rules about this tool and nothing else. The host chooses what it suggests, so the same
+    rule at another question proves nothing: where the laptop may be concerned, the rule must be about the whole tool,
+    because nobody here checks which calls a narrower one covers."""
+    rules = [rule for each in updates for rule in _listed(each.get("rules"), dict)]
+    on_host = tool_name in BUILT_IN and traits_of(tool_name).effect is not Effect.NETWORK
+    return (
+        bool(rules)
+        and all(each.get("type") == "addRules" and each.get("behavior") == "allow" for each in updates)
+        and all(rule.get("toolName") == tool_name and (on_host or not rule.get("ruleContent")) for rule in rules)
+    )
 
 
 def can_be_kept(updates: list[Json]) -> bool:

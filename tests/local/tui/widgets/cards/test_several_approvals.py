@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import session_rule
 
@@ -135,3 +136,46 @@ async def test_a_path_outside_of_the_session_s_directories_is_marked() -> None:
             blocked_path="/etc/hosts",
         )
         await at.sees("! Outside of the session's directories: /etc/hosts")
+
+
+async def test_the_same_suggestion_for_another_tool_answers_nothing() -> None:
+    """A hostile worker could join a call of a laptop's MCP server to a question that is answered lightly."""
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        ask(at, "one", "make a", MAKE)
+        at.session.ask("two", "mcp__mail__send", {"to": "all"}, permission_suggestions=[MAKE])
+        await at.card_focused()
+        await at.sees("2 this session: allow Bash(make *)", "1 more waiting")
+        assert "also for" not in at.screen
+        await at.answer("2")
+        await at.sees("mcp__mail__send on devbox")
+        assert list(at.session.answers) == ["one"]
+
+
+async def test_a_rule_about_another_tool_covers_no_call_of_this_one() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        at.session.ask("one", "mcp__mail__send", {"to": "me"}, permission_suggestions=[MAKE])
+        at.session.ask("two", "mcp__mail__send", {"to": "all"}, permission_suggestions=[MAKE])
+        await at.card_focused()
+        await at.answer("2")
+        await at.until(lambda: at.session.answers)
+        await at.sees("to │ all")
+        assert list(at.session.answers) == ["one"]
+
+
+@pytest.mark.parametrize(("content", "answered"), [("me", ["one"]), ("", ["one", "two"])])
+async def test_of_a_laptop_s_tool_only_a_rule_about_all_of_it_answers_others(content: str, answered: list[str]) -> None:
+    rule = session_rule("mcp__mail__send", content)
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        at.session.ask("one", "mcp__mail__send", {"to": "me"}, permission_suggestions=[rule])
+        at.session.ask("two", "mcp__mail__send", {"to": "all"}, permission_suggestions=[rule])
+        await at.card_focused()
+        await at.answer("2")
+        await at.until(lambda: len(at.session.answers) == len(answered))
+        await at.until(lambda: len(answered) == 2 or "to │ all" in at.screen)
+        assert list(at.session.answers) == answered
