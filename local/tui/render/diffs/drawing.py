@@ -25,6 +25,7 @@ _SPLIT_FROM = 150
 """The width in cells from which the old text stands beside the new one."""
 
 _MAX_COLOURED = 2_000  # characters of a line; longer ones are not code that somebody reads
+_MAX_COLOURED_LINES = 200  # of an edit: each takes a lexer a fraction of a millisecond
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,8 @@ class EditView:
     def _drawing(self, lines: Sequence[DiffLine], width: int) -> Callable[[DiffLine], Text]:
         """Return what draws one of `lines`. The ground of a changed line goes on to `width`. Without a ground of its
         own (in 16 colours), the line has the colour of its sign."""
-        palette, numbers, language = self.palette, number_width(lines), _language(self.block)
+        palette, numbers = self.palette, number_width(lines)
+        language = _language(self.block) if len(lines) <= _MAX_COLOURED_LINES else ""
 
         def draw(line: DiffLine) -> Text:
             sign = {"+": palette.good, "-": palette.bad}.get(line.sign, palette.dim)

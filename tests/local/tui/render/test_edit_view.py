@@ -71,3 +71,10 @@ def test_in_few_colours_a_changed_line_has_the_colour_of_its_sign() -> None:
     drawn = EditView(edit(), palette(ansi=True), 24).unified()
     added = drawn.plain.index("found = sum")
     assert [str(span.style) for span in drawn.spans if span.start <= added < span.end] == ["green"]
+
+
+def test_a_very_long_edit_has_grounds_and_no_colours_of_its_language() -> None:
+    written = {"file_path": "a.py", "content": "return 1\n" * 1_000}
+    drawn = EditView(ToolBlock(name="Write", tool_input=written), palette(), 1_600, details=True).unified()
+    styles = {str(span.style) for span in drawn.spans}
+    assert any(style.startswith("on #") for style in styles) and len(styles) < 8
