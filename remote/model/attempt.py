@@ -36,6 +36,7 @@ from .stream import (
     StopKnown,
     decode_event,
 )
+from .whole_answer import whole_answer
 
 Json = dict[str, Any]
 
@@ -108,8 +109,9 @@ class Attempt:
             await asyncio.wait({reader, watchdog}, return_when=asyncio.FIRST_COMPLETED)
             if not reader.done():
                 watchdog.result()
-                phase = "in the middle of an answer" if self._head_seen else "before the answer began"
-                raise ModelError(f"the model was silent for too long {phase}", unanswered=not self._head_seen)
+                seen = self._head_seen
+                phase = "in the middle of an answer" if seen else "before the answer began"
+                raise ModelError(f"the model was silent for too long {phase}", unanswered=not seen, cut_stream=seen)
             return reader.result()
         except ModelError as error:
             if self._assembler.stop_reason is not None:
@@ -153,6 +155,8 @@ class Attempt:
                 self._request_id = response.headers.get("request-id", "")
                 if response.status != 200:
                     raise await _http_error(response, settings.clock.wall())
+                if _kind(response) == "application/json":
+                    return await self._whole(response)
                 _check_type(response)
                 return await self._stream(response)
         except ModelLinkError as error:
@@ -165,14 +169,20 @@ class Attempt:
             try:
                 events = parser.feed(chunk)
             except SseError as error:
-                raise ModelError(str(error)) from None
+                raise ModelError(str(error), cut_stream=True) from None
             for event in events:
                 self._take(decode_event(event.data))
                 if self._assembler.finished:
                     return self._end()
         if self._assembler.stop_reason is not None:
             return self._end()
-        raise ModelError("the connection was closed in the middle of an answer")
+        raise ModelError("the connection was closed in the middle of an answer", cut_stream=True)
+
+    async def _whole(self, response: ModelResponse) -> MessageEnd:
+        """Take an answer that comes in one piece, as if it had been streamed."""
+        async for event in whole_answer(response, self._hear):
+            self._take(event)
+        return self._end()
 
     def _take(self, event: Json) -> None:
         step = self._assembler.feed(event)
@@ -255,12 +265,16 @@ class Attempt:
             await clock.sleep(min(wait, limits.idle_timeout))  # the limit becomes shorter when the head arrives
 
 
+def _kind(response: ModelResponse) -> str:
+    """Return the media type of an answer, without its parameters."""
+    return response.headers.get("content-type", "text/event-stream").partition(";")[0].strip().lower()
+
+
 def _check_type(response: ModelResponse) -> None:
-    kind = response.headers.get("content-type", "text/event-stream")
+    kind = _kind(response)
     if "event-stream" not in kind:
         raise ModelError(
-            f"the upstream answered with {kind.split(';')[0]!r} instead of an event stream; is the base URL right?",
-            retry=Retry.NO,
+            f"the upstream answered with {kind!r} instead of an event stream; is the base URL right?", retry=Retry.NO
         )
 
 

@@ -1,15 +1,23 @@
-"""A model call: attempts until one counts, with the pauses of the retry policy between them."""
+"""A model call: attempts until one counts, with the pauses of the retry policy between them.
+
+When streams of one call were cut again and again, the call asks for its answer in one piece: something between the
+laptop and the model may not be able to stream."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
 
 from .attempt import Attempt, CallSettings, Listener, MessageEnd
 from .errors import ModelError
+from .request import without_stream
 from .retry import RetryPolicy
 from .stream import MessageHead
+
+_MAX_CUT_STREAMS = 2
+"""How many streams of one call may be cut before the call does without."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +48,17 @@ class ModelCall:
 
     async def run(self) -> MessageEnd:
         """Return the end of the answer. Raise the ModelError of the last attempt when the policy gives up."""
+        cut, settings = 0, self._settings
         while True:
-            self._attempt = Attempt(self._settings, self._listener)
+            self._attempt = Attempt(settings, self._listener)
             try:
                 return await self._attempt.run()
             except ModelError as failure:
                 self._attempt.discard()
                 self._attempt = None
+                cut += failure.cut_stream
+                if cut == _MAX_CUT_STREAMS:
+                    settings = replace(settings, body=without_stream(self._settings.body))
                 delay = self._policy.delay(failure)
                 if delay is None:
                     raise

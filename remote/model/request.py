@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ccb.tunnel.wire.ndjson import dump, to_bytes
+from ccb.tunnel.wire.ndjson import dump, load, to_bytes
 
 from .models import sent_name
 
@@ -68,6 +68,13 @@ def body(
     rest = {"model": sent_name(model), "max_tokens": max_tokens, "stream": True, "metadata": {"user_id": user}, **more}
     pieces.append(to_bytes("]," + dump(rest)[1:]))
     return pieces
+
+
+def without_stream(pieces: Sequence[bytes]) -> list[bytes]:
+    """Return the body of a request that `body` has made, changed to ask for the answer in one piece."""
+    rest = load("{" + pieces[-1].decode()[len("],") :])
+    assert isinstance(rest, dict)
+    return [*pieces[:-1], to_bytes("]," + dump({**rest, "stream": False})[1:])]
 
 
 def headers(version: str, betas: Sequence[str] = ()) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -166,6 +167,52 @@ async def test_a_stream_that_dies_is_asked_again_and_shows_nothing_twice(reply: 
     assert len(_retries(world)) == 1
     assert not world.emitter.facts("withdrawn")
     assert_valid([*world.history(), {"role": "user", "content": [{"type": "text", "text": "x"}]}])
+
+
+_WHOLE: Json = {
+    "id": "msg_w",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-test",
+    "content": [
+        {"type": "thinking", "thinking": "Hm.", "signature": "s1"},
+        {"type": "text", "text": "I look."},
+        {"type": "tool_use", "id": "t1", "name": "Look", "input": {"key": "a"}},
+    ],
+    "stop_reason": "tool_use",
+    "usage": {"input_tokens": 7, "output_tokens": 5},
+}
+
+
+def _in_one_piece(message: object) -> Reply:
+    return Reply([json.dumps(message).encode()], 200, {"content-type": "application/json"})
+
+
+async def test_after_two_cut_streams_the_answer_is_asked_for_in_one_piece() -> None:
+    cut = Reply([opening(), text_start(0), text_delta(0, "I lo")])
+    world = make_world(cut, cut, _in_one_piece(_WHOLE), says("Done."))
+    assert (await world.turn())["result"] == "Done."
+    asked = [json.loads(body) for body in world.transport.bodies]
+    assert [each["stream"] for each in asked] == [True, True, False, True]
+    assert {**asked[2], "stream": True} == asked[1]
+    assert _texts(world) == ["I look.", "Done."]
+    answer, results = world.history()[1:3]
+    assert answer["content"] == _WHOLE["content"] and results["content"][0]["tool_use_id"] == "t1"
+    assert_valid(world.history()[:-1])
+
+
+async def test_a_lost_link_is_no_reason_to_do_without_streams() -> None:
+    lost = Reply([opening(), text_start(0), ModelLinkError("connection reset")])
+    world = make_world(lost, lost, lost, says("Done."))
+    assert (await world.turn())["result"] == "Done."
+    assert all(json.loads(body)["stream"] for body in world.transport.bodies)
+
+
+@pytest.mark.parametrize("body", [{"type": "error"}, {**_WHOLE, "content": "text"}, {**_WHOLE, "content": [1]}, [1]])
+async def test_json_that_is_no_message_is_told_at_once(body: object) -> None:
+    world = make_world(*[_in_one_piece(body)] * 2, max_retries=1)
+    assert (await world.turn())["terminal_reason"] == "api_error"
+    assert len(_retries(world)) <= 1
 
 
 async def test_every_cut_of_an_answer_ends_well() -> None:
