@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 
-from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, PublicLine, ResultLine
+from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, PublicLine, ResultLine, UserLine
 from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
 
 from ...session.client import Json
+from .changed_lines import ChangedLines
 
 END = "end_session"
 """The request after which no more input comes."""
@@ -26,6 +27,7 @@ class OwnAnswers:
         self._api_ms = 0
         self._cost = 0.0
         self._usage: dict[str, Json] = {}
+        self._lines = ChangedLines()
 
     def payload(self, line: ControlRequestLine) -> Json | None:
         """Return the answer to a request, None if the worker is to answer it."""
@@ -50,6 +52,8 @@ class OwnAnswers:
             self._cost, self._usage = public.total_cost_usd, public.model_usage
             duration = body.get("duration_api_ms")
             self._api_ms += duration if isinstance(duration, int) else 0
+        elif isinstance(public, UserLine):
+            self._lines.note(body)
         elif isinstance(public, ControlResponseLine) and public.request_id in self._initialize and public.payload:
             models = public.payload.get("models")
             if isinstance(models, list):
@@ -64,8 +68,8 @@ class OwnAnswers:
             "total_cost_usd": self._cost,
             "total_api_duration_ms": self._api_ms,
             "total_duration_ms": round((time.monotonic() - self._started) * 1000),
-            "total_lines_added": 0,
-            "total_lines_removed": 0,
+            "total_lines_added": self._lines.added,
+            "total_lines_removed": self._lines.removed,
             "model_usage": self._usage,
         }
         return {"session": session, "subscription_type": None, "rate_limits_available": False, "rate_limits": None}

@@ -67,6 +67,24 @@ def test_what_a_run_knows_itself_is_answered_without_the_host() -> None:
     assert own.payload(asked("end_session")) == {} and own.payload(asked("interrupt")) is None
 
 
+def test_the_usage_counts_the_lines_that_edits_have_added_and_removed() -> None:
+    own = OwnAnswers()
+    hunk = {"oldStart": 1, "newStart": 1, "lines": [" same", "-old", "+new", "+more"]}
+    results: list[object] = [
+        {"type": "create", "content": "one\ntwo\n", "structuredPatch": []},
+        {"type": "update", "content": "new", "structuredPatch": [hunk]},
+        {"structuredPatch": [hunk, "no hunk", {"lines": 7}]},
+        {"stdout": "+no edit"},
+        "text",
+    ]
+    for each in results:
+        body: Json = {"type": "user", "message": {"role": "user", "content": []}, "tool_use_result": each}
+        assert own.heard(parse_message(body), body) == body
+    usage = own.payload(asked("get_usage"))
+    assert usage is not None
+    assert (usage["session"]["total_lines_added"], usage["session"]["total_lines_removed"]) == (6, 2)
+
+
 async def test_a_transcript_is_copied_and_goes_on_behind_the_one_that_the_client_has(tmp_path: Path) -> None:
     shown = Shown()
     mirror = TranscriptMirror(shown, {"CLAUDE_CONFIG_DIR": str(tmp_path)}, Path("/srv/app.d"))
