@@ -74,7 +74,7 @@ class ReadMcpResource(Tool):
         except McpError as error:
             return ToolResult(f"{uri} of {name} cannot be read: {error}", is_error=True)
         listed = contents if isinstance(contents, list) else []
-        return tool_result({"content": [_part(each) for each in listed if isinstance(each, dict)]})
+        return tool_result({"content": [_part(each) for each in listed if isinstance(each, dict)]}, context.spill)
 
 
 def _with_resources(servers: McpServers) -> dict[str, McpClient]:

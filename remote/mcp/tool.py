@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from typing import Any
@@ -10,6 +11,7 @@ from ccb.tunnel.wire.kinds.mcp import tool_name
 from ccb.tunnel.wire.tool_traits import Effect, RunsOn, ToolTraits
 
 from ..tools.contract import MAX_OUTPUT_CHARS, Tool, ToolContext, ToolDeclaration, ToolResult
+from ..tools.spill import Spill
 from .client import McpClient, McpError, ServerTool
 
 Json = dict[str, Any]
@@ -47,7 +49,7 @@ class McpTool(Tool):
             result = await self._client.call(self.called, tool_input, context.call.tool_use_id, progress)
         except McpError as error:
             return ToolResult(f"{self.name} failed: {error}", is_error=True)
-        return tool_result(result)
+        return tool_result(result, context.spill)
 
 
 def progress_text(params: Json) -> str:
@@ -57,14 +59,14 @@ def progress_text(params: Json) -> str:
     return f"{done[:40]} {said}".strip()
 
 
-def tool_result(result: Json) -> ToolResult:
+def tool_result(result: Json, spill: Spill | None = None) -> ToolResult:
     """Return the result of a call for the model: text as it is, images as images, and of anything else what can be said
-    about it."""
+    about it. `spill` keeps in files what the model cannot see."""
     content = result.get("content")
     parts = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
     if not parts and result.get("structuredContent") is not None:
         parts = [{"type": "text", "text": json.dumps(result["structuredContent"], ensure_ascii=False)}]
-    texts, images = _split(parts)
+    texts, images = _split(parts, spill)
     text = "\n".join(texts)
     if len(text) > MAX_OUTPUT_CHARS:
         texts = [text[:MAX_OUTPUT_CHARS]]
@@ -77,7 +79,7 @@ def tool_result(result: Json) -> ToolResult:
     return ToolResult([*blocks, *images], is_error, [*blocks, {"type": "text", "text": f"{len(images)} image(s)"}])
 
 
-def _split(parts: list[Json]) -> tuple[list[str], list[Json]]:
+def _split(parts: list[Json], spill: Spill | None) -> tuple[list[str], list[Json]]:
     """Return the texts of the parts, and the images as far as there is room for them."""
     texts: list[str] = []
     images: list[Json] = []
@@ -90,11 +92,11 @@ def _split(parts: list[Json]) -> tuple[list[str], list[Json]]:
                 source = {"type": "base64", "media_type": part["mimeType"], "data": data}
                 images.append({"type": "image", "source": source})
                 continue
-        texts.append(_text(part))
+        texts.append(_text(part, spill))
     return texts, images
 
 
-def _text(part: Json) -> str:
+def _text(part: Json, spill: Spill | None) -> str:
     kind = part.get("type")
     if kind == "text":
         return str(part.get("text", ""))
@@ -102,8 +104,24 @@ def _text(part: Json) -> str:
     if kind == "resource" and isinstance(resource, dict):
         inside = resource.get("text")
         where = str(resource.get("uri", ""))
-        return f"[{where}]\n{inside}" if isinstance(inside, str) else f"[{where}: not text, left out]"
+        if isinstance(inside, str):
+            return f"[{where}]\n{inside}"
+        return f"[{where}: not text, {_kept(resource.get('blob'), where.rpartition('/')[2], spill)}]"
     if kind == "resource_link":
         return f"[{part.get('name', '')}]({part.get('uri', '')}) {part.get('description') or ''}".rstrip()
     size = len(part["data"]) if isinstance(part.get("data"), str) else 0
-    return f"[{kind} of type {part.get('mimeType', 'unknown')}, {size * 3 // 4} bytes, left out]"
+    media_type = str(part.get("mimeType", "unknown"))
+    where = _kept(part.get("data"), f"{kind}.{media_type.rpartition('/')[2]}", spill)
+    return f"[{kind} of type {media_type}, {size * 3 // 4} bytes, {where}]"
+
+
+def _kept(data: object, name: str, spill: Spill | None) -> str:
+    """Keep data that is encoded in base64 in a file. Return where it is."""
+    if isinstance(data, str) and spill is not None:
+        try:
+            kept = spill.keep(base64.b64decode(data, validate=True), name or "resource")
+        except ValueError:
+            return "left out: it is not base64"
+        if kept is not None and not kept.dropped:
+            return f"kept in {kept.path}"
+    return "left out"

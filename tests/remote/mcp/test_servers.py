@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from ccb.remote.mcp.tool import tool_result
 from ccb.remote.session.clients.client_setup import call_seconds
 from ccb.remote.tools.contract import CallContext, ToolContext
 from ccb.remote.tools.registry import ToolRegistry
+from ccb.remote.tools.spill import Spill
 from ccb.tunnel.wire.kinds.mcp import tool_name
 
 Json = dict[str, Any]
@@ -77,7 +79,7 @@ async def connected(*servers: Server) -> tuple[McpServers, ToolRegistry]:
 
 def called_as(call: CallContext) -> ToolContext:
     """The context of a call of an MCP server, which uses nothing of the session's."""
-    return cast(ToolContext, SimpleNamespace(call=call))
+    return cast(ToolContext, SimpleNamespace(call=call, spill=Spill("")))
 
 
 async def test_the_tools_of_all_pages_join_the_registry() -> None:
@@ -177,7 +179,7 @@ async def test_resources_are_listed_and_read() -> None:
     }
     _, registry = await connected(server, other)
     tools = {tool.name: tool for tool in registry}
-    context = cast(ToolContext, None)
+    context = cast(ToolContext, SimpleNamespace(spill=Spill("")))
     listed = await tools["ListMcpResourcesTool"].run({}, context)
     assert listed.content == '{"server": "s0", "uri": "a://b", "name": "b"}'
     assert (await tools["ListMcpResourcesTool"].run({"server": "s1"}, context)).content == "There are no resources."
@@ -214,6 +216,18 @@ def test_results_become_text_and_images() -> None:
     assert tool_result({"content": [], "isError": True}).is_error
     long = tool_result({"content": [{"type": "text", "text": "x" * 90_000}]})
     assert len(str(long.structured)) < 31_000 and len(long.content) == 90_000  # the pipeline keeps the whole in a file
+
+
+def test_what_the_model_cannot_see_is_kept_in_a_file(tmp_path: Path) -> None:
+    spill = Spill(str(tmp_path / "outputs"))
+    audio = {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}
+    table = {"type": "resource", "resource": {"uri": "file:///srv/../t.parquet", "blob": "aGk="}}
+    said = str(tool_result({"content": [audio, table]}, spill).content)
+    files = sorted((tmp_path / "outputs").iterdir())
+    assert [each.name for each in files] == ["0001-audio.wav", "0002-t.parquet"]
+    assert all(each.read_bytes() == b"hi" and f"kept in {each}]" in said for each in files)
+    broken = tool_result({"content": [{**audio, "data": "no base64"}]}, spill)
+    assert "left out: it is not base64" in str(broken.content)
 
 
 def test_names_fit_the_model_api() -> None:
