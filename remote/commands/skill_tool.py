@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ccb.tunnel.wire import tool_traits
@@ -71,6 +71,19 @@ class SkillTool(Tool):
         if unchanged and skill.allowed and context.call.modes is not None:
             context.call.modes.grant(skill.allowed)
         return ToolResult(text)
+
+    def preloaded(self, names: Iterable[str]) -> str:
+        """Return the texts of these skills, for an agent that knows them from the start. What there is not, or cannot
+        be read, is named in the text."""
+        texts = []
+        for name in names:
+            skill = self._skills.get(name)
+            try:
+                text = f"There is no skill {name!r}." if skill is None else self._text(skill, {})[0]
+            except ValueError as error:
+                text = f"The skill {name!r} cannot be read: {error}"
+            texts.append(text[:_MAX_CHARS])
+        return "\n\n".join(texts)
 
     def _text(self, skill: CommandFile, tool_input: Json) -> tuple[str, bool]:
         """Return what the model reads of a skill, and whether its file is unchanged. The commands in it stay text, so

@@ -13,13 +13,14 @@ from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.kinds.worktrees import WorktreeRecord
 from ccb.tunnel.wire.model_names import may_be_model
 from ccb.tunnel.wire.records import MAIN_AGENT, MessageRecord
-from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT
+from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, SKILL
 
 from ..agent.agent import Agent
 from ..agent.deps import AgentConfig, Disclosure, ToolOffer
 from ..agent.history.histories import AgentHistory
 from ..agent.limits.run_limits import Budget
 from ..agent.messages import status
+from ..commands.skill_tool import SkillTool
 from ..journal.journal import Journal
 from ..permissions.child import ChildPermissions
 from ..permissions.modes import PLAN
@@ -218,7 +219,8 @@ class SubAgents:
         own = replace(child.context, cwd=cwd, files=FileState(), shells=shells, todos=TodoList(), sub_agents=None)
         history.ledger.parent = self._main.ledger
         try:
-            config = replace(self._config(definition, model, own, tree), label=child.facts.label)
+            knowing = await self._with_skills(definition)
+            config = replace(self._config(knowing, model, own, tree), label=child.facts.label)
             agent = self._make(config, history, child.emitter)
             result = await child.run(agent, history.ledger, self._main)
         finally:
@@ -244,6 +246,14 @@ class SubAgents:
             return tool_use_id, tool_input.get("subagent_type") or DEFAULT_AGENT, AgentHistory(tool_use_id)
         name, history = earlier_run(self._journal.read(0, self._journal.seq), resumed)
         return resumed, name, history
+
+    async def _with_skills(self, definition: AgentDefinition) -> AgentDefinition:
+        """Return a definition whose prompt holds the texts of its skills."""
+        tool = self._main.config.visible_tools().get(SKILL.name)
+        if not definition.skills or not isinstance(tool, SkillTool):
+            return definition
+        texts = await asyncio.get_running_loop().run_in_executor(None, tool.preloaded, definition.skills)
+        return replace(definition, prompt=f"{definition.prompt}\n\n{texts}")
 
     def _config(
         self, definition: AgentDefinition, model: str, context: ToolContext, tree: WorktreeRecord | None
@@ -271,7 +281,7 @@ class SubAgents:
             max_turns=definition.max_turns,
             disclosure=Disclosure(api_key_source=main.disclosure.api_key_source),
             take_queued=main.take_queued,
-            reasoning=main.reasoning,
+            reasoning=replace(main.reasoning, effort=definition.effort or main.reasoning.effort),
             fallback_model=main.fallback_model,
             settings=main.settings,
             budget=self._rest_of_budget(),

@@ -16,7 +16,8 @@ class AgentDefinition:
     are the names of its tools (None: all that the main agent has), without those in `disallowed_tools`. `model` and
     `permission_mode` are those of the main agent if they are "". `read_only`: it gets no tool that writes, and none of
     its calls may change anything. `background`: it always works in the background. `isolation` is WORKTREE if it
-    works in a work tree of its own. `source` says who defined it."""
+    works in a work tree of its own. `source` says who defined it. `effort` is that of the main agent if it is "".
+    `skills` are the names of those that it knows from the start."""
 
     name: str
     description: str
@@ -30,6 +31,8 @@ class AgentDefinition:
     background: bool = False
     isolation: str = ""
     source: str = BUILT_IN_SOURCE
+    effort: str = ""
+    skills: tuple[str, ...] = ()
 
     def offers(self, tool_name: str) -> bool:
         """Return whether the agent may have a tool of this name."""

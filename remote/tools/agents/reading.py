@@ -6,13 +6,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ccb.tunnel.wire.kinds.reasoning import EFFORTS
+
 from ...settings.front_matter import read_markdown
 from .definition import INHERIT, WORKTREE, AgentDefinition
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_:.-]{0,63}")
 _TOOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.*-]*")
 _MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
-_NOT_USED = ("hooks", "mcpServers", "skills", "memory", "effort", "initialPrompt")
+_NOT_USED = ("hooks", "mcpServers", "memory", "initialPrompt")
 _MAX_DESCRIPTION = 2_000  # characters
 
 
@@ -44,6 +46,9 @@ def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[Agen
     isolation = str(fields.get("isolation") or "")
     if isolation not in ("", WORKTREE):  # without it the agent would work where it must not
         raise ValueError(f"the agent {name} asks for an isolation that ccb does not have: {isolation!r}")
+    effort = str(fields.get("effort") or "")
+    if effort not in ("", *EFFORTS):
+        raise ValueError(f"the agent {name} has an unknown effort {effort!r}: it is one of {', '.join(EFFORTS)}")
     definition = AgentDefinition(
         name,
         " ".join(description.split())[:_MAX_DESCRIPTION],
@@ -56,6 +61,8 @@ def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[Agen
         background=str(fields.get("background")).lower() == "true",
         isolation=isolation,
         source=source,
+        effort=effort,
+        skills=_listed(fields.get("skills")),
     )
     return definition, [f"the agent {name}: {key} is not used" for key in _NOT_USED if fields.get(key)]
 
@@ -63,12 +70,17 @@ def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[Agen
 def _tools(name: str, value: object) -> tuple[str, ...] | None:
     if value is None or value == "":
         return None
-    listed = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
-    names = tuple(str(each).strip() for each in listed)
+    names = _listed(value)
     wrong = next((each for each in names if not (each == "*" or _TOOL.fullmatch(each))), None)
     if wrong is not None:
         raise ValueError(f"the agent {name} names a tool {wrong!r}; only the names of tools are possible")
     return names
+
+
+def _listed(value: object) -> tuple[str, ...]:
+    """Return the names in a list, or in a text with commas between them."""
+    listed = str(value or "").split(",") if not isinstance(value, list) else value
+    return tuple(text for each in listed if (text := str(each).strip()))
 
 
 def _turns(name: str, value: object) -> int | None:

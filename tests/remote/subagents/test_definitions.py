@@ -14,6 +14,7 @@ from ccb.remote.subagents.catalogue import Catalogue
 from ccb.remote.tools.agents.definition import AgentDefinition
 from ccb.remote.tools.agents.reading import from_fields, from_markdown
 from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.options import SettingsOption
 
 REVIEWER = """---
 name: reviewer
@@ -98,6 +99,23 @@ def test_the_last_definition_counts_and_a_project_only_when_it_is_trusted(tmp_pa
     assert [(each.prompt, each.source) for each in given.definitions] == [("of the client", "client")]
     assert given.problems[-1] == "the agent b has no `description`"
     assert Catalogue(options, WorkerSettings(sources=frozenset())).definitions == ()
+
+
+async def test_an_agent_has_the_effort_and_the_skills_of_its_file(tmp_path: Path) -> None:
+    scripts = {MAIN: delegates(task("toolu_one", "read it", subagent_type="reviewer")), "read it": [says("good")]}
+    skill = tmp_path / "project/.claude/skills/house-style/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: house-style\ndescription: d\n---\nNo puzzles in names.")
+    own = {"/laptop/r.md": REVIEWER.replace("color: red", "effort: low\nskills: house-style, other")}
+    async with delegation(tmp_path, scripts, own_agents=own, settings=SettingsOption(trusted="*").to_json()) as d:
+        await d.turn(MAIN + "go")
+        (request,) = d.model.requests["read it"]
+        prompt = request["system"][0]["text"]
+        assert "You review code." in prompt and "No puzzles in names." in prompt
+        assert "There is no skill 'other'." in prompt
+        assert request["output_config"] == {"effort": "low"}
+    with pytest.raises(ValueError, match="unknown effort 'huge'"):
+        from_markdown(REVIEWER.replace("color: red", "effort: huge"), "user")
 
 
 async def test_a_session_offers_the_agents_of_its_options_and_warns_of_broken_ones(tmp_path: Path) -> None:
