@@ -8,13 +8,14 @@ import sys
 import uuid
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ccb import __version__
 from ccb.tunnel.loading import collection_paused
 
-from .command_line.model import Arguments
+from .command_line.model import Arguments, SessionChoice
 from .command_line.transport_choice import host_label
 from .terminal.signals import ended_by_signals
 from .terminal.stdio import in_thread
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
     from ccb.tunnel.wire import Hello
 
     from .connect.connect import Connected
+    from .connect.kept_transport import KeptTransport
     from .connect.session_list import SessionRow
+    from .login.prompts import TerminalPrompts
     from .session.remote_session import RemoteSession
     from .tui.app import Repl
+    from .tui.sessions.switching import NextSession
     from .tui.widgets.info import ReplInfo
 
 
@@ -52,33 +56,70 @@ async def _shown(arguments: Arguments) -> int:
 
 
 async def _attend(app: Repl, arguments: Arguments) -> None:
-    """Connect and show the session. Close it when the person has left."""
+    """Connect and show one session after the other until the person leaves."""
     await in_thread(_import_connecting)
-    from .config.log import state_dir
-    from .config.prompt_store import PromptStore
-    from .connect.connect import connect_session
+    from .connect.kept_transport import KeptTransport
     from .login.prompts import TerminalPrompts
 
     prompts = TerminalPrompts()
-    session_id = arguments.session.session_id or str(uuid.uuid4())
-    choose = partial(_choose, app)
     importing = asyncio.create_task(in_thread(_import_view), name="import view")
     try:
-        async with AsyncExitStack() as stack:
-            with app.login_handover.serving(prompts):
-                connecting = connect_session(arguments, session_id=session_id, prompts=prompts, choose=choose)
-                connected = await stack.enter_async_context(connecting)
-                await importing
-                stack.push_async_callback(_close, connected.session)
-                info = _info(arguments, connected)
-                store = PromptStore(state_dir(), info.place)
-                app.composer.remember(store, *await in_thread(store.load))
-                app.notify_person = connected.notifications.notify
-                await app.attach(connected.session, info, connected.warnings, connected.projects, connected.mcp)
-                await app.left.wait()
+        async with KeptTransport() as kept:
+            following: Arguments | None = arguments
+            while following is not None:
+                following = await _one_session(app, following, prompts, kept, importing)
     finally:
         importing.cancel()
         await asyncio.gather(importing, return_exceptions=True)
+
+
+async def _one_session(
+    app: Repl, arguments: Arguments, prompts: TerminalPrompts, kept: KeptTransport, importing: asyncio.Task[None]
+) -> Arguments | None:
+    """Connect and show a session, and close it when the person has left it. Return the arguments for the next one, None
+    for none."""
+    from .config.log import state_dir
+    from .config.prompt_store import PromptStore
+    from .connect.connect import connect_session
+    from .tui.attached.laptop_side import LaptopSide
+    from .tui.stage import take_off
+
+    session_id = arguments.session.session_id or str(uuid.uuid4())
+    async with AsyncExitStack() as stack:
+        with app.login_handover.serving(prompts):
+            connecting = connect_session(
+                arguments, session_id=session_id, prompts=prompts, choose=partial(_choose, app), kept=kept
+            )
+            connected = await stack.enter_async_context(connecting)
+            await importing
+            stack.push_async_callback(_close, connected.session)
+            info = _info(arguments, connected)
+            store = PromptStore(state_dir(), info.place)
+            app.composer.remember(store, *await in_thread(store.load))
+            app.notify_person = connected.notifications.notify
+            laptop = LaptopSide(connected.projects, connected.mcp, connected.sessions)
+            await app.attach(connected.session, info, connected.warnings, laptop)
+            following = await app.switching.wait(app.left)
+            if following is None:
+                return None
+            await take_off(app)
+    return _arguments_for(following, arguments, connected.session.hello.cwd)
+
+
+def _arguments_for(following: NextSession, arguments: Arguments, cwd: str) -> Arguments:
+    """Return the arguments of the run for the session that the person wants next. `cwd` is the directory of the one
+    before, in which a new session works, too."""
+    patience = arguments.session.reconnect_timeout
+    choice = SessionChoice(resume=following.session or None, reconnect_timeout=patience)
+    agent = arguments.agent
+    if following.session:  # an existing session has a model and a mode
+        agent = replace(agent, model=None, permission_mode=None, dangerously_skip_permissions=False)
+    else:
+        bypass = agent.allow_bypass or agent.dangerously_skip_permissions
+        agent = replace(agent, model=following.model or agent.model, permission_mode=following.mode or None)
+        agent = replace(agent, allow_bypass=bypass, dangerously_skip_permissions=False)
+    directory = None if following.session else cwd
+    return replace(arguments, prompt=None, session=choice, agent=agent, directory=directory)
 
 
 def _info(arguments: Arguments, connected: Connected) -> ReplInfo:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from ..mcp.service import LaptopServers
     from .dial import Dialer
+    from .kept_transport import KeptTransport
     from .session_list import SessionRow
 
 log = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ class Connected:
 
     `host` is the name that the person used, `resume` the command that returns to the session. `projects` asks the
     person about the project; who reads the events says how. `notifications` are hooks of the person on this machine,
-    `mcp` their MCP servers.
+    `mcp` their MCP servers. `sessions` lists the sessions of the host.
     """
 
     session: RemoteSession
@@ -75,6 +76,7 @@ class Connected:
     warnings: tuple[str, ...]
     resume: str
     projects: ProjectDesk
+    sessions: Callable[[], Awaitable[Sequence[SessionRow]]]
     notifications: NotificationHooks = field(default_factory=lambda: NotificationHooks({}, ""))
     mcp: LaptopServers | None = None
 
@@ -86,9 +88,11 @@ async def connect_session(
     session_id: str,
     prompts: Prompts,
     choose: Choose | None = None,
+    kept: KeptTransport | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> AsyncIterator[Connected]:
-    """Connect, deploy, attach, and stay attached over lost connections. Leaving closes the connection.
+    """Connect, deploy, attach, and stay attached over lost connections. Leaving closes the connection, or hands it to
+    `kept`, which may bring one.
 
     The session on the host goes on unless it was stopped. `session_id` is the id of a new session; `choose` picks one
     of the existing sessions. Raises CcbError; without a credential it does so before connecting.
@@ -100,7 +104,7 @@ async def connect_session(
         if not _has_environ_credential(environ):
             loader.start()
             await (await loader.loaded()).provider.credential_name()
-        dialer, startup = await _first_dialer(arguments, prompts, environ, loader, stack)
+        dialer, startup = await _first_dialer(arguments, prompts, environ, loader, stack, kept)
         dialer.parameters = await session_parameters(
             arguments, session_id, startup.settings, lambda: _choose(arguments, dialer, startup.bundle, choose)
         )
@@ -135,7 +139,13 @@ async def connect_session(
         own_hooks = {} if startup.settings.disableAllHooks else startup.settings.hooks
         notifications = NotificationHooks(own_hooks, f"ccb {host}")
         try:
-            yield Connected(session, host, options, warnings, resume, desk, notifications, mcp)
+
+            async def sessions() -> Sequence[SessionRow]:
+                from .session_list import list_sessions
+
+                return await list_sessions(await dialer.transport(ask=False), startup.bundle)
+
+            yield Connected(session, host, options, warnings, resume, desk, sessions, notifications, mcp)
         finally:
             await notifications.close()
 
@@ -160,6 +170,7 @@ async def _first_dialer(
     environ: Mapping[str, str],
     loader: StartupLoader[SessionStartup],
     stack: AsyncExitStack,
+    kept: KeptTransport | None,
 ) -> tuple[Dialer, SessionStartup]:
     """Connect for the first time. The dialer keeps the connection; `stack` closes it and the auth proxy."""
 
@@ -171,7 +182,11 @@ async def _first_dialer(
             open_with(prompts) if ask else log_in_unattended(open_with, prompts, host_label(arguments.connection))
         )
 
-    transport = await first_transport(arguments, prompts, environ, loader)
+    transport = await kept.take() if kept is not None else None
+    if transport is None:
+        transport = await first_transport(arguments, prompts, environ, loader)
+    else:
+        loader.start()
     try:
         startup = await loader.loaded()
         dialer, proxy = startup.dialer(transport, log_in)
@@ -179,6 +194,8 @@ async def _first_dialer(
         await transport.close()
         raise
     stack.push_async_callback(dialer.aclose)
+    if kept is not None:
+        stack.callback(kept.keep, dialer)
     await stack.enter_async_context(proxy)
     return dialer, startup
 

@@ -77,9 +77,14 @@ class Dialer:
         self._transport = transport
         self._tried = False
 
+    def release(self) -> Transport | None:
+        """Return the transport, which belongs to the caller from now on."""
+        transport, self._transport = self._transport, None
+        return transport
+
     async def aclose(self) -> None:
         """Close the transport."""
-        transport, self._transport = self._transport, None
+        transport = self.release()
         if transport is not None:
             await transport.close()
 

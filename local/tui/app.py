@@ -28,15 +28,15 @@ from .bindings import REPL_BINDINGS
 from .login_handover import LoginHandover
 from .lone_chord import LoneChord
 from .opening import Opening
+from .sessions.switching import Switching
 from .terminal_driver import TerminalDriver
 from .theme.themes import terminal_colours
 from .widgets.composer import Composer
 from .window_title import WindowTitle
 
 if TYPE_CHECKING:
-    from ..connect.project_trust import ProjectDesk
-    from ..mcp.service import LaptopServers
     from ..session.client import SessionClient
+    from .attached.laptop_side import LaptopSide
     from .attached.view import SessionView
     from .widgets.info import ReplInfo
 
@@ -87,6 +87,7 @@ class Repl(App[int]):
         self._session = session
         self.session_task: asyncio.Task[None] | None = None
         self.left = asyncio.Event()
+        self.switching = Switching()
         self.composer = Composer()
         self.composer.set_locked(_ONLY_WATCHES if watching else "")
         self.opening = Opening(host, first_prompt)
@@ -154,16 +155,15 @@ class Repl(App[int]):
         client: SessionClient,
         info: ReplInfo,
         warnings: Sequence[str] = (),
-        projects: ProjectDesk | None = None,
-        mcp: LaptopServers | None = None,
+        laptop: LaptopSide | None = None,
     ) -> None:
-        """Show a session with what the person should know about it, and send it what was typed before it was there.
-        `projects` asks about the project on the screen, `mcp` are the MCP servers of this laptop."""
+        """Show a session with what the person should know about it, and send it what was typed before it was there."""
         from .attached.view import SessionView
 
         self.login_handover.come_back()
         view = SessionView(client, info, self)
-        view.use_laptop(projects, mcp)
+        if laptop is not None:
+            view.use_laptop(laptop)
         self.title = f"ccb {info.place}"
         self._window.name(self.title, self._driver, headless=self.is_headless)
         with self.batch_update():

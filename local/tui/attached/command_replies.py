@@ -14,6 +14,7 @@ from ..model.agents.agent_runs import agent_label
 from ..model.blocks import Level
 from ..model.status.totals import tokens
 from ..model.transcript_reducer import TranscriptReducer
+from ..sessions.choosing import SessionChoosing
 from ..widgets.connection import ConnectionView
 from ..widgets.info import ReplInfo
 from .commands import TypedCommand
@@ -35,6 +36,7 @@ class CommandTarget(Protocol):
     reducer: TranscriptReducer
     steering: Steering
     trust: TrustQuestions
+    choosing: SessionChoosing
 
     @property
     def connection(self) -> ConnectionView: ...
@@ -77,6 +79,7 @@ class CommandReplies:
             "tasks": steering.tasks.command,
             "mcp": steering.mcp.command,
             "export": steering.exporting.command,
+            "resume": self._view.choosing.resume,
             "trust": self._trust,
             "theme": self._theme,
         }
@@ -86,6 +89,7 @@ class CommandReplies:
             "help": self._help,
             "quit": self._quit,
             "stop": self._stop,
+            "new": self._view.choosing.new,
             "rewind": self._rewind,
             "copy": self._copy,
             "cost": self._show_cost,

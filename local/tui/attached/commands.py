@@ -28,6 +28,8 @@ COMMANDS = (
     ReplCommand("thinking", "/thinking [on, off, N]", "let the model think, with at most N tokens"),
     ReplCommand("tasks", "/tasks [ID, stop ID]", "list what runs in the background, show its output, end it"),
     ReplCommand("mcp", "/mcp [reconnect NAME]", "list the MCP servers with their state, connect one again"),
+    ReplCommand("new", "/new", "begin a new session here; this one stays on the host (also /clear)"),
+    ReplCommand("resume", "/resume [TEXT]", "go on with another session of this host: a list, or the ID of one"),
     ReplCommand("rewind", "/rewind", "go back to before a prompt: files, conversation, or both"),
     ReplCommand("status", "/status", "show host, session, worker and connection"),
     ReplCommand("cost", "/cost", "show the tokens and the cost of this session"),
@@ -86,7 +88,7 @@ KEYS = (
     ("Ctrl+D", "leave if the input is empty; the agent keeps working on the host"),
 )
 
-_ALIASES = {"exit": "quit", "?": "help"}
+_ALIASES = {"exit": "quit", "?": "help", "clear": "new"}
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ..sessions.switching import Switching
 from ..widgets.composer import Composer
 from .leaving import Leaving
 
@@ -14,6 +15,7 @@ class ReplShell(Protocol):
     theme: str
     composer: Composer
     leaving: Leaving
+    switching: Switching
 
     def choose_theme(self, name: str) -> bool:
         """Use the dark or the light theme. Return False if `name` is neither."""

@@ -19,6 +19,7 @@ from ..model.blocks import Level, MarkdownBlock
 from ..model.notices import tips
 from ..model.transcript_reducer import TranscriptReducer
 from ..rewind.rewinding import TWICE_S, Rewinding
+from ..sessions.choosing import SessionChoosing
 from ..widgets.cards.question_card import QuestionCard
 from ..widgets.connection import ConnectionView
 from ..widgets.history import HistoryLoader
@@ -44,8 +45,7 @@ from .steering.thinking import ThinkingSteering
 from .trust_questions import TrustQuestions
 
 if TYPE_CHECKING:
-    from ...connect.project_trust import ProjectDesk
-    from ...mcp.service import LaptopServers
+    from .laptop_side import LaptopSide
 
 
 class SessionView(Vertical):
@@ -70,6 +70,7 @@ class SessionView(Vertical):
         self._status = StatusPresenter(info, self.reducer, connection, self.approvals, self.transcript)
         self._actions = SessionActions(client, self.reducer, connection, self.approvals, self._status, shell.leaving)
         self.rewinding = Rewinding(client, self.reducer, shell.composer, self._actions)
+        self.choosing = SessionChoosing(client, self.reducer, shell.composer, self._actions)
         self.steering = Steering(
             TaskSteering(client, self.reducer, self._actions, self.hint),
             McpServerList(client, self.reducer),
@@ -99,6 +100,7 @@ class SessionView(Vertical):
         yield self.transcript
         yield self.approvals
         yield self.rewinding
+        yield self.choosing
         yield self._presenter.banner
         yield self._status.todos
 
@@ -135,12 +137,13 @@ class SessionView(Vertical):
         for warning in warnings:
             self.reducer.notice(warning, Level.WARNING)
 
-    def use_laptop(self, projects: ProjectDesk | None, mcp: LaptopServers | None) -> None:
-        """Let `projects` ask about the project on the screen. `mcp` are the MCP servers of this laptop."""
-        if projects is not None:
-            projects.ask, projects.tell = self.trust.ask, self.tell_of_project
-            self.trust.keep, self.trust.command = projects.keep, projects.command
-        self.steering.mcp.laptop = mcp
+    def use_laptop(self, laptop: LaptopSide) -> None:
+        """Use what this laptop offers: questions about the project, MCP servers, the host's other sessions."""
+        projects = laptop.projects
+        projects.ask, projects.tell = self.trust.ask, self.tell_of_project
+        self.trust.keep, self.trust.command = projects.keep, projects.command
+        self.steering.mcp.laptop = laptop.mcp
+        self.choosing.listed, self.choosing.switching = laptop.sessions, self._shell.switching
 
     def tell_of_project(self, text: str) -> None:
         """Show a sentence of the worker about files of the project."""
@@ -342,8 +345,13 @@ class SessionView(Vertical):
 
     def farewell(self) -> str:
         """Return the text that stays on the terminal."""
+        return farewell(self._info, self.left_behind)
+
+    @property
+    def left_behind(self) -> LeftSession:
+        """The state in which the person leaves the session now."""
         hello, error = self._client.hello, self._shell.leaving.error
-        left = LeftSession(
+        return LeftSession(
             session_id=hello.session,
             used=used_text(self.reducer.totals),
             in_memory=hello.storage == "memory",
@@ -352,4 +360,3 @@ class SessionView(Vertical):
             asking=self.approvals.open_count > 0,
             working=self.reducer.running,
         )
-        return farewell(self._info, left)

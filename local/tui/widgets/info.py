@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from ccb.tunnel.plain_text import one_line
 
+_SHORT_ID = 8
+
 
 @dataclass(frozen=True)
 class ReplInfo:
@@ -49,17 +51,30 @@ def farewell(info: ReplInfo, left: LeftSession) -> str:
     """Return the text that stays on the terminal: the session, its tokens and cost, its state, and how to return to
     it."""
     lines = [f"Session {one_line(left.session_id)} on {info.place}" + (f": {left.used}" if left.used else "")]
-    if left.stopped:
-        lines.append("It was stopped on the host.")
-    elif left.lost:
-        lines.append(f"Lost: {one_line(left.lost)}.")
-    elif left.asking:
-        lines.append("The agent waits there for an answer.")
-    elif left.working:
-        lines.append("The agent keeps working there.")
-    if left.in_memory:
-        end = "It was in memory only." if left.stopped else "It is in memory only, and gone when its worker ends."
-        lines.append(end)
+    lines += _fate(left)
     if info.resume and not (left.in_memory and left.stopped):
         lines += ["Come back with:", f"  {one_line(info.resume)}"]
     return "\n".join(lines)
+
+
+def way_back(left: LeftSession) -> str:
+    """Return what the person reads above the next session: what becomes of the one before, and how to return to it."""
+    name = one_line(left.session_id)[:_SHORT_ID]
+    return " ".join([f"Before this: session {name}.", *_fate(left), f"/resume {name} goes back to it."])
+
+
+def _fate(left: LeftSession) -> list[str]:
+    """Return what becomes of a session that the person leaves, in sentences."""
+    sentences = []
+    if left.stopped:
+        sentences.append("It was stopped on the host.")
+    elif left.lost:
+        sentences.append(f"Lost: {one_line(left.lost)}.")
+    elif left.asking:
+        sentences.append("The agent waits there for an answer.")
+    elif left.working:
+        sentences.append("The agent keeps working there.")
+    if left.in_memory:
+        end = "It was in memory only." if left.stopped else "It is in memory only, and gone when its worker ends."
+        sentences.append(end)
+    return sentences

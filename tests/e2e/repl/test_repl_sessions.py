@@ -1,0 +1,49 @@
+"""One REPL shows several sessions of a host, one after the other, over one login."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Laptop, tidy_laptop
+from tests.support.person.terminal import terminal
+
+pytestmark = pytest.mark.visited
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
+    with tidy_laptop(tmp_path, fake_model.url) as laptop:
+        yield laptop
+
+
+async def test_a_new_session_and_the_way_back_need_no_second_login(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+) -> None:
+    fake_model.add({"text": "Answer-one."}, {"text": "Answer-two."}, {"text": "Answer-three."})
+    place = f"{host_user.name}@127.0.0.1:{host_user.home}"
+    argv = [sys.executable, "-m", "ccb", "ssh", place, *sshd.client_options()]
+    async with terminal(argv, laptop.env, str(laptop.home)) as running:
+        await running.shows("F1 or /help")
+        running.type("the first one\r")
+        await running.shows("Answer-one.")
+        running.type("/new\r")
+        await running.shows("Before this: session")
+        running.type("the second one\r")
+        await running.shows("Answer-two.")
+        running.type("/resume first one\r")
+        await running.shows("1 of 2 sessions")
+        running.type("\r")
+        await running.shows("❯ the first one")
+        running.type("and on\r")
+        await running.shows("Answer-three.")
+        running.type("\x04")
+        assert await running.ended() == 0
+    asked = [[message["content"][-1]["text"] for message in each.messages] for each in fake_model.requests]
+    assert asked[1] == ["the second one"], "the second session begins empty"
+    assert asked[2] == ["the first one", "Answer-one.", "and on"]
+    assert sshd.log.read_text().count("Accepted publickey") == 1

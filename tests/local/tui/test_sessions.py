@@ -1,0 +1,178 @@
+"""Another session of the host on the screen: /new, /resume, and the list."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from tests.support.repl.pilot import COLOURFUL, Desk, QuickPilot, desk, wait_until
+from tests.support.repl.scripted_session import MODEL, ScriptedSession, hello
+
+from ccb.local.command_line.model import AgentOptions, Arguments, SessionChoice
+from ccb.local.connect.session_list import SessionRow
+from ccb.local.repl import _arguments_for
+from ccb.local.tui.app import Repl
+from ccb.local.tui.attached.laptop_side import LaptopSide
+from ccb.local.tui.sessions.switching import NextSession, Switching
+from ccb.local.tui.stage import take_off
+from ccb.local.tui.widgets.info import ReplInfo
+from ccb.tunnel.errors import ConnectionLost
+
+ROWS = [
+    SessionRow(session="5e55", cwd="/srv/shop", state="idle", idle_s=1, prompt="port it"),
+    SessionRow(session="aaaa1111", cwd="/srv/api", state="running", idle_s=60, prompt="fix the \x1b[31mflaky test"),
+    SessionRow(session="bbbb2222", cwd="/srv/shop", state="requires_action", idle_s=7200, prompt="write the docs"),
+    SessionRow(session="cccc3333", cwd="/srv/old", state="ended", idle_s=90_000, prompt=""),
+]
+
+
+class Projects:
+    """Stands for the desk that asks about projects."""
+
+    ask = tell = keep = command = None
+
+
+@asynccontextmanager
+async def switching(
+    sessions: Sequence[ScriptedSession], rows: Sequence[SessionRow] | ConnectionLost = ROWS
+) -> AsyncIterator[tuple[Desk, list[NextSession]]]:
+    """A REPL that shows one of `sessions` after the other; and where the person has gone."""
+    gone: list[NextSession] = []
+
+    async def listed() -> Sequence[SessionRow]:
+        if isinstance(rows, ConnectionLost):
+            raise rows
+        return rows
+
+    async def attend(app: Repl) -> None:
+        for session in sessions:
+            info = ReplInfo("devbox", session.hello.cwd, MODEL, "default", "0.1.0")
+            await app.attach(session, info, (), LaptopSide(cast(Any, Projects()), None, listed))
+            following = await app.switching.wait(app.left)
+            if following is None:
+                return
+            gone.append(following)
+            await take_off(app)
+        await app.left.wait()
+
+    app = Repl("devbox", attend, environ=COLOURFUL)
+    async with app.run_test(size=(100, 30)):
+        pilot = QuickPilot(app)
+        await wait_until(pilot, lambda: app.attached)
+        yield Desk(app, sessions[0], pilot), gone
+    app.left.set()
+    assert app.session_task is not None
+    await app.session_task
+    for session in sessions:
+        await session.close()
+
+
+async def say(at: Desk, text: str) -> None:
+    at.app.composer.text = text
+    await at.pilot.press("enter")
+
+
+async def test_new_begins_a_session_and_says_how_to_come_back() -> None:
+    first, second = ScriptedSession(), ScriptedSession(greeting=hello(cwd="/srv/new"))
+    async with switching([first, second]) as (at, gone):
+        first.text("From the first session.")
+        await at.sees("From the first session.")
+        await say(at, "/mode plan")
+        await at.until(lambda: at.app.view.reducer.mode == "plan")
+        await at.type("/clear")
+        await at.pilot.press("enter")
+        await at.sees("devbox:/srv/new", "Before this: session 5e55. /resume 5e55 goes back to it.")
+        assert gone == [NextSession("", MODEL, "plan")]
+        assert "From the first session." not in at.screen and "Connecting" not in at.screen
+        await say(at, "hello there")
+        await at.until(lambda: second.prompts == ["hello there"])
+        assert first.prompts == [] and at.app.focused is at.app.composer
+
+
+async def test_what_is_typed_while_the_next_session_is_opened_is_sent_to_it() -> None:
+    first, second = ScriptedSession(), ScriptedSession(greeting=hello(cwd="/srv/new"))
+    async with switching([first]) as (at, _):
+        first.begin()
+        await at.sees("working")
+        await say(at, "/new")
+        await at.sees("Connecting to devbox", "The agent keeps working there.")
+        await say(at, "typed early")
+        assert at.app.attached is None and "typed early" in at.screen
+        await at.app.attach(second, ReplInfo("devbox", "/srv/new", MODEL, "default", "0.1.0"))
+        await at.until(lambda: second.prompts == ["typed early"])
+        assert first.prompts == []
+    await second.close()
+
+
+async def test_resume_lists_the_sessions_and_narrows_them() -> None:
+    async with switching([ScriptedSession(), ScriptedSession(greeting=hello(cwd="/srv/docs"))]) as (at, gone):
+        await at.type("/resume")
+        await at.pilot.press("enter")
+        await at.sees("Sessions on this host", "here       port it", "›    1m  working    fix the flaky test")
+        await at.sees("2h  asks you   write the docs", "1d  ended      (no prompt yet)", "4 sessions")
+        assert "\x1b" not in at.screen
+        await at.type("shop docs")
+        await at.sees("1 of 4 sessions", "›    2h  asks you   write the docs")
+        await at.pilot.press("x")
+        await at.sees("No session fits what you typed.")
+        await at.pilot.press("enter", "backspace", "enter")
+        await at.sees("devbox:/srv/docs")
+        assert gone == [NextSession("bbbb2222")]
+
+
+async def test_the_session_on_the_screen_is_not_opened_again_and_esc_stays() -> None:
+    async with switching([ScriptedSession()]) as (at, gone):
+        await say(at, "/resume")
+        await at.sees("Sessions on this host")
+        await at.pilot.press("up", "enter")
+        await at.sees("Sessions on this host")
+        await at.pilot.press("escape")
+        await at.loses("Sessions on this host")
+        assert not gone and at.app.focused is at.app.composer
+
+
+async def test_the_start_of_an_id_opens_that_session_and_other_text_narrows() -> None:
+    async with switching([ScriptedSession(), ScriptedSession(greeting=hello(cwd="/srv/docs"))]) as (at, gone):
+        await say(at, "/resume docs")
+        await at.sees("1 of 4 sessions")
+        await at.pilot.press("escape")
+        await say(at, "/resume AAAA")
+        await at.sees("devbox:/srv/docs")
+        assert gone == [NextSession("aaaa1111")]
+
+
+async def test_a_list_that_cannot_be_read_leaves_the_session_where_it_is() -> None:
+    async with switching([ScriptedSession()], ConnectionLost("devbox is gone")) as (at, gone):
+        await say(at, "/resume")
+        await at.sees("devbox is gone")
+        assert not gone
+
+
+async def test_a_terminal_with_one_session_only_says_so() -> None:
+    async with desk() as at:
+        await at.type("/new")
+        await at.pilot.press("enter")
+        await at.sees("This terminal shows one session only.")
+
+
+async def test_leaving_wins_over_another_session() -> None:
+    switch, left = Switching(), asyncio.Event()
+    left.set()
+    switch.go_to(NextSession("x"))
+    assert await switch.wait(left) is None
+
+
+def test_the_arguments_of_the_next_session() -> None:
+    agent = AgentOptions(model="opus", dangerously_skip_permissions=True)
+    session = SessionChoice(continue_latest=True, reconnect_timeout=7)
+    given = Arguments("ssh", "~/app", "first prompt", agent=agent, session=session)
+    new = _arguments_for(NextSession("", "haiku", "plan"), given, "/home/u/app")
+    assert (new.prompt, new.directory) == (None, "/home/u/app")
+    assert new.session == SessionChoice(reconnect_timeout=7)
+    assert new.agent == AgentOptions(model="haiku", permission_mode="plan", allow_bypass=True)
+    known = _arguments_for(NextSession("aaaa"), given, "/home/u/app")
+    assert (known.prompt, known.directory) == (None, None)
+    assert known.session == SessionChoice(resume="aaaa", reconnect_timeout=7)
+    assert (known.agent.model, known.agent.permission_mode) == (None, None)
