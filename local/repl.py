@@ -81,7 +81,8 @@ async def _one_session(
     from .config.log import state_dir
     from .config.prompt_store import PromptStore
     from .connect.connect import connect_session
-    from .tui.attached.laptop_side import LaptopSide
+    from .tui.attached.shell import LaptopSide
+    from .tui.attention import Notify
     from .tui.stage import take_off
 
     session_id = arguments.session.session_id or str(uuid.uuid4())
@@ -96,7 +97,8 @@ async def _one_session(
             info = _info(arguments, connected)
             store = PromptStore(state_dir(), info.place)
             app.composer.remember(store, *await in_thread(store.load))
-            app.notify_person = connected.notifications.notify
+            app.attention.how = Notify(connected.notify)
+            app.attention.notify_person = connected.notifications.notify
             laptop = LaptopSide(connected.projects, connected.mcp, connected.sessions)
             await app.attach(connected.session, info, connected.warnings, laptop)
             following = await app.switching.wait(app.left)

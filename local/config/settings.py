@@ -166,6 +166,13 @@ class Settings:
         default_factory=dict,
         metadata=_key("Commands that run on the host at certain events of a session."),
     )
+    notify: Literal["auto", "bell", "osc9", "osc777", "off"] = field(
+        default="auto",
+        metadata=_key(
+            "How the REPL calls you when you look elsewhere: `bell`, a notification of the terminal (`osc9`, "
+            "`osc777`), `off`, or `auto`: the bell, and a notification where the terminal is known to show one."
+        ),
+    )
     disableAllHooks: bool = field(default=False, metadata=_key("Run no hooks at all."))
     allowManagedHooksOnly: bool = field(
         default=False, metadata=_key("In a managed policy: run only the hooks of the policy.")

@@ -67,7 +67,7 @@ class Connected:
 
     `host` is the name that the person used, `resume` the command that returns to the session. `projects` asks the
     person about the project; who reads the events says how. `notifications` are hooks of the person on this machine,
-    `mcp` their MCP servers. `sessions` lists the sessions of the host.
+    `mcp` their MCP servers. `sessions` lists the sessions of the host. `notify` is the setting of this name.
     """
 
     session: RemoteSession
@@ -77,6 +77,7 @@ class Connected:
     resume: str
     projects: ProjectDesk
     sessions: Callable[[], Awaitable[Sequence[SessionRow]]]
+    notify: str = "auto"
     notifications: NotificationHooks = field(default_factory=lambda: NotificationHooks({}, ""))
     mcp: LaptopServers | None = None
 
@@ -145,7 +146,8 @@ async def connect_session(
 
                 return await list_sessions(await dialer.transport(ask=False), startup.bundle)
 
-            yield Connected(session, host, options, warnings, resume, desk, sessions, notifications, mcp)
+            notify = startup.settings.notify
+            yield Connected(session, host, options, warnings, resume, desk, sessions, notify, notifications, mcp)
         finally:
             await notifications.close()
 

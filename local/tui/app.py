@@ -24,6 +24,7 @@ from ..command_line.exit_codes import ExitCode
 from .appearance import Appearance
 from .attached.commands import parse_command, refusal
 from .attached.leaving import Leaving
+from .attention import Attention
 from .bindings import REPL_BINDINGS
 from .login_handover import LoginHandover
 from .lone_chord import LoneChord
@@ -32,11 +33,10 @@ from .sessions.switching import Switching
 from .terminal_driver import TerminalDriver
 from .theme.themes import terminal_colours
 from .widgets.composer import Composer
-from .window_title import WindowTitle
 
 if TYPE_CHECKING:
     from ..session.client import SessionClient
-    from .attached.laptop_side import LaptopSide
+    from .attached.shell import LaptopSide
     from .attached.view import SessionView
     from .widgets.info import ReplInfo
 
@@ -93,9 +93,8 @@ class Repl(App[int]):
         self.opening = Opening(host, first_prompt)
         self.attached: SessionView | None = None
         self.leaving = Leaving()
-        self.notify_person: Callable[[str], None] = lambda kind: None
+        self.attention = Attention(self, environ)
         self._chord = LoneChord(self)
-        self._window = WindowTitle()
         self.login_handover = LoginHandover(
             self,
             headline=self._login_headline,
@@ -165,7 +164,7 @@ class Repl(App[int]):
         if laptop is not None:
             view.use_laptop(laptop)
         self.title = f"ccb {info.place}"
-        self._window.name(self.title, self._driver, headless=self.is_headless)
+        self.attention.session_is(info.place, self._driver, headless=self.is_headless)
         with self.batch_update():
             await self.mount(view, before=self.composer)
             await self.mount(view.submissions.completion, before=self.composer)
@@ -179,7 +178,7 @@ class Repl(App[int]):
         view.submit_all(opening.queued)
 
     def on_unmount(self) -> None:
-        self._window.restore()
+        self.attention.restore()
 
     @property
     def bug(self) -> Exception | None:
@@ -192,13 +191,8 @@ class Repl(App[int]):
         self._exit_renderables.clear()
 
     def ring(self, kind: str = "") -> None:
-        """Ring the bell if another window has the focus. `kind` is the notification for the person's own hooks; they
-        hear of the end of a turn only then too."""
-        away = not self.app_focus
-        if kind and (away or kind == "permission_prompt"):
-            self.notify_person(kind)
-        if away and not self.login_handover.active:
-            self.bell()
+        """Call the person if another window has the focus. `kind` is the notification for their own hooks."""
+        self.attention.ring(kind, silent=self.login_handover.active)
 
     def on_app_focus(self) -> None:
         """The terminal has the focus again. What had it here may have gone meanwhile."""

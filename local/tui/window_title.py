@@ -13,9 +13,9 @@ class WindowTitle:
     def __init__(self) -> None:
         self._driver: Driver | None = None
 
-    def name(self, title: str, driver: Driver | None, *, headless: bool) -> None:
+    def name(self, title: str, driver: Driver | None) -> None:
         """Name the window. Do nothing without a terminal. `title` must not contain control characters."""
-        if driver is None or headless:
+        if driver is None:
             return
         driver.write(f"{'' if self._driver is not None else _SAVE}\x1b]2;{title}\x07")
         self._driver = driver

@@ -1,4 +1,5 @@
-"""The pages of docs/reference, made from the code: command line, settings, exit codes and tools.
+"""The pages of docs/reference, made from the code: command line, settings, exit codes, tools, and the
+commands and keys of the REPL.
 
 `python -m tests.support.reference_pages` writes them; a project test says whether they are current.
 """
@@ -22,6 +23,7 @@ from ccb.local.command_line.option_table.declaration import Group, Option, Optio
 from ccb.local.command_line.options import OPTIONS, SUBCOMMANDS
 from ccb.local.commands.auth import auth_parser
 from ccb.local.config.settings import RuleSettings, Settings
+from ccb.local.tui.attached.commands import COMMANDS, KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"
@@ -38,11 +40,23 @@ def pages() -> dict[Path, str]:
         FOLDER / "settings.md": _page("Settings", _settings()),
         FOLDER / "exit-codes.md": _page("Exit codes", _exit_codes()),
         FOLDER / "tools.md": _page("Tools", tool_blocks()),
+        FOLDER / "repl.md": _page("Commands and keys of the REPL", _repl()),
     }
 
 
 def _page(title: str, blocks: Iterable[str]) -> str:
     return "\n\n".join([f"# {title}", _NOTE, *map(_wrapped, blocks)]) + "\n"
+
+
+def _repl() -> Iterator[str]:
+    yield (
+        "`/help` and F1 show the same in the REPL, with the commands of the project, the skills and the prompts of MCP "
+        "servers besides. [The REPL](../guide/repl.md) tells more."
+    )
+    yield "## Commands"
+    yield _table(("command", "what it does"), ((f"`{each.usage}`", each.does) for each in COMMANDS))
+    yield "## Keys"
+    yield _table(("key", "what it does"), KEYS)
 
 
 def _command_line() -> Iterator[str]:

@@ -1,12 +1,29 @@
-"""What a session on the screen uses of the application around it."""
+"""What a session on the screen uses of the application and the laptop around it."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from ..sessions.switching import Switching
 from ..widgets.composer import Composer
 from .leaving import Leaving
+
+if TYPE_CHECKING:
+    from ...connect.project_trust import ProjectDesk
+    from ...mcp.service import LaptopServers
+    from ..attention import Attention
+    from ..sessions.choosing import ListSessions
+
+
+@dataclass(frozen=True)
+class LaptopSide:
+    """`projects` asks about the project on the screen, `mcp` are the MCP servers of this laptop, `sessions` lists the
+    sessions of the host."""
+
+    projects: ProjectDesk
+    mcp: LaptopServers | None
+    sessions: ListSessions
 
 
 class ReplShell(Protocol):
@@ -16,6 +33,7 @@ class ReplShell(Protocol):
     composer: Composer
     leaving: Leaving
     switching: Switching
+    attention: Attention
 
     def choose_theme(self, name: str) -> bool:
         """Use the dark or the light theme. Return False if `name` is neither."""

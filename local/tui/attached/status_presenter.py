@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from ..model.transcript_reducer import TranscriptReducer
 from ..widgets.connection import ConnectionView
 from ..widgets.info import ReplInfo
-from ..widgets.status import LinkFacts, StatusFacts, StatusLine
+from ..widgets.status import Busy, LinkFacts, StatusFacts, StatusLine, state_in_words
 from ..widgets.todo_panel import TodoPanel
 from ..widgets.transcript import Transcript
 from .approvals import Approvals
 
 _HINT_S = 3.0
+_FOR_MODEL_S = 2.0
+"""Seconds of a turn after which the line may say that the agent waits for the model: most calls begin to answer before
+that, and a word that changes all the time says nothing."""
 
 
 class StatusPresenter:
-    """Collects the facts of the status line from the other parts of the interface."""
+    """Collects the facts of the status line from the other parts of the interface. `tell_state` hears what the session
+    does, in words, for the window's title."""
 
     def __init__(
         self,
@@ -26,6 +31,7 @@ class StatusPresenter:
         approvals: Approvals,
         transcript: Transcript,
     ) -> None:
+        self.tell_state: Callable[[str], None] = lambda state: None
         self.line = StatusLine()
         self.todos = TodoPanel()
         self._info = info
@@ -68,8 +74,7 @@ class StatusPresenter:
             sandbox=reducer.sandbox,
             link=LinkFacts(connection.shown, connection.unanswered_s, connection.round_trip_s),
             totals=reducer.totals,
-            busy_s=self._worked_s,
-            asking=self._waited,
+            busy=self._busy,
             hint=self._hint,
             tasks=len(reducer.tasks.running),
             queued=reducer.prompts.queued_count,
@@ -78,6 +83,13 @@ class StatusPresenter:
             more_below=self._transcript.lines_below > 1,
         )
         self.line.show(facts, self._transcript.palette())
+        self.tell_state(state_in_words(facts))
+
+    @property
+    def _busy(self) -> Busy | None:
+        if self._worked_s is None:
+            return None
+        return Busy(self._worked_s, self._waited, self._worked_s >= _FOR_MODEL_S and self._reducer.waits_for_model)
 
     def _measure(self, now: float) -> None:
         """Measure how long the agent has been working in this turn."""

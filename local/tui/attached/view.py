@@ -45,7 +45,7 @@ from .steering.thinking import ThinkingSteering
 from .trust_questions import TrustQuestions
 
 if TYPE_CHECKING:
-    from .laptop_side import LaptopSide
+    from .shell import LaptopSide
 
 
 class SessionView(Vertical):
@@ -68,6 +68,7 @@ class SessionView(Vertical):
         self.trust = TrustQuestions(self.approvals, shell.ring)
         self._history = HistoryLoader(client, self.transcript, self.reducer)
         self._status = StatusPresenter(info, self.reducer, connection, self.approvals, self.transcript)
+        self._status.tell_state = shell.attention.state_is
         self._actions = SessionActions(client, self.reducer, connection, self.approvals, self._status, shell.leaving)
         self.rewinding = Rewinding(client, self.reducer, shell.composer, self._actions)
         self.choosing = SessionChoosing(client, self.reducer, shell.composer, self._actions)

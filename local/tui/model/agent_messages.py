@@ -66,6 +66,11 @@ class AgentMessages:
         for block in self._blocks.pop(message_id, []):
             self._container.take_away(block)
 
+    @property
+    def streams(self) -> bool:
+        """Whether a part of an answer has come that is not finished."""
+        return self._live.streams
+
     def drop_live(self) -> None:
         """Remove streamed text that was never finished."""
         self._live.drop()

@@ -43,6 +43,11 @@ class LiveMessage:
         self._first_new = 0  # content blocks before this one are on the screen already
         self.message_id = ""
 
+    @property
+    def streams(self) -> bool:
+        """Whether a block has begun that is not finished."""
+        return bool(self._live)
+
     def apply(self, event: ApiStreamEvent | None, finished_blocks: dict[str, int]) -> None:
         """Apply one event. `finished_blocks` is the number of finished blocks of each message, by message id: after a
         reconnect the host sends the whole message again."""

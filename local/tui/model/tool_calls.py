@@ -33,6 +33,11 @@ class ToolCalls:
         self.todos = Todos()
         self._snapshot_todos: ToolBlock | None = None  # from a snapshot; the next list of todos replaces it
 
+    @property
+    def any_open(self) -> bool:
+        """Whether a call has no result yet."""
+        return bool(self._open)
+
     def announce(self, tool_id: str, name: str) -> ToolBlock | None:
         """Return a new block for a call that the model is still writing; None if the call is known already."""
         if tool_id in self._open:

@@ -99,6 +99,11 @@ class TranscriptReducer(Projection):
         return self._tools.agents.blocks
 
     @property
+    def waits_for_model(self) -> bool:
+        """Whether a turn runs in which no tool works and no answer comes: the model has been asked."""
+        return self.running and not self._tools.any_open and not self._messages.streams
+
+    @property
     def todos(self) -> Todos:
         """The agent's newest list of todos."""
         return self._tools.todos

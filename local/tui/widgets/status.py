@@ -45,11 +45,20 @@ class LinkFacts:
 
 
 @dataclass(frozen=True)
+class Busy:
+    """The turn that runs: for how many seconds the agent has worked in it, whether it waits for an answer of the
+    person, or for the model."""
+
+    seconds: float
+    asking: bool = False
+    for_model: bool = False
+
+
+@dataclass(frozen=True)
 class StatusFacts:
-    """Everything that the line shows. `busy_s`: seconds that the agent has worked in this turn, None without one.
-    `asking`: it waits for an answer. `hint` answers a key that was just pressed. `approval_waits`: there is an approval
-    card that does not have the focus. `more_below`: the transcript goes on below the screen. `sandbox`: the cage in
-    force, in words."""
+    """Everything that the line shows. `busy` is None without a turn. `hint` answers a key that was just pressed.
+    `approval_waits`: there is an approval card that does not have the focus. `more_below`: the transcript goes on below
+    the screen. `sandbox`: the cage in force, in words."""
 
     host: str
     path: str
@@ -57,8 +66,7 @@ class StatusFacts:
     mode: str
     link: LinkFacts
     totals: Totals
-    busy_s: float | None
-    asking: bool = False
+    busy: Busy | None
     hint: str = ""
     approval_waits: bool = False
     more_below: bool = False
@@ -128,6 +136,17 @@ def status_text(facts: StatusFacts, palette: Palette, width: int) -> Text:
     return line
 
 
+def state_in_words(facts: StatusFacts) -> str:
+    """Return what the session does for somebody who looks elsewhere, "" for nothing."""
+    if facts.link.unanswered_s:
+        return "no answer"
+    if facts.link.state not in (LinkState.CONNECTED, LinkState.FENCED):
+        return str(facts.link.state.value)
+    if facts.busy is None:
+        return ""
+    return "waits for you" if facts.busy.asking else "waits for the model" if facts.busy.for_model else "working"
+
+
 def _fitting_beside(cage: _StatusEntry | None, current: list[_StatusEntry], left: int) -> list[tuple[str, str]]:
     """Choose what fits of the cage and the current entries. The cage is the first to be left out, but comes first:
     beside the mode, also when other entries come and go."""
@@ -193,10 +212,11 @@ def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_S
     entries += _link_entries(facts.link, palette, tone)
     if facts.queued:
         entries.append(_StatusEntry(f"{facts.queued} queued", f"{facts.queued} queued", palette.dim))
-    if facts.asking and not facts.approval_waits:
+    busy = facts.busy
+    if busy is not None and busy.asking and not facts.approval_waits:
         entries.append(_StatusEntry("waits for an answer", "waits", palette.warn))
-    if facts.busy_s is not None and not facts.asking:
-        working = f"working {facts.busy_s:.0f} s"
+    if busy is not None and not busy.asking:
+        working = f"{'waits for the model' if busy.for_model else 'working'} {busy.seconds:.0f} s"
         esc = ", Esc interrupts" if facts.link.state is LinkState.CONNECTED and not facts.link.unanswered_s else ""
         entries.append(_StatusEntry(working + esc, working, palette.accent))
     if facts.tasks:

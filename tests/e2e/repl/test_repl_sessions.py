@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ from tests.support.person.laptop import Laptop, tidy_laptop
 from tests.support.person.terminal import terminal
 
 pytestmark = pytest.mark.visited
+
+_LEFT = re.compile("Before this: session ([0-9a-f]{8})")
 
 
 @pytest.fixture
@@ -38,7 +41,7 @@ async def test_a_new_session_and_the_way_back_need_no_second_login(
         running.type("/resume first one\r")
         await running.shows("1 of 2 sessions")
         running.type("\r")
-        await running.shows("❯ the first one")
+        await running.until(lambda: len(set(_LEFT.findall(running.text))) == 2)
         running.type("and on\r")
         await running.shows("Answer-three.")
         running.type("\x04")

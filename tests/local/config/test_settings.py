@@ -56,6 +56,7 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
             "disableBypassPermissionsMode": "disable",
         },
         "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "make"}]}]},
+        "notify": "osc9",
         "disableAllHooks": True,
         "allowManagedHooksOnly": True,
         "env": {"CI": "1"},

@@ -48,7 +48,7 @@ async def test_the_commands_of_the_person_get_fixed_words_and_leave_no_process(t
 async def test_a_question_calls_the_person_and_the_end_of_a_turn_only_who_looks_elsewhere() -> None:
     async with desk() as at:
         told: list[str] = []
-        at.app.notify_person = told.append
+        at.app.attention.notify_person = told.append
         await at.prompt("go")
         at.session.begin()
         at.session.ask("r1", "Bash", {"command": "rm x"})

@@ -14,7 +14,7 @@ from ccb.local.command_line.model import AgentOptions, Arguments, SessionChoice
 from ccb.local.connect.session_list import SessionRow
 from ccb.local.repl import _arguments_for
 from ccb.local.tui.app import Repl
-from ccb.local.tui.attached.laptop_side import LaptopSide
+from ccb.local.tui.attached.shell import LaptopSide
 from ccb.local.tui.sessions.switching import NextSession, Switching
 from ccb.local.tui.stage import take_off
 from ccb.local.tui.widgets.info import ReplInfo

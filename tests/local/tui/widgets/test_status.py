@@ -12,15 +12,15 @@ from tests.support.repl.pilot import desk
 from ccb.local.session.client import LinkState
 from ccb.local.tui.model.status.totals import Totals
 from ccb.local.tui.theme.palette import palette_of
-from ccb.local.tui.widgets.status import LinkFacts, StatusFacts, status_text
+from ccb.local.tui.widgets.status import Busy, LinkFacts, StatusFacts, state_in_words, status_text
 
 COLOURS = ("foreground", "background", "accent", "surface", "success", "error", "warning")
 PALETTE = palette_of(dict.fromkeys(COLOURS, "#808080"), dark=True)
 IDLE = StatusFacts(
     "devbox", "/srv/deep/app", "claude-sonnet-4-5", "default", LinkFacts(LinkState.CONNECTED), Totals(), None
 )
-WORKING = replace(IDLE, busy_s=4.0)
-ASKING = replace(WORKING, asking=True, approval_waits=True)
+WORKING = replace(IDLE, busy=Busy(4.0))
+ASKING = replace(IDLE, busy=Busy(4.0, asking=True), approval_waits=True)
 RECONNECTING = replace(WORKING, link=LinkFacts(LinkState.RECONNECTING))
 EDITS: dict[str, Any] = {"mode": "acceptEdits"}
 BYPASS: dict[str, Any] = {"mode": "bypassPermissions"}
@@ -28,6 +28,14 @@ LONG: dict[str, Any] = {
     "host": "alice@build-server-17.internal.example.com",
     "path": "/home/alice/work/customer-portal",
 }
+
+
+def test_the_state_in_words_says_whether_the_person_may_look_away() -> None:
+    waiting = replace(WORKING, busy=Busy(9.0, for_model=True))
+    states = [state_in_words(each) for each in (IDLE, WORKING, waiting, ASKING, RECONNECTING)]
+    assert states == ["", "working", "waits for the model", "waits for you", "reconnecting"]
+    assert state_in_words(replace(WORKING, link=LinkFacts(LinkState.CONNECTED, 7.0))) == "no answer"
+    assert "waits for the model 9 s, Esc interrupts" in line(waiting, 120)
 
 
 def trip(seconds: float, state: LinkState = LinkState.CONNECTED) -> LinkFacts:
@@ -53,8 +61,8 @@ def test_the_cage_in_force_stands_beside_the_mode(sandbox: str, at_40: str, at_8
     idle = replace(IDLE, sandbox=sandbox)
     assert line(idle, 40) == at_40
     assert line(idle, 80).startswith(at_80)
-    assert "cage" in line(replace(idle, asking=True, busy_s=4.0), 60), "also while something goes on"
-    assert line(replace(idle, busy_s=4.0), 80) == f"{at_80}  working 4 s, Esc interrupts"
+    assert "cage" in line(replace(idle, busy=Busy(4.0, asking=True)), 60), "also while something goes on"
+    assert line(replace(idle, busy=Busy(4.0)), 80) == f"{at_80}  working 4 s, Esc interrupts"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +93,7 @@ def test_the_cage_in_force_stands_beside_the_mode(sandbox: str, at_40: str, at_8
             "◌ devbox:/srv/deep/app  BYPASS  reconnecting  working 4 s  claude-sonnet-4-5",
         ),
         (
-            replace(WORKING, **LONG, **EDITS, busy_s=1234.0),
+            replace(WORKING, **LONG, **EDITS, busy=Busy(1234.0)),
             "● bui…17:cus…al  edits  working 1234 s",
             "● build-server-17:…/customer-portal  edits  working 1234 s",
             "● build-server-17:…/work/customer-portal  accept edits  working 1234 s",
@@ -111,7 +119,7 @@ def test_at_every_width_from_40_mark_place_mode_and_what_goes_on_are_seen(
     for width in range(40, 130):
         for facts, mark, going in [
             (WORKING, "●", "working 4 s"),
-            (replace(WORKING, busy_s=9999.0), "●", "working 9999 s"),
+            (replace(WORKING, busy=Busy(9999.0)), "●", "working 9999 s"),
             (ASKING, "●", "Tab"),
             (RECONNECTING, "◌", "reconnecting"),
             (replace(ASKING, link=LinkFacts(LinkState.RECONNECTING)), "◌", "Tab"),

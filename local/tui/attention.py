@@ -1,0 +1,96 @@
+"""Calls the person who looks elsewhere: the window's title says what the session does, the bell rings, and terminals
+that can show a notification show one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Protocol
+
+from textual.driver import Driver
+
+from .window_title import WindowTitle
+
+_OSC_9 = ("iTerm.app", "WezTerm", "ghostty")
+"""Values of TERM_PROGRAM of terminals that show a notification for OSC 9."""
+
+_OSC_9_TERMS = ("xterm-kitty", "xterm-ghostty", "wezterm")
+_OSC_777_TERMS = ("foot", "foot-extra", "rxvt-unicode", "rxvt-unicode-256color")
+_ASKS, _DONE = "permission_prompt", "idle_prompt"
+_TEXTS = {_ASKS: "The agent asks you something", _DONE: "The agent is done and waits for you"}
+_OTHER = "ccb waits for you"
+
+
+class Notify(Enum):
+    """How the person is called."""
+
+    AUTO = "auto"
+    """The bell, and a notification if the terminal is known to show one."""
+    BELL = "bell"
+    OSC_9 = "osc9"
+    OSC_777 = "osc777"
+    OFF = "off"
+
+
+class Away(Protocol):
+    """The application, as far as it knows whether the person looks at it."""
+
+    app_focus: bool
+
+    def bell(self) -> None: ...
+
+
+class Attention:
+    """`notify_person` hears of each notification that may be for the person's own hooks."""
+
+    def __init__(self, app: Away, environ: Mapping[str, str]) -> None:
+        self.notify_person: Callable[[str], None] = lambda kind: None
+        self.how = Notify.AUTO
+        self._app = app
+        self._environ = environ
+        self._title = WindowTitle()
+        self._place = ""
+        self._driver: Driver | None = None
+        self._state = ""
+
+    def session_is(self, place: str, driver: Driver | None, *, headless: bool) -> None:
+        """Name the window after a session. `place` must not contain control characters."""
+        self._place, self._state = place, ""
+        self._driver = None if headless else driver
+        self._title.name(f"ccb {place}", self._driver)
+
+    def state_is(self, state: str) -> None:
+        """Say in the window's title what the session does, "" for nothing."""
+        if state != self._state and self._place:
+            self._state = state
+            self._title.name(f"{state} · ccb {self._place}" if state else f"ccb {self._place}", self._driver)
+
+    def restore(self) -> None:
+        """Give the window its old name back."""
+        self._title.restore()
+
+    def ring(self, kind: str, *, silent: bool) -> None:
+        """Call the person if another window has the focus. `kind` is the notification for their own hooks, "" for none;
+        they hear of the end of a turn only then too. `silent`: the terminal belongs to something else now."""
+        away = not self._app.app_focus
+        if kind and (away or kind == _ASKS):
+            self.notify_person(kind)
+        if not away or silent or self.how is Notify.OFF:
+            return
+        if self.how in (Notify.AUTO, Notify.BELL):
+            self._app.bell()
+        sequence = self._notification(_TEXTS.get(kind, _OTHER))
+        if sequence and self._driver is not None:
+            self._driver.write(sequence)
+
+    def _notification(self, text: str) -> str:
+        """Return the escape sequence that shows a text, "" for none. tmux passes none on."""
+        how, term = self.how, self._environ.get("TERM", "")
+        if how is Notify.AUTO and not self._environ.get("TMUX"):
+            if term in _OSC_9_TERMS or self._environ.get("TERM_PROGRAM") in _OSC_9:
+                how = Notify.OSC_9
+            elif term in _OSC_777_TERMS:
+                how = Notify.OSC_777
+        if how is Notify.OSC_9:
+            return f"\x1b]9;ccb {self._place}: {text}\x07"
+        return f"\x1b]777;notify;ccb {self._place.replace(';', ',')};{text}\x07" if how is Notify.OSC_777 else ""
