@@ -78,6 +78,8 @@ class CommandReplies:
             "thinking": steering.thinking.thinking,
             "tasks": steering.tasks.command,
             "mcp": steering.mcp.command,
+            "rename": steering.facts.rename,
+            "copy": self._copy,
             "export": steering.exporting.command,
             "resume": self._view.choosing.resume,
             "trust": self._trust,
@@ -91,7 +93,9 @@ class CommandReplies:
             "stop": self._stop,
             "new": self._view.choosing.new,
             "rewind": self._rewind,
-            "copy": self._copy,
+            "permissions": self._view.steering.facts.permissions,
+            "diff": self._view.steering.facts.diff,
+            "reconnect": self._reconnect,
             "cost": self._show_cost,
             "status": self._show_status,
         }
@@ -142,12 +146,20 @@ class CommandReplies:
         if not self._shell.choose_theme(name):
             self._show(f"Theme: {self._shell.theme.rpartition('-')[2]}. /theme dark, /theme light")
 
-    async def _copy(self) -> None:
-        answer = self._reducer.last_answer
-        if answer:
-            self._show(f"The last answer was {await self._shell.copied(answer)}.")
-        else:
+    async def _copy(self, number: str) -> None:
+        """Copy the answer that is `number` from the end, the last one without a number."""
+        answers = self._reducer.answers
+        place = int(number) if number.isdigit() and len(number) < 4 else 0 if number else 1
+        if not answers:
             self._show("There is no answer yet.")
+        elif not 0 < place <= len(answers):
+            self._show(f"/copy takes a number from 1, the last answer, to {len(answers)}.", Level.WARNING)
+        else:
+            which = "The last answer" if place == 1 else f"Answer {place} from the end"
+            self._show(f"{which} was {await self._shell.copied(answers[-place])}.")
+
+    async def _reconnect(self) -> None:
+        self._shell.retry()
 
     def _cost(self) -> str:
         totals = self._reducer.totals

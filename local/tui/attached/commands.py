@@ -35,7 +35,11 @@ COMMANDS = (
     ReplCommand("cost", "/cost", "show the tokens and the cost of this session"),
     ReplCommand("trust", "/trust [revoke]", 'show what is kept of this project: trust, "always"; take it back'),
     ReplCommand("theme", "/theme [NAME]", "show or change the colours: dark, light"),
-    ReplCommand("copy", "/copy", "copy the last answer to tmux or to the clipboard of this terminal"),
+    ReplCommand("copy", "/copy [N]", "copy the last answer (or the Nth from the end) to the clipboard"),
+    ReplCommand("diff", "/diff", "list the files that the agent has changed in this session"),
+    ReplCommand("permissions", "/permissions", "list the rules that allow, ask and deny, and where they are from"),
+    ReplCommand("rename", "/rename TITLE", "give this session a name for the lists"),
+    ReplCommand("reconnect", "/reconnect", "connect now, while the connection is lost (also Alt+R)"),
     ReplCommand("export", "/export [FILE]", "write the whole session to a file on the laptop: FILE.md or FILE.json"),
     ReplCommand("stop", "/stop", "end the session on the host; what runs there is killed"),
     ReplCommand("quit", "/quit", "leave; the session keeps running on the host (also /exit)"),
@@ -88,7 +92,7 @@ KEYS = (
     ("Ctrl+D", "leave if the input is empty; the agent keeps working on the host"),
 )
 
-_ALIASES = {"exit": "quit", "?": "help", "clear": "new"}
+_ALIASES = {"exit": "quit", "?": "help", "clear": "new", "keys": "help", "sessions": "resume"}
 
 
 @dataclass(frozen=True)

@@ -87,9 +87,10 @@ class StatusPresenter:
 
     @property
     def _busy(self) -> Busy | None:
-        if self._worked_s is None:
-            return None
-        return Busy(self._worked_s, self._waited, self._worked_s >= _FOR_MODEL_S and self._reducer.waits_for_model)
+        worked_s = self._worked_s
+        if worked_s is None:
+            return Busy(0.0, asking=True) if self._waited else None
+        return Busy(worked_s, self._waited, worked_s >= _FOR_MODEL_S and self._reducer.waits_for_model)
 
     def _measure(self, now: float) -> None:
         """Measure how long the agent has been working in this turn."""

@@ -39,6 +39,7 @@ from .status_presenter import StatusPresenter
 from .steering import Steering
 from .steering.exporting import Exporting
 from .steering.mcp_servers import McpServerList
+from .steering.session_facts import SessionFacts
 from .steering.submissions import Submissions
 from .steering.tasks import TaskSteering
 from .steering.thinking import ThinkingSteering
@@ -77,6 +78,7 @@ class SessionView(Vertical):
             McpServerList(client, self.reducer),
             ThinkingSteering(client, self.reducer, self._actions),
             Exporting(client, self.reducer, info.place),
+            SessionFacts(client, self.reducer),
         )
         self.submissions = Submissions(client, info.host, shell.composer, self.reducer, self._actions)
         self.submissions.run = CommandReplies(self, shell, self._actions, client, info).answer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.stream_events import (
     ApiStreamEvent,
@@ -18,11 +20,12 @@ from .live_message import LiveMessage, set_text
 from .orphans import Orphans
 from .tool_calls import ToolCalls
 
+_MAX_ANSWERS = 50
 _MAX_WITHDRAWABLE = 4  # the worker withdraws only one of the newest messages
 
 
 class AgentMessages:
-    """Shows the messages of the model. `last_answer` is the newest finished text."""
+    """Shows the messages of the model. `answers` are the newest finished texts, the newest last."""
 
     def __init__(self, container: BlockContainer, tools: ToolCalls, orphans: Orphans) -> None:
         self._container = container
@@ -31,7 +34,7 @@ class AgentMessages:
         self._live = LiveMessage(container, tools)
         self._blocks: dict[str, list[Block]] = {}  # of the newest messages, by message id
         self._finished: dict[str, int] = {}  # message id -> number of its finished content blocks
-        self.last_answer = ""
+        self.answers: deque[str] = deque(maxlen=_MAX_ANSWERS)
 
     def stream(self, event: ApiStreamEvent | None) -> None:
         """Apply a streaming event."""
@@ -101,7 +104,8 @@ class AgentMessages:
             self._container.add(notice)
             return [notice]
         block, pieces = self._live.claim(MarkdownBlock)
-        self.last_answer = text
+        if text.strip():
+            self.answers.append(text)
         if not text.strip():
             if block is not None:
                 self._container.take_away(block)

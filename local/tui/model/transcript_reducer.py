@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.kinds.queue import TakenRecord, UnqueuedRecord
@@ -109,9 +110,9 @@ class TranscriptReducer(Projection):
         return self._tools.todos
 
     @property
-    def last_answer(self) -> str:
-        """The newest finished text of the agent."""
-        return self._messages.last_answer
+    def answers(self) -> Sequence[str]:
+        """The newest finished texts of the agent, the newest last."""
+        return self._messages.answers
 
     def notice(self, text: str, level: Level = Level.INFO) -> NoticeBlock:
         """Show a message of ccb itself."""

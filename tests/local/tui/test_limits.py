@@ -131,7 +131,7 @@ async def test_an_answer_of_many_parts_is_one_answer() -> None:
         await at.prompt("go")
         at.session.text(text)
         await at.sees("Paragraph 1999 is here.")
-        assert at.app.view.reducer.last_answer == text
+        assert at.app.view.reducer.answers[-1] == text
         at.session.fact("withdrawn", message_id="msg_1")
         await at.until(lambda: "Paragraph" not in at.screen)
 

@@ -1,5 +1,5 @@
 """What steers a session beside its approvals: inputs, tasks in the background, MCP servers,
-the model's thinking, and a copy of it all in a file."""
+the model's thinking, its name and rules, and a copy of it all in a file."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from .exporting import Exporting
 from .mcp_servers import McpServerList
+from .session_facts import SessionFacts
 from .tasks import TaskSteering
 from .thinking import ThinkingSteering
 
@@ -21,3 +22,4 @@ class Steering:
     mcp: McpServerList
     thinking: ThinkingSteering
     exporting: Exporting
+    facts: SessionFacts

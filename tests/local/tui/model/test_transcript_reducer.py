@@ -61,7 +61,7 @@ def test_a_finished_text_replaces_what_was_streamed() -> None:
     assert isinstance(live, MarkdownBlock) and live.live and live.text == "Hel"
     told.assistant({"type": "text", "text": "Hello"})
     assert told.blocks == [live] and live.text == "Hello" and not live.live
-    assert told.reducer.last_answer == "Hello"
+    assert told.reducer.answers[-1] == "Hello"
 
 
 def test_a_tool_call_runs_and_gets_its_result() -> None:

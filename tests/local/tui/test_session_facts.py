@@ -1,0 +1,113 @@
+"""/rename, /permissions, /diff, /copy N and /reconnect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.repl.pilot import Desk, desk
+
+from ccb.local.session.client import LinkState
+
+Json = dict[str, Any]
+
+RULES: Json = {
+    "state": {
+        "rules": [
+            {"behavior": "allow", "source": "session", "rule": "Bash(make *)", "editability": "session"},
+            {"behavior": "deny", "source": "userSettings", "rule": "Read(\x1b[31m.env)"},
+            {"behavior": "allow", "source": "localSettings", "rule": "Edit"},
+        ]
+    }
+}
+POINTS: Json = {"points": [{"id": "u2"}, {"id": "u1"}], "files_kept": True}
+PREVIEW: Json = {
+    "files": [
+        {"path": "/srv/shop/cart.py", "insertions": 1, "deletions": 3, "does": "change"},
+        {"path": "/srv/shop/new.py", "deletions": 9, "does": "remove"},
+        {"path": "/srv/shop/old.py", "insertions": 4, "does": "create", "changedElsewhere": True},
+    ]
+}
+
+
+async def say(at: Desk, text: str) -> None:
+    at.app.composer.text = text
+    await at.pilot.press("enter")
+
+
+async def test_rename_gives_the_session_a_name() -> None:
+    async with desk() as at:
+        await say(at, "/rename the cart\x07 work")
+        await at.sees("This session is now called the cart")
+        assert at.session.controls[-1][0] == "rename_session"
+        await say(at, "/rename")
+        await at.sees("/rename TITLE gives this session a name")
+
+
+async def test_the_rules_are_listed_with_their_origin_those_that_deny_first() -> None:
+    async with desk() as at:
+        at.session.control_answers["list_permission_rules"] = RULES
+        await say(at, "/permissions")
+        await at.sees(
+            "Permission mode: default", "Bash(make *)  (this session)", "Edit  (the project, for this machine)"
+        )
+        assert at.screen.index("Denied:") < at.screen.index("Read(") < at.screen.index("Allowed:")
+        assert "(your settings)" in at.screen and "\x1b" not in at.screen
+        at.session.control_answers["list_permission_rules"] = {"state": {}}
+        await say(at, "/permissions")
+        await at.sees("No rule holds")
+
+
+async def test_diff_lists_what_the_agent_has_changed_since_the_first_prompt() -> None:
+    async with desk() as at:
+        at.session.control_answers.update(rewind_points=POINTS, rewind_files=PREVIEW)
+        await say(at, "/diff")
+        await at.sees("~ /srv/shop/cart.py  +3 -1", "+ /srv/shop/new.py  +9 -0")
+        await at.sees("- /srv/shop/old.py  +0 -4  changed by something else since")
+        assert at.session.controls[-1] == ("rewind_files", {"user_message_id": "u1", "dry_run": True})
+        at.session.control_answers["rewind_points"] = {"points": [], "files_kept": True}
+        await say(at, "/diff")
+        await at.sees("have changed no file in this session")
+        at.session.control_answers["rewind_points"] = {"points": [], "files_kept": False}
+        await say(at, "/diff")
+        await at.sees("This session keeps no versions of files.")
+
+
+async def test_an_answer_that_cannot_be_read_and_a_refusal_are_shown() -> None:
+    async with desk() as at:
+        at.session.control_answers["list_permission_rules"] = {"state": {"rules": [{"rule": 7}]}}
+        await say(at, "/permissions")
+        await at.sees("The worker's answer cannot be read.")
+        at.session.refuse_controls = "not now"
+        await say(at, "/diff")
+        await at.sees("not now")
+
+
+async def test_copy_takes_the_nth_answer_from_the_end() -> None:
+    async with desk() as at:
+        copied: list[str] = []
+
+        async def copy(text: str) -> str:
+            copied.append(text)
+            return "copied to the tmux buffer"
+
+        at.app.copied = copy  # type: ignore[method-assign]
+        for number, text in enumerate(("one", "two", "three")):
+            at.session.text(text, message_id=f"m{number}")
+        await at.sees("three")
+        await say(at, "/copy")
+        await at.sees("The last answer was copied to the tmux buffer.")
+        await say(at, "/copy 3")
+        await at.sees("Answer 3 from the end was copied to the tmux buffer.")
+        assert copied == ["three", "one"]
+        for wrong in ("4", "0", "x"):
+            await say(at, f"/copy {wrong}")
+        await at.until(lambda: at.screen.count("/copy takes a number from 1, the last answer, to 3.") == 3)
+        assert len(copied) == 2
+
+
+async def test_reconnect_connects_now() -> None:
+    async with desk() as at:
+        at.session.link(LinkState.RECONNECTING, "the network is down")
+        await at.sees("reconnecting")
+        await say(at, "/reconnect")
+        await at.until(lambda: at.session.retries == 1)
