@@ -83,7 +83,7 @@ class Repl(App[int]):
     ) -> None:
         colours = terminal_colours(environ)
         super().__init__(ansi_color=True if colours.few else None)
-        self._appearance = Appearance(self, colours, environ)
+        self.appearance = Appearance(self, colours, environ)
         self._session = session
         self.session_task: asyncio.Task[None] | None = None
         self.left = asyncio.Event()
@@ -109,13 +109,9 @@ class Repl(App[int]):
         assert self.attached is not None
         return self.attached
 
-    def choose_theme(self, name: str) -> bool:
-        """Use the dark or the light theme. Return False if `name` is neither."""
-        return self._appearance.choose(name)
-
     def on_terminal_driver_background_report(self, event: TerminalDriver.BackgroundReport) -> None:
         """The terminal has said what its background is."""
-        self._appearance.background_is(light=event.light)
+        self.appearance.background_is(light=event.light)
 
     def get_driver_class(self) -> type[Driver]:
         return TerminalDriver
@@ -129,7 +125,7 @@ class Repl(App[int]):
         yield self.opening.line
 
     def on_mount(self) -> None:
-        self._appearance.ask_background(self._driver)
+        self.appearance.ask_background(self._driver)
         self.composer.focus()
         self.call_after_refresh(self._begin)
 
@@ -253,7 +249,7 @@ class Repl(App[int]):
         """Ctrl+G: write the prompt in the person's editor. The session goes on meanwhile."""
         from .external_editor import write_in_editor
 
-        problem = await write_in_editor(self, self.composer, self._appearance.environ)
+        problem = await write_in_editor(self, self.composer, self.appearance.environ)
         if problem:
             self._hint(problem)
 
@@ -288,7 +284,7 @@ class Repl(App[int]):
 
         self._clipboard = text
         driver = self._driver
-        return await copy(text, self._appearance.environ, driver.write) if driver is not None else "not copied"
+        return await copy(text, self.appearance.environ, driver.write) if driver is not None else "not copied"
 
     def _hint(self, text: str) -> None:
         """Show a short answer to a key."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,22 +12,32 @@ from textual.app import App
 
 from ..terminal.background import NO_ANSWER
 from .terminal_driver import TerminalDriver
-from .theme.themes import ALL_THEMES, TerminalColours
+from .theme.theme_store import ThemeRefused, ThemeStore
+from .theme.themes import ALL_THEMES, THEME_NAMES, TerminalColours
+
+log = logging.getLogger(__name__)
 
 _BACKGROUND_S = 2.0
 """Seconds in which the terminal may say what its background is; later the colours stay as they are."""
 
 
 class Appearance:
-    """Chooses the theme of `app`. `environ` says what the terminal can show."""
+    """Chooses the theme of `app`: that of the last choice, or what fits the terminal. `environ` says what that can
+    show."""
 
     def __init__(self, app: App[Any], colours: TerminalColours, environ: Mapping[str, str]) -> None:
         self.environ = environ
         self._app = app
         self._colours = colours
         self._asked_background_at: float | None = None
+        self._store = ThemeStore.of(environ)
+        self._chosen = self._store.load() if self._store is not None else ""
         for theme in ALL_THEMES:
             app.register_theme(theme)
+        if self._chosen and not self._use(self._chosen):
+            self._chosen = ""
+        if self._chosen:
+            return
         if colours.light or colours.few:
             app.theme = colours.theme
         else:
@@ -39,21 +50,50 @@ class Appearance:
         """Ask the terminal whether its background is light, if the environment does not say it. Nothing waits for the
         answer."""
         answers = self.environ.get("TERM", "") not in NO_ANSWER
-        if self._colours.light is None and answers and isinstance(driver, TerminalDriver):
+        if self._colours.light is None and not self._chosen and answers and isinstance(driver, TerminalDriver):
             self._asked_background_at = time.monotonic()
             driver.ask_background()
 
     def background_is(self, *, light: bool) -> None:
         """Take the theme that fits the terminal's background, unless its answer comes when the person has read on."""
         asked_at, self._asked_background_at = self._asked_background_at, None
-        if asked_at is not None and time.monotonic() - asked_at < _BACKGROUND_S:
+        if not self._chosen and asked_at is not None and time.monotonic() - asked_at < _BACKGROUND_S:
             self._colours = replace(self._colours, light=light)
             self._app.theme = self._colours.theme
 
+    @property
+    def names(self) -> list[str]:
+        """What the person may choose here."""
+        own = self._store.own_names() if self._store is not None and not self._colours.few else []
+        return ["auto", *(name for name in THEME_NAMES if name in self._colours.themes), *own]
+
     def choose(self, name: str) -> bool:
-        """Use the dark or the light theme. Return False if `name` is neither."""
-        if name not in self._colours.themes:
+        """Use a theme, now and in later runs; `auto` uses what fits the terminal. Return False if there is none of this
+        name. Raise ThemeRefused."""
+        if name == "auto":
+            self._app.theme = self._colours.theme
+        elif not self._found(name):
             return False
-        self._asked_background_at = None
-        self._app.theme = self._colours.themes[name]
+        self._chosen = "" if name == "auto" else name
+        if self._store is not None:
+            self._store.keep(self._chosen)
         return True
+
+    def _use(self, name: str) -> bool:
+        """Use a theme that was kept. One that cannot be used any more is left."""
+        try:
+            return self._found(name)
+        except ThemeRefused as error:
+            log.warning("%s", error)
+            return False
+
+    def _found(self, name: str) -> bool:
+        theme = self._colours.themes.get(name)
+        if theme is None and self._store is not None and not self._colours.few:
+            own = self._store.read(name)
+            if own is not None:
+                self._app.register_theme(own)
+                theme = own.name
+        if theme is not None:
+            self._app.theme = theme
+        return theme is not None

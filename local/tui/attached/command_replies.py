@@ -15,6 +15,7 @@ from ..model.blocks import Level
 from ..model.status.totals import tokens
 from ..model.transcript_reducer import TranscriptReducer
 from ..sessions.choosing import SessionChoosing
+from ..theme.theme_store import ThemeRefused
 from ..widgets.connection import ConnectionView
 from ..widgets.info import ReplInfo
 from .commands import TypedCommand
@@ -143,8 +144,15 @@ class CommandReplies:
             self._show(f"Model: {one_line(name)}, from the next model call on{judged}")
 
     async def _theme(self, name: str) -> None:
-        if not self._shell.choose_theme(name):
-            self._show(f"Theme: {self._shell.theme.rpartition('-')[2]}. /theme dark, /theme light")
+        appearance = self._shell.appearance
+        try:
+            found = appearance.choose(name)
+        except ThemeRefused as error:
+            self._show(one_line(str(error)), Level.WARNING)
+            return
+        if not found:
+            shown = self._shell.theme.removeprefix("ccb-").removeprefix("own-")
+            self._show(f"Theme: {shown}. /theme takes {', '.join(appearance.names)}; the choice is kept.")
 
     async def _copy(self, number: str) -> None:
         """Copy the answer that is `number` from the end, the last one without a number."""

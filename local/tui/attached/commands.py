@@ -9,6 +9,7 @@ from ccb.tunnel.wire.kinds.reasoning import EFFORTS
 from ccb.tunnel.wire.model_names import ALIASES
 
 from ..completion.candidates import Candidate
+from ..theme.themes import THEME_NAMES
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ COMMANDS = (
     ReplCommand("status", "/status", "show host, session, worker and connection"),
     ReplCommand("cost", "/cost", "show the tokens and the cost of this session"),
     ReplCommand("trust", "/trust [revoke]", 'show what is kept of this project: trust, "always"; take it back'),
-    ReplCommand("theme", "/theme [NAME]", "show or change the colours: dark, light"),
+    ReplCommand("theme", "/theme [NAME]", "show or change the colours, now and in later runs"),
     ReplCommand("copy", "/copy [N]", "copy the last answer (or the Nth from the end) to the clipboard"),
     ReplCommand("diff", "/diff", "list the files that the agent has changed in this session"),
     ReplCommand("permissions", "/permissions", "list the rules that allow, ask and deny, and where they are from"),
@@ -51,7 +52,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "effort": (*EFFORTS, "default"),
     "thinking": ("on", "off"),
     "trust": ("revoke",),
-    "theme": ("dark", "light"),
+    "theme": ("auto", *THEME_NAMES),
 }
 """The arguments of commands that the list above the composer offers."""
 

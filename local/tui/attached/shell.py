@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +27,17 @@ class LaptopSide:
     sessions: ListSessions
 
 
+class ThemeChoice(Protocol):
+    """The colours of the screen."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """What the person may choose."""
+
+    def choose(self, name: str) -> bool:
+        """Use a theme, now and in later runs. Return False if there is none of this name. Raise ThemeRefused."""
+
+
 class ReplShell(Protocol):
     """The parts of the application that are there before a session is."""
 
@@ -35,8 +47,9 @@ class ReplShell(Protocol):
     switching: Switching
     attention: Attention
 
-    def choose_theme(self, name: str) -> bool:
-        """Use the dark or the light theme. Return False if `name` is neither."""
+    @property
+    def appearance(self) -> ThemeChoice:
+        """The colours, which the person may choose."""
 
     async def copied(self, text: str) -> str:
         """Copy a text. Return what happened to it, in words that follow "it was"."""

@@ -1,9 +1,10 @@
-"""The themes: dark and light, each with colours of our own, which are readable on their background, and with the 16 of
-the terminal; and the choice between them."""
+"""The themes: dark and light, each with colours of our own, which are readable on their background, with strong
+contrast, and with the 16 of the terminal; and the choice between them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from rich.console import Console
 from textual.color import Color
@@ -91,7 +92,37 @@ def _ansi(name: str, accent: str, warning: str, *, dark: bool) -> Theme:
 
 ANSI_DARK = _ansi("ccb-ansi-dark", "ansi_cyan", "ansi_yellow", dark=True)
 ANSI_LIGHT = _ansi("ccb-ansi-light", "ansi_blue", "ansi_magenta", dark=False)
-ALL_THEMES = (DARK, LIGHT, ANSI_DARK, ANSI_LIGHT)
+HIGH_CONTRAST = replace(
+    DARK,
+    name="ccb-high-contrast",
+    primary="#7ee0ff",
+    accent="#7ee0ff",
+    success="#6dff8b",
+    warning="#ffe14d",
+    error="#ff9d96",
+    foreground="#ffffff",
+    background="#000000",
+    surface="#101010",
+    panel="#1c1c1c",
+    variables={**DARK.variables, "border-blurred": "#c0c0c0", "border": "#7ee0ff", "scrollbar-background": "#000000"},
+)
+HIGH_CONTRAST_LIGHT = replace(
+    LIGHT,
+    name="ccb-high-contrast-light",
+    primary="#00307a",
+    accent="#00307a",
+    success="#004d12",
+    warning="#5a3600",
+    error="#7a0010",
+    foreground="#000000",
+    background="#ffffff",
+    surface="#f2f2f2",
+    panel="#e6e6e6",
+    variables={**LIGHT.variables, "border-blurred": "#404040", "border": "#00307a", "scrollbar-background": "#ffffff"},
+)
+ALL_THEMES = (DARK, LIGHT, ANSI_DARK, ANSI_LIGHT, HIGH_CONTRAST, HIGH_CONTRAST_LIGHT)
+THEME_NAMES = ("dark", "light", "high-contrast", "high-contrast-light", "ansi")
+"""What a person may choose, besides `auto` and their own themes."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +138,9 @@ class TerminalColours:
         """The names of themes by what a person calls them."""
         if self.few:
             return {"dark": ANSI_DARK.name, "light": ANSI_LIGHT.name}
-        return {"dark": DARK.name, "light": LIGHT.name}
+        ansi = ANSI_LIGHT.name if self.light else ANSI_DARK.name
+        strong = {"high-contrast": HIGH_CONTRAST.name, "high-contrast-light": HIGH_CONTRAST_LIGHT.name}
+        return {"dark": DARK.name, "light": LIGHT.name, "ansi": ansi, **strong}
 
     @property
     def theme(self) -> str:

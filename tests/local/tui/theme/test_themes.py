@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 
 import pytest
 from tests.support.person.terminal import Terminal, terminal
@@ -14,7 +15,16 @@ from tests.support.repl.scripted_work import ANSWER
 from textual.color import Color
 from textual.theme import Theme
 
-from ccb.local.tui.theme.themes import ANSI_DARK, ANSI_LIGHT, DARK, LIGHT, muted, terminal_colours
+from ccb.local.tui.theme.themes import (
+    ANSI_DARK,
+    ANSI_LIGHT,
+    DARK,
+    HIGH_CONTRAST,
+    HIGH_CONTRAST_LIGHT,
+    LIGHT,
+    muted,
+    terminal_colours,
+)
 
 
 def contrast(one: str, other: str) -> float:
@@ -39,6 +49,64 @@ def test_every_colour_can_be_read_on_its_background(theme: Theme) -> None:
         assert colour
         assert contrast(colour, theme.background) >= 4.5
         assert contrast(colour, theme.surface) >= 4.5
+
+
+@pytest.mark.parametrize("theme", [HIGH_CONTRAST, HIGH_CONTRAST_LIGHT], ids=lambda theme: theme.name)
+def test_strong_contrast_is_strong(theme: Theme) -> None:
+    assert theme.foreground and theme.background and theme.surface
+    for colour in (theme.foreground, theme.accent, theme.success, theme.warning, theme.error):
+        assert colour and min(contrast(colour, theme.background), contrast(colour, theme.surface)) >= 7
+
+
+async def choose(at: Desk, name: str) -> None:
+    at.app.composer.text = f"/theme {name}"
+    await at.pilot.press("enter")
+
+
+async def test_the_chosen_theme_is_kept_until_auto(tmp_path: Path) -> None:
+    environ = COLOURFUL | {"HOME": str(tmp_path)}
+    async with desk(environ=environ) as at:
+        assert at.app.theme == DARK.name
+        await choose(at, "high-contrast")
+        await at.until(lambda: at.app.theme == HIGH_CONTRAST.name)
+    async with desk(environ=environ) as at:
+        assert at.app.theme == HIGH_CONTRAST.name
+        at.app.appearance.background_is(light=True)
+        assert at.app.theme == HIGH_CONTRAST.name, "what the person chose outranks what the terminal says"
+        await choose(at, "auto")
+        await at.until(lambda: at.app.theme == DARK.name)
+    async with desk(environ=environ | {"COLORFGBG": "0;15"}) as at:
+        assert at.app.theme == LIGHT.name
+    assert not list((tmp_path / ".local/state/ccb").iterdir())
+
+
+async def test_a_person_has_themes_of_their_own(tmp_path: Path) -> None:
+    folder = tmp_path / ".config/ccb/themes"
+    folder.mkdir(parents=True)
+    (folder / "amber.json").write_text('{"accent": "#ffb000", "background": "#101010"}')
+    (folder / "odd.json").write_text('{"accent": "no colour"}')
+    (folder / "more.json").write_text('{"bold": "#fff"}')
+    environ = COLOURFUL | {"HOME": str(tmp_path)}
+    async with desk(environ=environ) as at:
+        await choose(at, "nothing")
+        await at.sees("/theme takes auto, dark, light, high-contrast, high-contrast-light, ansi, amber,", "more, odd;")
+        await choose(at, "odd")
+        await at.sees("'no colour' is no colour")
+        await choose(at, "more")
+        await at.sees("bold: a theme has the colours primary")
+        await choose(at, "amber")
+        await at.until(lambda: at.app.current_theme.accent == "#ffb000")
+    (folder / "amber.json").write_text("{")
+    async with desk(environ=environ) as at:
+        assert at.app.theme == DARK.name, "a theme that cannot be read any more is left"
+
+
+async def test_without_colours_a_kept_theme_stays_away(tmp_path: Path) -> None:
+    kept = tmp_path / ".local/state/ccb/theme"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("high-contrast\n")
+    async with desk(environ=COLOURFUL | {"HOME": str(tmp_path), "NO_COLOR": "1"}) as at:
+        assert at.app.theme == ANSI_DARK.name
 
 
 @pytest.mark.parametrize(
