@@ -122,13 +122,16 @@ def _run(arguments: Arguments) -> int:
             from .headless.run import run_headless
 
         return asyncio.run(run_headless(arguments))
+    if arguments.streams.plain or os.environ.get("TERM", "") == "dumb":
+        with collection_paused():
+            from .plain.run import run_plain
+
+        return asyncio.run(run_plain(arguments))
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # the REPL draws on stderr
         raise UsageError(
             "the terminal interface needs a terminal on stdin, stdout and stderr",
-            do='For a run without one: -p "what to do" (see `ccb help`).',
+            do='For a run without one: -p "what to do"; for a session as lines: --plain.',
         )
-    if os.environ.get("TERM", "") == "dumb":
-        raise UsageError("TERM is dumb: this terminal cannot show the interface", do='Use -p "what to do".')
     with collection_paused():
         from .repl import run_interactive
 

@@ -108,9 +108,10 @@ class SdkOptions:
 
 @dataclass(frozen=True)
 class StdioOptions:
-    """What a headless run reads from stdin and writes to stdout."""
+    """What a headless run reads from stdin and writes to stdout. `plain`: a session with a person, as lines."""
 
     print: bool = False
+    plain: bool = False
     output_format: str = "text"
     input_format: str = "text"
     verbose: bool = False

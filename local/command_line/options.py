@@ -129,6 +129,10 @@ OPTIONS = (
         "With json: print all messages instead of the result alone; stream-json requires it.",
     ),
     Option(
+        ("--plain",), Group.STREAMS, "plain", _FLAG,
+        "Show the session as lines, without a full screen: for screen readers, simple terminals and logs.",
+    ),
+    Option(
         ("--include-partial-messages",), Group.STREAMS, "include_partial_messages", _FLAG,
         "With stream-json: also print the raw events of the model's stream as they arrive.",
     ),

@@ -114,10 +114,11 @@ def test_a_command_line_that_makes_no_sense(argv: list[str], says: str) -> None:
     assert says in caught.value.what
 
 
-async def test_a_dumb_terminal_is_told_what_works(laptop: Laptop) -> None:
+async def test_a_dumb_terminal_gets_lines(laptop: Laptop) -> None:
     argv = ["env", "TERM=dumb", sys.executable, "-m", "ccb", str(laptop.home)]
     async with terminal(argv, laptop.env, str(laptop.home)) as running:
-        await running.shows("TERM is dumb")
+        await running.shows("Type a prompt; /help says more.")
+        assert b"\x1b" not in running.written
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,291 @@
+"""One attached session as lines: what it says is printed, and what the person types is sent, answered or run."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.kinds.mcp import ELICITATION
+from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, ResultLine
+from ccb.tunnel.wire.model_names import may_be_model
+from ccb.tunnel.wire.records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message
+from ccb.tunnel.wire.requests import (
+    CAN_USE_TOOL,
+    SET_MODEL,
+    SET_PERMISSION_MODE,
+    TRUST_PROJECT,
+    ProjectTrust,
+    Request,
+    RequestFailed,
+    RequestKind,
+)
+
+from ..session.client import LaptopNotice, LinkChange, LinkState, Received, SessionClient, Skipped, parse_snapshot
+from ..session.messages import ControlRequest, ControlRequestBody, parse_message
+from ..tui.model.blocks import Level
+from ..tui.model.forms.questions import OpenQuestions, ReplayMonitor
+from ..tui.model.transcript_reducer import TranscriptReducer
+from ..tui.widgets.info import LeftSession, ReplInfo, farewell
+from .printer import LinePrinter
+from .questions import PlainQuestion
+
+_ASKED: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION)
+_NAMES = frozenset(kind.name for kind in _ASKED)
+_HELP = """\
+Type a prompt and press Enter. A line that ends with a backslash goes on in the next one.
+! COMMAND runs a command on the host. Ctrl+C interrupts the agent; pressed while it is idle, it leaves.
+/model NAME, /mode MODE, /status, /stop (end the session on the host), /quit (leave; the session goes on)."""
+_TYPED_AHEAD_S = 1.0
+"""Seconds after a question in which a line is not taken as its answer: it was typed for something else."""
+_TICK_S = 0.2
+
+
+class LineRepl:
+    """`write` prints lines. `run` returns when the person leaves or the session ends."""
+
+    def __init__(self, client: SessionClient, info: ReplInfo, write: Callable[[str], None]) -> None:
+        self._client = client
+        self._info = info
+        self._write = write
+        self._printer = LinePrinter(write, info.path.rstrip("/"))
+        self.reducer = TranscriptReducer(
+            self._printer, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
+        )
+        self._questions = OpenQuestions()
+        self._replay = ReplayMonitor()
+        self._shown: PlainQuestion | None = None
+        self._shown_at = 0.0
+        self._trust: dict[str, asyncio.Future[bool]] = {}
+        self._stopping = False
+        self._finishing = False
+        self._lost: CcbError | None = None
+        for kind in _ASKED:
+            client.register(kind)
+
+    @property
+    def busy(self) -> bool:
+        """Whether the agent works or waits for an answer, or prompts wait for it."""
+        return self.reducer.running or len(self._questions) > 0 or self.reducer.prompts.queued_count > 0
+
+    async def run(self, lines: AsyncIterator[str], *, waits: bool) -> CcbError | None:
+        """Show the session and send `lines` until they end. With `waits`, then wait until the agent is done. Return the
+        error by which the session was lost, None if the person has left or stopped it."""
+        listening = asyncio.create_task(self._listen(), name="events")
+        typing = asyncio.create_task(self._take(lines, waits=waits), name="lines")
+        ticking = asyncio.create_task(self._tick(), name="questions")
+        try:
+            await asyncio.wait({listening, typing, ticking}, return_when=asyncio.FIRST_COMPLETED)
+            for each in (listening, typing, ticking):
+                if each.done():
+                    each.result()
+        finally:
+            for each in (listening, typing, ticking):
+                each.cancel()
+            await asyncio.gather(listening, typing, ticking, return_exceptions=True)
+        return self._lost
+
+    async def interrupted(self) -> bool:
+        """Ctrl+C: end the running turn. Return False if none runs."""
+        if not self.reducer.running:
+            return False
+        self._write("ccb: interrupting")
+        await self._attempt(self._client.interrupt)
+        return True
+
+    def farewell(self) -> str:
+        """Return what stays on the terminal."""
+        hello = self._client.hello
+        left = LeftSession(
+            session_id=hello.session,
+            used="",
+            in_memory=hello.storage == "memory",
+            stopped=self._stopping,
+            lost=self._lost.what if self._lost is not None else "",
+            asking=len(self._questions) > 0,
+            working=self.reducer.running,
+        )
+        return farewell(self._info, left)
+
+    async def ask_about_project(self, question: ProjectTrust) -> bool:
+        """Ask whether the files of a project may count."""
+        body = ControlRequestBody(
+            subtype=TRUST_PROJECT.name,
+            input={"directory": question.directory, "switches": list(question.switches)},
+        )
+        request = ControlRequest(type="control_request", request_id=f"trust {uuid.uuid4()}", request=body)
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._trust[request.request_id] = answer
+        self._questions.opened(request)
+        try:
+            return await answer
+        finally:
+            del self._trust[request.request_id]
+            self._close(request.request_id)
+
+    # What the session says.
+
+    async def _listen(self) -> None:
+        try:
+            async for event in self._client.events():
+                if isinstance(event, LinkChange):
+                    self._link_changed(event)
+                elif isinstance(event, Skipped):
+                    self._skipped(event)
+                elif isinstance(event, LaptopNotice):
+                    self.reducer.notice(event.text, Level.WARNING)
+                else:
+                    self._received(event)
+        except CcbError as error:
+            self._lost = error
+            self._write(f"ccb: error: {neutralise(error.what)}. {neutralise(error.do)}")
+
+    def _link_changed(self, change: LinkChange) -> None:
+        if change.state is LinkState.CONNECTED:
+            self._write("ccb: connected")
+            return
+        self.reducer.link_lost()
+        reason = f": {one_line(change.reason)}" if change.reason else ""
+        again = f", attempt {change.attempt}" if change.attempt > 1 else ""
+        self._write(f"ccb: {change.state.value}{again}{reason}")
+        if change.state is LinkState.NEEDS_PERSON:
+            self._write("ccb: the login asks something that --plain cannot ask now. Come back with:")
+            self._write(one_line(self._info.resume))
+
+    def _skipped(self, item: Skipped) -> None:
+        state = parse_snapshot(item.body)
+        self._replay.event_came(item.seq, time.monotonic(), replayed=True)
+        self.reducer.skipped(state, running=self._client.hello.state != "idle")
+        asked = map(parse_message, state.questions)
+        self._questions.replace_all(each for each in asked if isinstance(each, ControlRequest))
+
+    def _received(self, item: Received) -> None:
+        self._replay.event_came(item.seq, time.monotonic(), replayed=item.replayed)
+        if item.kind == "progress":
+            if agent_of_message(item.body) == MAIN_AGENT:
+                self.reducer.apply_progress(parse_message(item.body))
+            return
+        self.reducer.apply_event(item.record, replayed=item.replayed)
+        content = item.record.content
+        if isinstance(content, InputRecord) and isinstance(content.public, ControlResponseLine):
+            self._close(content.public.request_id)
+        elif isinstance(content, MessageRecord):
+            self._message(content, replayed=item.replayed)
+
+    def _message(self, content: MessageRecord, *, replayed: bool) -> None:
+        public = content.public
+        if isinstance(public, ControlRequestLine) and public.subtype in _NAMES:
+            request = parse_message(content.body)
+            if isinstance(request, ControlRequest):
+                self._questions.opened(request)
+        elif isinstance(public, ControlCancelLine):
+            self._close(public.request_id)
+        elif isinstance(public, ResultLine) and not replayed:
+            self._write("ccb: the agent is done and waits for you")
+
+    def _close(self, request_id: str) -> None:
+        self._questions.closed(request_id)
+        if self._shown is not None and self._shown.request.request_id == request_id:
+            self._shown = None
+            self._write("ccb: this question is settled")
+
+    async def _tick(self) -> None:
+        """Print the question that is next, once it is known that it was not answered already. Return when no more input
+        comes and the agent is done."""
+        while not self._finishing or self.busy:
+            await asyncio.sleep(_TICK_S)
+            if self._shown is None and self._replay.over(self._client.hello.seq, time.monotonic()):
+                head = self._questions.show_head()
+                if head is not None:
+                    self._show(PlainQuestion(head, self._info.place))
+
+    def _show(self, question: PlainQuestion) -> None:
+        self._shown = question
+        for line in question.lines:
+            self._write(line)
+        self._shown_at = time.monotonic()
+
+    # What the person types.
+
+    async def _take(self, lines: AsyncIterator[str], *, waits: bool) -> None:
+        begun = ""
+        async for line in lines:
+            if line.endswith("\\"):
+                begun += line[:-1] + "\n"
+                continue
+            text, begun = begun + line, ""
+            if not await self._typed(text):
+                return
+        if waits:
+            self._finishing = True
+            await asyncio.Event().wait()  # `_tick` ends when the agent is done
+
+    async def _typed(self, text: str) -> bool:
+        """Act on a line. Return False if the person leaves."""
+        word, _, rest = text.strip().partition(" ")
+        if not word:
+            return True
+        if word in ("/quit", "/exit"):
+            return False
+        if word == "/stop":
+            self._stopping = True
+            await self._attempt(self._client.stop)
+            return False
+        if self._shown is not None and not word.startswith("/"):
+            await self._answer(self._shown, text)
+        elif word == "/help":
+            self._write(_HELP)
+        elif word == "/status":
+            self._write(f"ccb: {self._info.place}, {self._client.state.value}, model {one_line(self.reducer.model)}, "
+                        f"mode {one_line(self.reducer.mode)}")  # fmt: skip
+        elif word == "/mode":
+            await self._attempt(lambda: self._client.request(Request(SET_PERMISSION_MODE, rest)))
+        elif word == "/model" and may_be_model(rest):
+            await self._attempt(lambda: self._client.request(Request(SET_MODEL, rest)))
+        else:
+            await self._prompt(text)
+        return True
+
+    async def _answer(self, question: PlainQuestion, text: str) -> None:
+        if time.monotonic() - self._shown_at < _TYPED_AHEAD_S:
+            self._write("ccb: this was typed before you can have read the question, so it is no answer: type it again")
+            return
+        reply = question.reply(text)
+        if reply.again:
+            self._write(f"ccb: {reply.again}")
+        elif reply.response is None:
+            self._show(question)
+        else:
+            self._shown = None
+            self._questions.answered(question.request.request_id)
+            waiting, response = self._trust.get(question.request.request_id), reply.response
+            if waiting is None:
+                await self._attempt(lambda: self._client.answer(question.request.request_id, response))
+            elif not waiting.done():
+                waiting.set_result(response.get("trusted") is True)
+
+    async def _prompt(self, text: str) -> None:
+        command_line = text.startswith("!")
+        sent, name = text[1:].strip() if command_line else text, str(uuid.uuid4())
+        self._printer.own_prompts.append(text)
+        if self.reducer.running:
+            self._write("ccb: queued")
+        self.reducer.prompt_sent(text, name, connected=self._client.state is LinkState.CONNECTED)
+        try:
+            await self._client.prompt(sent, uuid=name, command_line=command_line)
+        except CcbError as error:
+            self.reducer.prompt_failed(name)
+            self._write(f"ccb: not sent: {one_line(error.what)}")
+
+    async def _attempt(self, action: Callable[[], Awaitable[object]]) -> None:
+        """Await an action of the client. A failure is printed."""
+        try:
+            await action()
+        except CcbError as error:
+            self._write(f"ccb: error: {one_line(error.what)}")
+        except RequestFailed as error:
+            self._write(f"ccb: error: {one_line(str(error))}")

@@ -1,0 +1,97 @@
+"""Prints the blocks of a conversation as lines, each once, when it is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.tool_traits import View, traits_of
+
+from ..tui.model.blocks import Block, HoleBlock, Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
+from ..tui.render.tool_output import headline
+
+_MAX_LINES = 12
+"""Lines of a tool's result; of a longer one, half from each end."""
+
+_LEVELS = {Level.INFO: "ccb: ", Level.DIM: "ccb: ", Level.WARNING: "ccb: warning: ", Level.ERROR: "ccb: error: "}
+_SIGNS = {"completed": "done", "in_progress": "in progress", "pending": "open"}
+
+
+class LinePrinter:
+    """A `BlockContainer` that prints with `write`, which gets whole lines without their newline. What the person has
+    typed here is not printed again: `own_prompts` are those texts."""
+
+    def __init__(self, write: Callable[[str], None], cwd: str = "") -> None:
+        self.own_prompts: list[str] = []
+        self._write = write
+        self._cwd = cwd
+        self._printed: dict[int, Block] = {}  # by identity: blocks are compared so
+        self._begun: set[int] = set()
+
+    def add(self, block: Block, *, before: Block | None = None) -> None:
+        """Print a block that is complete."""
+        if isinstance(block, PromptBlock):
+            self._prompt(block)
+        elif isinstance(block, NoticeBlock):
+            self._once(block, self._notice(block))
+        else:
+            self.update_block(block)
+
+    def update_block(self, block: Block) -> None:
+        """Print what has become complete."""
+        if isinstance(block, MarkdownBlock) and not block.live and block.text.strip():
+            self._once(block, neutralise(block.text).strip())
+        elif isinstance(block, ToolBlock):
+            self._call(block)
+
+    def take_away(self, block: Block) -> None:
+        """Say that a part that was printed does not count."""
+        if self._printed.pop(id(block), None) is not None and isinstance(block, MarkdownBlock):
+            self._write("ccb: the model begins this answer again; the text above does not count.")
+
+    def _once(self, block: Block, text: str) -> None:
+        if id(block) not in self._printed:
+            self._printed[id(block)] = block
+            self._write(text)
+
+    def _prompt(self, block: PromptBlock) -> None:
+        if block.text in self.own_prompts:
+            self.own_prompts.remove(block.text)
+        else:
+            self._once(block, f"Prompt: {neutralise(block.text).strip()}")
+
+    def _notice(self, block: NoticeBlock) -> str:
+        if isinstance(block, HoleBlock):
+            return "ccb: earlier events of this session are not shown."
+        return _LEVELS[block.level] + neutralise(block.text).strip()
+
+    def _call(self, block: ToolBlock) -> None:
+        name = one_line(block.name)
+        if block.state is not ToolState.WAITING and id(block) not in self._begun and block.tool_input:
+            self._begun.add(id(block))
+            self._write(f"{name}: {headline(block.name, block.tool_input, self._cwd)}".rstrip(": "))
+            for line in _todos(block):
+                self._write(line)
+        if block.state in (ToolState.DONE, ToolState.FAILED):
+            failed = block.state is ToolState.FAILED
+            self._once(block, "\n".join(_result(block, failed=failed)) or f"{name} is done.")
+
+
+def _result(block: ToolBlock, *, failed: bool) -> list[str]:
+    if traits_of(block.name).view is View.CHECKLIST and not failed:
+        return []
+    lines = neutralise(block.result).strip().splitlines()
+    if traits_of(block.name).view is View.FILE_LINES and not failed:
+        return [f"  {len(lines)} line{'s' if len(lines) != 1 else ''}"]
+    left = len(lines) - _MAX_LINES
+    if left > 0:
+        half = _MAX_LINES // 2
+        lines = [*lines[:half], f"({left} lines are not shown)", *lines[-half:]]
+    head = [f"{one_line(block.name)} failed:"] if failed else []
+    return head + [f"  {line}" for line in lines]
+
+
+def _todos(block: ToolBlock) -> list[str]:
+    todos = block.tool_input.get("todos") if traits_of(block.name).view is View.CHECKLIST else None
+    listed = [each for each in todos if isinstance(each, dict)] if isinstance(todos, list) else []
+    return [f"  {_SIGNS.get(str(each.get('status')), 'open')}: {one_line(str(each.get('content')))}" for each in listed]

@@ -1,0 +1,125 @@
+"""`ccb --plain`: connect, show the session as lines, and say at the end how to come back."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import sys
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from ccb import __version__
+from ccb.tunnel.login.prompter import NobodyToAsk
+
+from ..command_line.error_text import code_of
+from ..command_line.exit_codes import ExitCode
+from ..command_line.model import Arguments
+from ..connect.connect import connect_session
+from ..login.prompts import prompts_for
+from ..terminal.signals import Interrupts
+from ..terminal.stdio import read_pieces
+from ..tui.widgets.info import ReplInfo
+from .line_repl import LineRepl
+
+if TYPE_CHECKING:
+    from ccb.tunnel.login.host_keys import HostKeyInfo
+    from ccb.tunnel.login.prompter import Prompts
+
+_MAX_LINE = 1 << 20
+
+
+class FirstLoginPrompts:
+    """Asks the person during the first login only. Afterwards each line that is typed belongs to the session: a login
+    that read one could take a prompt for a password, and a password could go to the agent as a prompt."""
+
+    def __init__(self, prompts: Prompts) -> None:
+        self._prompts = prompts
+        self.memory = prompts.memory
+
+    def over(self) -> None:
+        """The session is there: ask nothing any more."""
+        self._prompts = NobodyToAsk(self.memory)
+
+    async def confirm_host_key(self, info: HostKeyInfo) -> bool:
+        return await self._prompts.confirm_host_key(info)
+
+    async def passphrase(self, path: str, attempt: int) -> str | None:
+        return await self._prompts.passphrase(path, attempt)
+
+    async def password(self, prompt: str, attempt: int) -> str | None:
+        return await self._prompts.password(prompt, attempt)
+
+    async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
+        return await self._prompts.challenge(title, instructions, prompts)
+
+    def banner(self, text: str) -> None:
+        self._prompts.banner(text)
+
+
+async def run_plain(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
+    """Run until the person leaves. Return the exit code. Raises CcbError."""
+    prompts = FirstLoginPrompts(prompts_for(headless=False))
+    session_id = arguments.session.session_id or str(uuid.uuid4())
+    async with connect_session(arguments, session_id=session_id, prompts=prompts, environ=environ) as connected:
+        prompts.over()
+        hello, options = connected.session.hello, connected.options
+        info = ReplInfo(
+            connected.host,
+            hello.cwd,
+            options.model or "",
+            options.permission_mode,
+            __version__,
+            connected.resume,
+            options.client,
+            sandbox=hello.sandbox,
+        )
+        repl = LineRepl(connected.session, info, _write)
+        connected.projects.ask = repl.ask_about_project
+        _write(f"ccb {__version__}, {info.place}. Type a prompt; /help says more.")
+        for warning in connected.warnings:
+            _write(f"ccb: warning: {warning}")
+        code = await _until_left(repl, _lines(arguments.prompt), waits=not sys.stdin.isatty())
+        _write(repl.farewell())
+        await connected.session.close(done=True)
+        return code
+
+
+async def _until_left(repl: LineRepl, lines: AsyncIterator[str], *, waits: bool) -> int:
+    running = asyncio.create_task(repl.run(lines, waits=waits), name="lines")
+    try:
+        while True:
+            with Interrupts() as signals:
+                waited: tuple[asyncio.Future[Any], ...] = (running, signals.first)
+                await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+                if running.done():
+                    lost = running.result()
+                    return code_of(lost) if lost is not None else ExitCode.OK
+                code = signals.first.result()
+                if code is not ExitCode.INTERRUPTED or not await repl.interrupted():
+                    return int(code)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def _lines(first: str | None) -> AsyncIterator[str]:
+    """Yield the prompt of the command line and then the lines of stdin, without their ends."""
+    if first:
+        yield first
+    decoder, rest = codecs.getincrementaldecoder("utf-8")("replace"), ""
+    async for piece in read_pieces(sys.stdin.fileno()):
+        *whole, rest = (rest + decoder.decode(piece)).split("\n")
+        for line in whole:
+            yield line.rstrip("\r")
+        rest = rest[:_MAX_LINE]
+    if rest.strip():
+        yield rest
+
+
+def _write(text: str) -> None:
+    with suppress(OSError):  # the window may be closed
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()

@@ -1,0 +1,259 @@
+"""The REPL as lines: what is printed, what a line of the person does, and what a host cannot do to the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import tidy_laptop
+from tests.support.person.terminal import terminal
+from tests.support.repl.scripted_session import MODEL, ScriptedSession, session_rule
+
+from ccb.local.login.prompts import prompts_for
+from ccb.local.plain import line_repl
+from ccb.local.plain.line_repl import LineRepl
+from ccb.local.plain.run import FirstLoginPrompts
+from ccb.local.session.client import LinkState
+from ccb.local.tui.widgets.info import ReplInfo
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.wire.requests import ProjectTrust
+
+Json = dict[str, Any]
+EVIL = "\x1b]52;c;ZXZpbA==\x07\x9d2;owned\x9c\x1b[2J\u202e\x1b]8;;http://evil/\x1b\\"
+
+
+@dataclass
+class Person:
+    """Somebody who reads lines and types some."""
+
+    repl: LineRepl
+    session: ScriptedSession
+    printed: list[str] = field(default_factory=list)
+    typed: asyncio.Queue[str | None] = field(default_factory=asyncio.Queue)
+    running: asyncio.Task[CcbError | None] | None = None
+
+    async def lines(self) -> AsyncIterator[str]:
+        while (line := await self.typed.get()) is not None:
+            yield line
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.printed)
+
+    def types(self, *lines: str) -> None:
+        for line in lines:
+            self.typed.put_nowait(line)
+
+    async def until(self, condition: Any) -> None:
+        end = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < end, self.text
+            await asyncio.sleep(0.01)
+
+    async def reads(self, *texts: str) -> None:
+        await self.until(lambda: all(text in self.text for text in texts))
+
+
+@asynccontextmanager
+async def plain(
+    monkeypatch: pytest.MonkeyPatch, session: ScriptedSession | None = None, *, waits: bool = False, ahead: float = 0.0
+) -> AsyncIterator[Person]:
+    """The session as lines. `ahead` are the seconds after a question in which a line is no answer."""
+    monkeypatch.setattr(line_repl, "_TYPED_AHEAD_S", ahead)
+    monkeypatch.setattr(line_repl, "_TICK_S", 0.01)
+    session = session or ScriptedSession()
+    printed: list[str] = []
+    repl = LineRepl(session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", "ccb ssh x"), printed.append)
+    person = Person(repl, session, printed)
+    person.running = asyncio.create_task(repl.run(person.lines(), waits=waits))
+    try:
+        yield person
+    finally:
+        person.typed.put_nowait(None)
+        person.running.cancel()
+        await asyncio.gather(person.running, return_exceptions=True)
+        await session.close()
+
+
+async def test_a_turn_is_printed_once_each_part_when_it_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with plain(monkeypatch) as at:
+        at.types("count the \\", "lines")
+        await at.until(lambda: at.session.prompts == ["count the \nlines"])
+        at.session.begin()
+        at.session.text("I **count**.")
+        call = at.session.call("Bash", command="wc -l /srv/shop/a.txt")
+        at.session.run(call)
+        at.session.done(call, "\n".join(f"line {number}" for number in range(40)))
+        at.session.done(at.session.call("Read", file_path="/srv/shop/a.txt"), "1\tx\n2\ty")
+        at.session.finish()
+        await at.reads("ccb: the agent is done and waits for you")
+        assert at.printed[:2] == ["I **count**.", "Bash: wc -l /srv/shop/a.txt"]
+        assert "line 5\n  (28 lines are not shown)\n  line 34" in at.text
+        assert "Read: a.txt\n  2 lines" in at.text
+        assert "count the" not in at.text, "what the person has typed is on the screen already"
+        assert at.text.count("I **count**.") == 1
+
+
+async def test_an_approval_has_numbered_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with plain(monkeypatch) as at:
+        rule = session_rule("Bash", "make *")
+        asked = at.session.ask("q1", "Bash", {"command": "make all"}, permission_suggestions=[rule])
+        await at.reads("The agent asks to use Bash on devbox:/srv/shop:", "  $ make all", "1: allow once", "3: deny")
+        at.types("go on", "2")
+        await at.reads("Type the number of an answer.")
+        answer = await asked
+        assert answer["behavior"] == "allow" and answer["updatedPermissions"] == [{**rule, "destination": "session"}]
+        assert at.session.prompts == []
+        refused = at.session.ask("q2", "Bash", {"command": "rm x"})
+        await at.reads("$ rm x")
+        at.types("3 use git rm")
+        assert (await refused) == {
+            "behavior": "deny",
+            "message": "The user denied this; it was not done. The user says: use git rm",
+        }
+
+
+async def test_a_line_that_was_typed_before_the_question_could_be_read_is_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with plain(monkeypatch, ahead=3600) as at:
+        asked = at.session.ask("q1", "Bash", {"command": "rm -r build"})
+        await at.reads("$ rm -r build")
+        at.types("1")
+        await at.reads("so it is no answer")
+        assert not asked.done()
+
+
+async def test_a_call_that_is_too_long_to_read_can_only_be_denied(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with plain(monkeypatch) as at:
+        asked = at.session.ask("q1", "Bash", {"command": "x\n" * 30_000})
+        await at.reads("3: deny")
+        assert "1: allow" not in at.text
+        at.types("1", "3")
+        assert (await asked)["behavior"] == "deny"
+
+
+async def test_questions_of_the_agent_are_answered_by_numbers_or_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with plain(monkeypatch) as at:
+        questions = [
+            {"question": "Which one?", "header": "One", "options": [{"label": "red"}, {"label": "blue"}]},
+            {"question": "Which?", "options": [{"label": "a"}, {"label": "b"}], "multiSelect": True},
+            {"question": "Why?", "options": [{"label": "x"}, {"label": "y"}]},
+        ]
+        asked = at.session.ask("q1", "AskUserQuestion", {"questions": questions})
+        await at.reads("The agent asks: Which one?", "2: blue")
+        at.types("1,2", "2", "1, 2", "because it is late")
+        answers = (await asked)["updatedInput"]["answers"]
+        assert answers == {"Which one?": "blue", "Which?": "a, b", "Why?": "because it is late"}
+        assert "Only one answer is possible." in at.text
+
+
+async def test_whether_a_project_may_count_is_asked_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with plain(monkeypatch) as at:
+        hook = {"kind": "hook", "name": "a hook", "detail": "", "path": "/srv/shop/s"}
+        question = ProjectTrust("/srv/shop", "f", [hook])
+        for line, trusted in (("1", True), ("2", False)):
+            at.printed.clear()
+            asking = asyncio.create_task(at.repl.ask_about_project(question))
+            await at.reads("1: trust them", "Do you trust the files of /srv/shop?", "a hook")
+            at.types(line)
+            assert await asking is trusted
+
+
+async def test_the_connection_and_the_end_are_told_as_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with plain(monkeypatch) as at:
+        at.session.link(LinkState.RECONNECTING, "the network is down")
+        await at.reads("ccb: reconnecting: the network is down")
+        at.session.link(LinkState.CONNECTED)
+        await at.reads("ccb: connected")
+        at.types("! make", "/status", "/nothing")
+        await at.until(lambda: at.session.prompts == ["make", "/nothing"])
+        assert at.session.command_lines == ["make"] and "mode default" in at.text
+        at.types("/quit")
+        assert at.running is not None and await at.running is None
+        assert "ccb ssh x" in at.repl.farewell()
+
+
+async def test_ctrl_c_interrupts_a_turn_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with plain(monkeypatch) as at:
+        assert not await at.repl.interrupted()
+        at.session.begin()
+        await at.until(lambda: at.repl.reducer.running)
+        assert await at.repl.interrupted() and at.session.interrupts == 1
+
+
+async def test_without_a_terminal_the_end_of_input_waits_for_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with plain(monkeypatch, waits=True) as at:
+        at.types("go")
+        await at.until(lambda: at.session.prompts == ["go"])
+        at.session.begin()
+        at.typed.put_nowait(None)
+        await at.until(lambda: at.repl.reducer.running)
+        assert at.running is not None and not at.running.done()
+        at.session.text("Done.")
+        at.session.finish()
+        await at.running
+        assert "Done." in at.text
+
+
+async def test_nothing_that_the_host_says_reaches_the_terminal_as_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with plain(monkeypatch) as at:
+        at.session.begin(model=EVIL)
+        at.session.text(EVIL)
+        call = at.session.call(EVIL, command=EVIL)
+        at.session.run(call)
+        at.session.done(call, EVIL, is_error=True)
+        at.session.link(LinkState.RECONNECTING, EVIL)
+        at.session.link(LinkState.CONNECTED)
+        at.session.ask("q1", EVIL, {"command": EVIL, EVIL: EVIL}, decision_reason=EVIL, sandbox=EVIL)
+        await at.reads("3: deny")
+        options = [{"label": EVIL, "description": EVIL}, {"label": "b"}]
+        at.types("3")
+        at.session.ask("q2", "AskUserQuestion", {"questions": [{"question": EVIL, "options": options}]})
+        await at.reads("n alone declines")
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", at.text)
+
+
+async def test_a_login_after_the_first_one_reads_no_line_of_the_person() -> None:
+    class Asked:
+        memory = prompts_for(headless=True).memory
+
+        async def password(self, prompt: str, attempt: int) -> str | None:
+            return "secret"
+
+    prompts = FirstLoginPrompts(Asked())  # type: ignore[arg-type]
+    assert await prompts.password("u@h", 1) == "secret"
+    prompts.over()
+    assert await prompts.password("u@h", 1) is None
+
+
+@pytest.mark.programs
+async def test_a_real_terminal_gets_lines_only(tmp_path: Path, fake_model: FakeModel) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    fake_model.add(
+        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "touch made"}}]}, {"text": "Made-it."}
+    )
+    with tidy_laptop(tmp_path, fake_model.url) as laptop:
+        argv = [sys.executable, "-m", "ccb", str(project), "--plain"]
+        async with terminal(argv, laptop.env, str(laptop.home)) as running:
+            await running.shows("Type a prompt; /help says more.")
+            running.type("make it\n")
+            await running.shows("3: deny (a reason may follow)")
+            while not (project / "made").exists():
+                running.type("1\n")
+                await asyncio.sleep(0.3)
+            await running.shows("Made-it.")
+            running.type("\x04")
+            assert await running.ended() == 0
+            await running.shows("Come back with:")
+            assert b"\x1b" not in running.written
