@@ -116,6 +116,7 @@ async def connect_session(
         attach = _attach_options(arguments, startup, options, dialer.parameters, desk)
         session = await stack.enter_async_context(RemoteSession(dialer.dial, attach))
         session.register(TRUST_PROJECT, desk.answer)
+        dialer.tell_limits(session.warn)
         mcp: LaptopServers | None = None
         if servers:
             from ..mcp.service import LaptopServers

@@ -77,6 +77,10 @@ class Dialer:
         self._transport = transport
         self._tried = False
 
+    def tell_limits(self, warn: Callable[[str], None]) -> None:
+        """Call `warn` with a sentence for the person when the worker does more than it may."""
+        self._proxy.warn = warn
+
     def release(self) -> Transport | None:
         """Return the transport, which belongs to the caller from now on."""
         transport, self._transport = self._transport, None

@@ -33,7 +33,7 @@ from ccb.tunnel.wire.requests import (
 
 from .answers.answering import RequestResponder
 from .answers.own_questions import OwnQuestions
-from .client import FoundNames, Item, Json, Received, Skipped, Witness, parse_names, parse_snapshot
+from .client import FoundNames, Item, Json, LaptopNotice, Received, Skipped, Witness, parse_names, parse_snapshot
 from .connection import AttachOptions, Connection, Dial
 from .event_feed import EventFeed
 from .link_reader import ClientParts, LinkReader
@@ -182,6 +182,10 @@ class RemoteSession:
         if not self._responder.leaves_to_reader(request.kind):
             raise RequestFailed(f"nobody answers {request.kind.name} here")
         return await self._own.ask(request)
+
+    def warn(self, text: str) -> None:
+        """Tell the reader of the events something that this laptop has noticed."""
+        self._feed.add(LaptopNotice(text))
 
     def show(self, body: Json) -> None:
         """Let the reader get progress that this laptop tells itself."""

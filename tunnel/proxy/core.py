@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Self
 
@@ -13,6 +15,7 @@ from ..secret import Secret
 from .call import BUFFER, Call, Reader, ResponseHead
 from .call_registry import HOLD, CallRegistry
 from .headers import request_headers, response_headers
+from .pace import Pace
 from .policy import Policy, Refusal, RequestHead
 from .providers.provider import Provider, ProviderError, ProviderRequest
 from .upload import Upload
@@ -20,6 +23,7 @@ from .upload import Upload
 log = logging.getLogger(__name__)
 
 _PIECE = 64 * 1024
+_WARNED_EVERY_S = 60.0
 
 
 class ProxiedResponse:
@@ -75,6 +79,10 @@ class AuthProxy:
         self._policy = policy or Policy()
         self._calls = CallRegistry(self._abort, hold)
         self._tasks: dict[Call, asyncio.Task[None]] = {}
+        self._pace = Pace(self._policy.max_burst, self._policy.max_per_minute, time.monotonic())
+        self._warned_at = -_WARNED_EVERY_S
+        self.warn: Callable[[str], None] = lambda text: None
+        """Tells the person that the worker does more than it should."""
 
     async def __aenter__(self) -> Self:
         await self._provider.__aenter__()
@@ -162,6 +170,7 @@ class AuthProxy:
             raise Refusal(404, f"the provider {self._provider.name} does not serve this request")
         if len(self._tasks) >= self._policy.max_calls:
             raise Refusal(529, f"more than {self._policy.max_calls} model calls at once", headers={"retry-after": "1"})
+        self._check_pace()
         log.info("model call %s", head.id)
         call = Call(head.id, BUFFER if keep else _PIECE)
         reader = call.attach(0)
@@ -171,6 +180,20 @@ class AuthProxy:
         if head.id:
             self._calls.add(call)
         return call, reader
+
+    def _check_pace(self) -> None:
+        """Raise Refusal if the worker starts calls too quickly. The person is told, once in a while."""
+        now = time.monotonic()
+        wait = self._pace.wait(now)
+        if not wait:
+            return
+        limit = f"more than {self._policy.max_per_minute:g} model calls in a minute"
+        log.warning("%s: held back", limit)
+        if now - self._warned_at >= _WARNED_EVERY_S:
+            self._warned_at = now
+            self.warn(f"The host makes {limit}; ccb holds them back. If this is not your agent's work, end it: /stop.")
+        after = {"retry-after": str(math.ceil(wait))}
+        raise Refusal(529, f"{limit}: the laptop holds them back", kind="laptop_rate_limit", headers=after)
 
     def _leave(self, call: Call, reader: Reader, keep: bool) -> None:
         if not reader.current:

@@ -16,6 +16,10 @@ MAX_BODY = 32 * 1024 * 1024
 MAX_CALLS = 64
 """How many model calls of one auth proxy may be under way at the same time."""
 
+MAX_BURST, MAX_PER_MINUTE = 300, 300
+"""How many model calls one auth proxy starts at once, and in a minute. Eight sub-agents with quick answers stay below;
+a worker that only wants to spend money does not."""
+
 ROUTES = frozenset({("POST", "/v1/messages"), ("POST", "/v1/messages/count_tokens"), ("GET", "/v1/models")})
 """The methods and paths of the Messages API that a worker may use."""
 
@@ -78,6 +82,8 @@ class Policy:
 
     max_body: int = MAX_BODY
     max_calls: int = MAX_CALLS
+    max_burst: int = MAX_BURST
+    max_per_minute: float = MAX_PER_MINUTE
     routes: frozenset[tuple[str, str]] = ROUTES
 
     def check(self, head: RequestHead, nonce: Secret) -> None:

@@ -11,7 +11,7 @@ from tests.support.hosts.scripted_host import ScriptedHost, session_on
 from tests.support.network.link_peer import HELLO, Peer
 
 from ccb.local.session import event_feed
-from ccb.local.session.client import Item, LinkChange, LinkState, Received, SessionClient
+from ccb.local.session.client import Item, LaptopNotice, LinkChange, LinkState, Received, SessionClient
 from ccb.local.session.connection import AttachOptions
 from ccb.local.session.event_feed import MAX_QUEUED
 from ccb.local.session.remote_session import RemoteSession
@@ -63,6 +63,13 @@ async def test_events_and_progress_come_in_order_until_the_host_says_bye() -> No
             LinkChange(LinkState.CLOSED, "finished"),
         ]
         assert session.state is LinkState.CLOSED
+
+
+async def test_what_the_laptop_has_noticed_itself_is_told_to_the_reader() -> None:
+    async with attached() as (session, peer):
+        session.warn("the host asks too much")
+        await peer.send(Bye())
+        assert LaptopNotice("the host asks too much") in await all_of(session)
 
 
 async def test_control_requests_get_their_own_answers_in_any_order() -> None:

@@ -14,6 +14,7 @@ from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import NONCE, message_body, pieces, proxy_to, read_all, request_head
 
 from ccb.tunnel.errors import CredentialError
+from ccb.tunnel.proxy.pace import Pace
 from ccb.tunnel.proxy.policy import Policy
 from ccb.tunnel.proxy.providers.credential import Credential, CredentialKind, FixedCredential
 from ccb.tunnel.proxy.providers.provider import ProviderError
@@ -410,6 +411,29 @@ async def test_calls_over_the_limit_are_told_to_come_back(fake_model: FakeModel)
         proxy.call(request_head(body), pieces(body), nonce=nonce) as second,
     ):
         assert (second.status, second.headers["retry-after"]) == (529, "1")
+
+
+async def test_a_worker_that_only_calls_is_held_back_and_the_person_is_told(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "x", "times": 0})
+    body, told = message_body(), list[str]()
+    async with proxy_to(fake_model.url, policy=Policy(max_burst=5, max_per_minute=0.5)) as proxy:
+        proxy.warn = told.append
+        answers = []
+        for number in range(20):
+            async with proxy.call(request_head(body, call_id=f"c{number}"), pieces(body), nonce=nonce) as answer:
+                answers.append((answer.status, int(answer.headers.get("retry-after", 0)) > 60))
+                await answer.read()
+    assert answers == [(200, False)] * 5 + [(529, True)] * 15
+    assert len(fake_model.requests) == 5, "nothing was paid for the others"
+    assert len(told) == 1 and "more than 0.5 model calls in a minute" in told[0]
+
+
+def test_the_pace_comes_back_with_time() -> None:
+    pace = Pace(2, 60, 0.0)
+    assert [pace.wait(0.0), pace.wait(0.0)] == [0, 0]
+    assert pace.wait(0.0) == pytest.approx(1)
+    assert pace.wait(1.0) == 0 and pace.wait(1.5) == pytest.approx(0.5)
+    assert [pace.wait(1_000) for _ in range(3)][:2] == [0, 0]
 
 
 async def test_closing_the_proxy_aborts_what_is_under_way(fake_model: FakeModel) -> None:
