@@ -35,8 +35,8 @@ from .stream import (
     MessageHead,
     StopKnown,
     decode_event,
+    whole_answer,
 )
-from .whole_answer import whole_answer
 
 Json = dict[str, Any]
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any, NoReturn, Union
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Callable, NoReturn, Union
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.ndjson import load
+from ccb.tunnel.wire.ndjson import dump, load
 from ccb.tunnel.wire.structure import MAX_DEPTH, is_too_deep
 
-from .errors import ModelError, status_of
+from ..ports import ModelResponse
+from .errors import ModelError, Retry, status_of
 
 Json = dict[str, Any]
 
@@ -64,6 +66,9 @@ class StopKnown:
 
     stop_reason: str
 
+
+_DELTAS = {"text": ("text_delta", "text"), "thinking": ("thinking_delta", "thinking")}
+"""The event of a delta and the field with its text, by the type of a block."""
 
 Step = Union[MessageHead, BlockStarted, BlockDone, StopKnown, None]
 
@@ -248,3 +253,51 @@ def _raise(event: Json) -> NoReturn:
     error = error if isinstance(error, dict) else {}
     kind = str(error.get("type") or "api_error")
     raise ModelError(str(error.get("message") or kind), status=status_of(kind), error_type=kind)
+
+
+async def whole_answer(response: ModelResponse, hear: Callable[[], None]) -> AsyncIterator[Json]:
+    """Yield the events that a stream would have brought, for an answer that comes in one piece: some gateways in front
+    of a model cannot stream, or cut each stream. Call `hear` at each sign of life. Raise ModelError."""
+    pieces, size = [], 0
+    async for chunk in response.body():
+        hear()
+        pieces.append(chunk)
+        size += len(chunk)
+        if size > MAX_MESSAGE:
+            raise ModelError(f"the answer is longer than {MAX_MESSAGE} bytes", retry=Retry.NO)
+    message = decode_event(b"".join(pieces).decode("utf-8", "replace"))
+    for event in _events(message):
+        yield event
+
+
+def _events(message: Json) -> Iterator[Json]:
+    content = message.get("content")
+    if message.get("type") != "message" or not isinstance(content, list):
+        raise ModelError(
+            "the upstream answered with JSON that is not a message; is the base URL right?", retry=Retry.NO
+        )
+    yield {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}
+    for index, block in enumerate(content):
+        if not isinstance(block, dict):
+            raise ModelError("the answer holds a content block that is not an object", retry=Retry.NO)
+        yield from _block_events(index, block)
+    delta = {"stop_reason": message.get("stop_reason"), "stop_sequence": message.get("stop_sequence")}
+    yield {"type": "message_delta", "delta": delta, "usage": message.get("usage") or {}}
+    yield {"type": "message_stop"}
+
+
+def _block_events(index: int, block: Json) -> Iterator[Json]:
+    start, deltas = dict(block), []
+    kind, field = _DELTAS.get(str(block.get("type")), ("", ""))
+    if field:
+        start[field] = ""
+        deltas.append({"type": kind, field: block.get(field)})
+    if block.get("signature"):
+        deltas.append({"type": "signature_delta", "signature": block["signature"]})
+    if block.get("type") in ("tool_use", "server_tool_use"):
+        start["input"] = {}
+        deltas.append({"type": "input_json_delta", "partial_json": dump(block.get("input") or {})})
+    yield {"type": "content_block_start", "index": index, "content_block": start}
+    for delta in deltas:
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+    yield {"type": "content_block_stop", "index": index}

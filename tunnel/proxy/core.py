@@ -15,7 +15,7 @@ from ..secret import Secret
 from .call import BUFFER, Call, Reader, ResponseHead
 from .call_registry import HOLD, CallRegistry
 from .headers import request_headers, response_headers
-from .pace import Pace
+from .pace import CallPace
 from .policy import Policy, Refusal, RequestHead
 from .providers.provider import Provider, ProviderError, ProviderRequest
 from .upload import Upload
@@ -79,7 +79,7 @@ class AuthProxy:
         self._policy = policy or Policy()
         self._calls = CallRegistry(self._abort, hold)
         self._tasks: dict[Call, asyncio.Task[None]] = {}
-        self._pace = Pace(self._policy.max_burst, self._policy.max_per_minute, time.monotonic())
+        self._pace = CallPace(self._policy.max_burst, self._policy.max_per_minute, time.monotonic())
         self._warned_at = -_WARNED_EVERY_S
         self.warn: Callable[[str], None] = lambda text: None
         """Tells the person that the worker does more than it should."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Pace:
+class CallPace:
     """At most `burst` calls at once, and `per_minute` in the long run. All times are monotonic seconds."""
 
     def __init__(self, burst: int, per_minute: float, now: float) -> None:

@@ -14,7 +14,6 @@ from ..model.agents.agent_runs import agent_label
 from ..model.blocks import Level
 from ..model.status.totals import tokens
 from ..model.transcript_reducer import TranscriptReducer
-from ..sessions.choosing import SessionChoosing
 from ..theme.theme_store import ThemeRefused
 from ..widgets.connection import ConnectionView
 from ..widgets.info import ReplInfo
@@ -37,7 +36,6 @@ class CommandTarget(Protocol):
     reducer: TranscriptReducer
     steering: Steering
     trust: TrustQuestions
-    choosing: SessionChoosing
 
     @property
     def connection(self) -> ConnectionView: ...
@@ -82,7 +80,7 @@ class CommandReplies:
             "rename": steering.facts.rename,
             "copy": self._copy,
             "export": steering.exporting.command,
-            "resume": self._view.choosing.resume,
+            "resume": steering.choosing.resume,
             "trust": self._trust,
             "theme": self._theme,
         }
@@ -92,7 +90,7 @@ class CommandReplies:
             "help": self._help,
             "quit": self._quit,
             "stop": self._stop,
-            "new": self._view.choosing.new,
+            "new": self._view.steering.choosing.new,
             "rewind": self._rewind,
             "permissions": self._view.steering.facts.permissions,
             "diff": self._view.steering.facts.diff,

@@ -72,13 +72,13 @@ class SessionView(Vertical):
         self._status.tell_state = shell.attention.state_is
         self._actions = SessionActions(client, self.reducer, connection, self.approvals, self._status, shell.leaving)
         self.rewinding = Rewinding(client, self.reducer, shell.composer, self._actions)
-        self.choosing = SessionChoosing(client, self.reducer, shell.composer, self._actions)
         self.steering = Steering(
             TaskSteering(client, self.reducer, self._actions, self.hint),
             McpServerList(client, self.reducer),
             ThinkingSteering(client, self.reducer, self._actions),
             Exporting(client, self.reducer, info.place),
             SessionFacts(client, self.reducer),
+            SessionChoosing(client, self.reducer, shell.composer, self._actions),
         )
         self.submissions = Submissions(client, info.host, shell.composer, self.reducer, self._actions)
         self.submissions.run = CommandReplies(self, shell, self._actions, client, info).answer
@@ -103,7 +103,7 @@ class SessionView(Vertical):
         yield self.transcript
         yield self.approvals
         yield self.rewinding
-        yield self.choosing
+        yield self.steering.choosing
         yield self._presenter.banner
         yield self._status.todos
 
@@ -146,7 +146,8 @@ class SessionView(Vertical):
         projects.ask, projects.tell = self.trust.ask, self.tell_of_project
         self.trust.keep, self.trust.command = projects.keep, projects.command
         self.steering.mcp.laptop = laptop.mcp
-        self.choosing.listed, self.choosing.switching = laptop.sessions, self._shell.switching
+        choosing = self.steering.choosing
+        choosing.listed, choosing.switching = laptop.sessions, self._shell.switching
 
     def tell_of_project(self, text: str) -> None:
         """Show a sentence of the worker about files of the project."""

@@ -69,11 +69,11 @@ class SessionChoosing(Vertical):
         await self.mount(self.panel)
         self.panel.focus()
 
-    async def on_session_panel_chosen(self, event: SessionPanel.Chosen) -> None:
+    async def on_session_panel_session_chosen(self, event: SessionPanel.SessionChosen) -> None:
         await self._close()
         self._go(NextSession(event.row.session))
 
-    async def on_session_panel_closed(self) -> None:
+    async def on_session_panel_list_closed(self) -> None:
         await self._close()
 
     async def _close(self) -> None:

@@ -31,14 +31,14 @@ class SessionPanel(Static, can_focus=True):
     }
     """
 
-    class Chosen(Message):
+    class SessionChosen(Message):
         """The person wants this session on the screen."""
 
         def __init__(self, row: SessionRow) -> None:
             super().__init__()
             self.row = row
 
-    class Closed(Message):
+    class ListClosed(Message):
         """The person stays where they are."""
 
     def __init__(self, rows: Sequence[SessionRow], current: str, sought: str = "") -> None:
@@ -65,11 +65,11 @@ class SessionPanel(Static, can_focus=True):
         found = self._found
         step = {"up": -1, "down": 1, "pageup": -_ROWS, "pagedown": _ROWS}.get(event.key, 0)
         if event.key == "escape":
-            self.post_message(self.Closed())
+            self.post_message(self.ListClosed())
         elif event.key == "enter":
             row = found[self._at] if found else None
             if row is not None and row.session != self._current:
-                self.post_message(self.Chosen(row))
+                self.post_message(self.SessionChosen(row))
         elif step:
             self._at = min(max(self._at + step, 0), max(0, len(found) - 1))
         elif event.key == "backspace":

@@ -46,9 +46,6 @@ def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[Agen
     isolation = str(fields.get("isolation") or "")
     if isolation not in ("", WORKTREE):  # without it the agent would work where it must not
         raise ValueError(f"the agent {name} asks for an isolation that ccb does not have: {isolation!r}")
-    effort = str(fields.get("effort") or "")
-    if effort not in ("", *EFFORTS):
-        raise ValueError(f"the agent {name} has an unknown effort {effort!r}: it is one of {', '.join(EFFORTS)}")
     definition = AgentDefinition(
         name,
         " ".join(description.split())[:_MAX_DESCRIPTION],
@@ -61,7 +58,7 @@ def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[Agen
         background=str(fields.get("background")).lower() == "true",
         isolation=isolation,
         source=source,
-        effort=effort,
+        effort=_effort(name, fields.get("effort")),
         skills=_listed(fields.get("skills")),
     )
     return definition, [f"the agent {name}: {key} is not used" for key in _NOT_USED if fields.get(key)]
@@ -81,6 +78,13 @@ def _listed(value: object) -> tuple[str, ...]:
     """Return the names in a list, or in a text with commas between them."""
     listed = str(value or "").split(",") if not isinstance(value, list) else value
     return tuple(text for each in listed if (text := str(each).strip()))
+
+
+def _effort(name: str, value: object) -> str:
+    level = str(value or "")
+    if level not in ("", *EFFORTS):
+        raise ValueError(f"the agent {name} has an unknown effort {level!r}: it is one of {', '.join(EFFORTS)}")
+    return level
 
 
 def _turns(name: str, value: object) -> int | None:

@@ -14,7 +14,7 @@ from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import NONCE, message_body, pieces, proxy_to, read_all, request_head
 
 from ccb.tunnel.errors import CredentialError
-from ccb.tunnel.proxy.pace import Pace
+from ccb.tunnel.proxy.pace import CallPace
 from ccb.tunnel.proxy.policy import Policy
 from ccb.tunnel.proxy.providers.credential import Credential, CredentialKind, FixedCredential
 from ccb.tunnel.proxy.providers.provider import ProviderError
@@ -429,7 +429,7 @@ async def test_a_worker_that_only_calls_is_held_back_and_the_person_is_told(fake
 
 
 def test_the_pace_comes_back_with_time() -> None:
-    pace = Pace(2, 60, 0.0)
+    pace = CallPace(2, 60, 0.0)
     assert [pace.wait(0.0), pace.wait(0.0)] == [0, 0]
     assert pace.wait(0.0) == pytest.approx(1)
     assert pace.wait(1.0) == 0 and pace.wait(1.5) == pytest.approx(0.5)

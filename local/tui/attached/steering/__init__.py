@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...sessions.choosing import SessionChoosing
 from .exporting import Exporting
 from .mcp_servers import McpServerList
 from .session_facts import SessionFacts
@@ -23,3 +24,4 @@ class Steering:
     thinking: ThinkingSteering
     exporting: Exporting
     facts: SessionFacts
+    choosing: SessionChoosing

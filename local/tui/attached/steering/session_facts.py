@@ -33,21 +33,21 @@ _SOURCES = {
 Shape = TypeVar("Shape", bound=BaseModel)
 
 
-class _Answer(BaseModel):
+class _FactsAnswer(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class _HeldRule(_Answer):
+class _HeldRule(_FactsAnswer):
     behavior: str
     source: str = ""
     rule: str
 
 
-class _RuleState(_Answer):
+class _RuleState(_FactsAnswer):
     rules: list[_HeldRule] = []
 
 
-class _HeldRules(_Answer):
+class _HeldRules(_FactsAnswer):
     state: _RuleState = _RuleState()
 
 
