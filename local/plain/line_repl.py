@@ -26,7 +26,7 @@ from ccb.tunnel.wire.requests import (
 )
 
 from ..session.client import LaptopNotice, LinkChange, LinkState, Received, SessionClient, Skipped, parse_snapshot
-from ..session.messages import ControlRequest, ControlRequestBody, parse_message
+from ..session.messages import ControlRequest, ControlRequestBody, StreamEvent, ToolProgress, parse_message
 from ..tui.model.blocks import Level
 from ..tui.model.forms.questions import OpenQuestions, ReplayMonitor
 from ..tui.model.transcript_reducer import TranscriptReducer
@@ -140,6 +140,7 @@ class LineRepl:
                     self.reducer.notice(event.text, Level.WARNING)
                 else:
                     self._received(event)
+            self._write("ccb: the session has ended on the host")
         except CcbError as error:
             self._lost = error
             self._write(f"ccb: error: {neutralise(error.what)}. {neutralise(error.do)}")
@@ -166,8 +167,11 @@ class LineRepl:
     def _received(self, item: Received) -> None:
         self._replay.event_came(item.seq, time.monotonic(), replayed=item.replayed)
         if item.kind == "progress":
+            message = parse_message(item.body)
             if agent_of_message(item.body) == MAIN_AGENT:
-                self.reducer.apply_progress(parse_message(item.body))
+                self.reducer.apply_progress(message)
+            if not isinstance(message, StreamEvent | ToolProgress):  # such as a question of this laptop itself
+                self._message(MessageRecord(item.body), replayed=item.replayed)
             return
         self.reducer.apply_event(item.record, replayed=item.replayed)
         content = item.record.content

@@ -10,7 +10,8 @@ from textual.containers import Vertical
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.wire.requests import RequestFailed
 
-from ...session.client import SessionClient
+from ...session.client import LinkState, SessionClient
+from ..model.blocks import Level
 from ..model.transcript_reducer import TranscriptReducer
 from ..widgets.composer import Composer
 from .switching import NextSession, Switching
@@ -85,6 +86,9 @@ class SessionChoosing(Vertical):
     def _may_switch(self) -> bool:
         if self.switching is None or self.listed is None:
             self._reducer.notice("This terminal shows one session only.")
+            return False
+        if self._client.state not in (LinkState.CONNECTED, LinkState.FENCED):
+            self._reducer.notice("There is no connection now, so this session stays: Alt+R connects.", Level.WARNING)
             return False
         return True
 

@@ -16,7 +16,7 @@ import pytest
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import tidy_laptop
 from tests.support.person.terminal import terminal
-from tests.support.repl.scripted_session import MODEL, ScriptedSession, session_rule
+from tests.support.repl.scripted_session import MODEL, ScriptedSession, question, session_rule
 
 from ccb.local.login.prompts import prompts_for
 from ccb.local.plain import line_repl
@@ -167,6 +167,15 @@ async def test_whether_a_project_may_count_is_asked_here(monkeypatch: pytest.Mon
             await at.reads("1: trust them", "Do you trust the files of /srv/shop?", "a hook")
             at.types(line)
             assert await asking is trusted
+
+
+async def test_a_question_of_the_laptop_itself_is_asked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with plain(monkeypatch) as at:
+        at.session.progress(question("own 1", "mcp__notes__add", {"text": "milk"}))
+        await at.reads("The agent asks to use mcp__notes__add", "milk")
+        at.types("3")
+        await at.until(lambda: "own 1" in at.session.answers)
+        assert at.session.answers["own 1"]["behavior"] == "deny"
 
 
 async def test_the_connection_and_the_end_are_told_as_lines(monkeypatch: pytest.MonkeyPatch) -> None:

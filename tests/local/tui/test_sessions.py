@@ -13,6 +13,7 @@ from tests.support.repl.scripted_session import MODEL, ScriptedSession, hello
 from ccb.local.command_line.model import AgentOptions, Arguments, SessionChoice
 from ccb.local.connect.session_list import SessionRow
 from ccb.local.repl import _arguments_for
+from ccb.local.session.client import LinkState
 from ccb.local.tui.app import Repl
 from ccb.local.tui.attached.shell import LaptopSide
 from ccb.local.tui.sessions.switching import NextSession, Switching
@@ -147,6 +148,16 @@ async def test_a_list_that_cannot_be_read_leaves_the_session_where_it_is() -> No
     async with switching([ScriptedSession()], ConnectionLost("devbox is gone")) as (at, gone):
         await say(at, "/resume")
         await at.sees("devbox is gone")
+        assert not gone
+
+
+async def test_without_a_connection_the_session_stays() -> None:
+    first = ScriptedSession()
+    async with switching([first]) as (at, gone):
+        first.link(LinkState.RECONNECTING, "the network is down")
+        await at.sees("reconnecting")
+        await say(at, "/new")
+        await at.sees("There is no connection now, so this session stays")
         assert not gone
 
 
