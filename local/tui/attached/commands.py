@@ -128,10 +128,6 @@ def refusal(text: str) -> str:
     return f"Nothing was sent: {why}.\nTo send this to the agent as it is, put a space in front of the {text[0]}."
 
 
-def _cell(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("`", "'")
-
-
 def own_candidates(choices: Mapping[str, tuple[str, ...]]) -> list[Candidate]:
     """Return the commands of the REPL for the list above the composer. `choices` are arguments that change."""
     known = {**_CHOICES, **choices}
@@ -141,11 +137,8 @@ def own_candidates(choices: Mapping[str, tuple[str, ...]]) -> list[Candidate]:
     ]
 
 
-def help_markdown(of_worker: Sequence[Candidate] = ()) -> str:
-    """Return the text of /help in Markdown. `of_worker` are the commands that the agent's side knows."""
-    lines = ["**Keys**", "", "| key | does |", "|---|---|"]
-    lines += [f"| {key} | {does} |" for key, does in KEYS]
-    lines += ["", "**Commands**", "", "| command | does |", "|---|---|"]
-    lines += [f"| `{command.usage}` | {command.does} |" for command in COMMANDS]
-    lines += [f"| `/{each.name} {each.hint}".rstrip() + f"` | {_cell(each.does)} |" for each in of_worker]
-    return "\n".join(lines)
+def help_sections(of_worker: Sequence[Candidate] = ()) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return what /help shows: the keys, the commands, and those that the agent's side knows (`of_worker`)."""
+    sections = [("Keys", list(KEYS)), ("Commands", [(command.usage, command.does) for command in COMMANDS])]
+    others = [(f"/{each.name} {each.hint}".rstrip(), each.does) for each in of_worker]
+    return [*sections, ("Commands of the project, skills, prompts", others)] if others else sections

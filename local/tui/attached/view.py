@@ -15,20 +15,21 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
 
 from ...session.client import LaptopNotice, LinkChange, LinkState, SessionClient, Skipped
-from ..model.blocks import Level, MarkdownBlock
+from ..model.blocks import Level
 from ..model.notices import tips
 from ..model.transcript_reducer import TranscriptReducer
 from ..rewind.rewinding import TWICE_S, Rewinding
 from ..sessions.choosing import SessionChoosing
 from ..widgets.cards.question_card import QuestionCard
 from ..widgets.connection import ConnectionView
+from ..widgets.help_panel import HelpPanel
 from ..widgets.history import HistoryLoader
 from ..widgets.info import LeftSession, ReplInfo, farewell
 from ..widgets.status import StatusLine, used_text
 from ..widgets.transcript import Transcript
 from .approvals import Approvals
 from .command_replies import CommandReplies
-from .commands import help_markdown
+from .commands import help_sections
 from .connection_presenter import ConnectionPresenter
 from .event_router import EventRouter
 from .leaving import QUIT_WINDOW_S, SessionFate
@@ -328,7 +329,10 @@ class SessionView(Vertical):
         await self._actions.next_mode()
 
     def page(self, direction: int) -> None:
-        """Scroll the approval card if it has the focus and is longer than shown, else the transcript."""
+        """Scroll the help or the approval card if it has the focus and is longer than shown, else the transcript."""
+        for panel in self.query(HelpPanel):
+            panel.turn(direction)
+            return
         if self.approvals.turn_page(direction):
             return
         hole = self._history.hole_on_screen() if direction < 0 else None
@@ -343,9 +347,18 @@ class SessionView(Vertical):
             self._status.hint("nothing is on the todo list")
 
     def help(self) -> None:
-        """Show the keys and commands."""
-        self.transcript.add(MarkdownBlock(text=help_markdown(self.submissions.completion.worker_commands.known)))
-        self.transcript.anchor()
+        """Show the keys and commands, or close them again."""
+        if self.query(HelpPanel):
+            self.on_help_panel_help_closed()
+            return
+        panel = HelpPanel(help_sections(self.submissions.completion.worker_commands.known))
+        self.mount(panel, before=self._status.todos)
+        panel.focus()
+
+    def on_help_panel_help_closed(self) -> None:
+        """The person has read enough."""
+        self.query(HelpPanel).remove()
+        self._shell.composer.focus()
 
     def farewell(self) -> str:
         """Return the text that stays on the terminal."""

@@ -211,9 +211,30 @@ async def test_a_paste_keeps_its_lines_and_loses_its_escape_sequences() -> None:
 
 
 async def test_help_lists_all_commands_and_the_keys() -> None:
-    async with desk(size=(100, 72)) as at:
+    async with desk(size=(100, 160)) as at:
         await at.pilot.press("f1")
         await at.sees("Shift+Tab", "Ctrl+O", *(command.usage for command in COMMANDS))
+
+
+async def test_help_is_searched_and_scrolled_and_leaves_the_conversation_as_it_is() -> None:
+    async with desk(size=(100, 30)) as at:
+        await at.type("half a prompt")
+        await at.pilot.press("f1")
+        await at.sees("Help: type to search", "Esc closes", "send; queued while the agent works")
+        await at.pilot.press("pagedown", "pagedown")
+        await at.loses("send; queued while the agent works")
+        await at.type("theme")
+        await at.sees("Help: theme", "/theme [NAME]")
+        assert "/stop" not in at.screen
+        await at.type("xyz")
+        await at.sees("Nothing fits what you typed.")
+        await at.pilot.press("backspace", "backspace", "backspace", "escape")
+        await at.loses("Help:")
+        assert at.app.focused is at.app.composer and at.app.composer.text == "half a prompt"
+        await at.pilot.press("f1")
+        await at.sees("Help: type to search")
+        await at.pilot.press("f1")
+        await at.loses("Help:")
 
 
 @pytest.mark.parametrize(
