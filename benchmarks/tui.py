@@ -241,7 +241,7 @@ def main() -> int:
     for what in ("idle", "spinner"):
         found = run(side="ours", what=what)
         print(f"{what}: {found['share']:.2%} CPU, {found['bytes_per_s'] / 1000:.1f} KB/s to the terminal", flush=True)
-    many = run(side="ours", what="messages", count=2000)
+    many = run(side="ours", what="messages", count=5000)
     few = run(side="peer", what="messages", count=100)
     print(
         f"2,000 messages: {many['mount_s']:.2f} s, page up {many['scroll_ms']:.1f} ms, peak {many['rss_mb']:.0f} MB; "

@@ -79,7 +79,7 @@ class SessionView(Vertical):
             ThinkingSteering(client, self.reducer, self._actions),
             Exporting(client, self.reducer, info.place),
             SessionFacts(client, self.reducer),
-            SessionChoosing(client, self.reducer, shell.composer, self._actions),
+            SessionChoosing(client, info.host, self.reducer, shell.composer, self._actions),
         )
         self.submissions = Submissions(client, info.host, shell.composer, self.reducer, self._actions)
         self.submissions.run = CommandReplies(self, shell, self._actions, client, info).answer

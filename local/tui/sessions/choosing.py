@@ -35,9 +35,12 @@ class SessionChoosing(Vertical):
 
     DEFAULT_CSS = "SessionChoosing { height: auto; }"
 
-    def __init__(self, client: SessionClient, reducer: TranscriptReducer, composer: Composer, errors: Errors) -> None:
+    def __init__(
+        self, client: SessionClient, host: str, reducer: TranscriptReducer, composer: Composer, errors: Errors
+    ) -> None:
         super().__init__()
         self._client = client
+        self._host = host
         self._reducer = reducer
         self._composer = composer
         self._errors = errors
@@ -66,7 +69,7 @@ class SessionChoosing(Vertical):
             return
         from .panel import SessionPanel
 
-        self.panel = SessionPanel(rows, self._client.hello.session, sought)
+        self.panel = SessionPanel(self._host, rows, self._client.hello.session, sought)
         await self.mount(self.panel)
         self.panel.focus()
 

@@ -23,7 +23,7 @@ _FRAME_CELLS = 6
 
 
 class SessionPanel(Static, can_focus=True):
-    """`current` is the session on the screen, which is marked and cannot be chosen."""
+    """`current` is the session on the screen of those on `host`: it is marked and cannot be chosen."""
 
     DEFAULT_CSS = """
     SessionPanel {
@@ -41,8 +41,9 @@ class SessionPanel(Static, can_focus=True):
     class ListClosed(Message):
         """The person stays where they are."""
 
-    def __init__(self, rows: Sequence[SessionRow], current: str, sought: str = "") -> None:
+    def __init__(self, host: str, rows: Sequence[SessionRow], current: str, sought: str = "") -> None:
         super().__init__()
+        self._host = host
         self._rows = rows
         self._current = current
         self._sought = sought
@@ -90,7 +91,7 @@ class SessionPanel(Static, can_focus=True):
     def _draw(self) -> None:
         palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
         found, width = self._found, max(20, self.size.width or self.app.size.width - _FRAME_CELLS)
-        text = Text("Sessions on this host", style="bold", no_wrap=True, overflow="ellipsis")
+        text = Text(f"Sessions on {one_line(self._host)}", style="bold", no_wrap=True, overflow="ellipsis")
         text.append(f"   {one_line(self._sought)}▏\n", style=f"not bold {palette.accent}")
         first = min(max(0, self._at - _ROWS // 2), max(0, len(found) - _ROWS))
         for place, row in enumerate(found[first : first + _ROWS], first):

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from ..model.blocks import Block
 
-MAX_BLOCKS = 5_000
+MAX_BLOCKS = 10_000
 MAX_CHARS = 20_000_000
 _SHARE_FOR_EARLIER = 3 / 4  # share of the limits for earlier events; the rest is for new ones
 

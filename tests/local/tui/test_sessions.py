@@ -111,7 +111,7 @@ async def test_resume_lists_the_sessions_and_narrows_them() -> None:
     async with switching([ScriptedSession(), ScriptedSession(greeting=hello(cwd="/srv/docs"))]) as (at, gone):
         await at.type("/resume")
         await at.pilot.press("enter")
-        await at.sees("Sessions on this host", "here       port it", "›    1m  working    fix the flaky test")
+        await at.sees("Sessions on devbox", "here       port it", "›    1m  working    fix the flaky test")
         await at.sees("2h  asks you   write the docs", "1d  ended      (no prompt yet)", "4 sessions")
         assert "\x1b" not in at.screen
         await at.type("shop docs")
@@ -126,11 +126,11 @@ async def test_resume_lists_the_sessions_and_narrows_them() -> None:
 async def test_the_session_on_the_screen_is_not_opened_again_and_esc_stays() -> None:
     async with switching([ScriptedSession()]) as (at, gone):
         await say(at, "/resume")
-        await at.sees("Sessions on this host")
+        await at.sees("Sessions on devbox")
         await at.pilot.press("up", "enter")
-        await at.sees("Sessions on this host")
+        await at.sees("Sessions on devbox")
         await at.pilot.press("escape")
-        await at.loses("Sessions on this host")
+        await at.loses("Sessions on devbox")
         assert not gone and at.app.focused is at.app.composer
 
 
