@@ -1,7 +1,7 @@
 """The REPL's transcript against Textual's own MarkdownStream, in the same run, each in a process with a pseudo
 terminal.
 
-CPU seconds for one long answer sent as fast as it is taken, CPU share at 200 and 1,000 tokens a second, what 2,000
+CPU seconds for one long answer sent as fast as it is taken, CPU share at 200 and 1,000 tokens a second, what 5,000
 messages cost, and what a screen costs on which nothing happens or only a spinner turns.
 """
 
@@ -244,7 +244,7 @@ def main() -> int:
     many = run(side="ours", what="messages", count=5000)
     few = run(side="peer", what="messages", count=100)
     print(
-        f"2,000 messages: {many['mount_s']:.2f} s, page up {many['scroll_ms']:.1f} ms, peak {many['rss_mb']:.0f} MB; "
+        f"5,000 messages: {many['mount_s']:.2f} s, page up {many['scroll_ms']:.1f} ms, peak {many['rss_mb']:.0f} MB; "
         f"100 messages as Markdown widgets: {few['mount_s']:.2f} s, page up {few['scroll_ms']:.1f} ms, "
         f"peak {few['rss_mb']:.0f} MB; ratio for each message {many['mount_s'] / few['mount_s'] / 20:.4f}"
     )
