@@ -182,7 +182,7 @@ class Daemon:
         known = self.session.log.summary if self.session is not None else JournalSummary()
         self._summary.update(
             state=self._state,
-            updated=round(time.time(), 1),
+            updated=round(time.time(), 3),
             prompt=known.prompt,
             prompts=known.prompts,
             driver=self._lease.driver,

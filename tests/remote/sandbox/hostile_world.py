@@ -262,6 +262,9 @@ class Runner:
         if child not in marked(process.mark) or process.pid not in marked(process.mark):
             self.found.append(f"a process of the command is not found: {child} {marked(process.mark)}")
         await process.stop()
+        deadline = time.monotonic() + _LINE_S  # the kernel takes its time to end what was killed
+        while (is_alive(child) or is_alive(process.pid)) and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
         if is_alive(child) or is_alive(process.pid):
             self.found.append("a process of the command lives on")
 
