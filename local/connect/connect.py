@@ -118,12 +118,18 @@ async def connect_session(
         session.register(TRUST_PROJECT, desk.answer)
         dialer.tell_limits(session.warn)
         mcp: LaptopServers | None = None
-        if servers:
-            from ..mcp.service import LaptopServers
-
+        has_program = arguments.streams.input_format == "stream-json"
+        if servers or has_program:
             new = bool(dialer.parameters.get("create"))
             permissions = laptop_permissions(arguments, startup.settings, options, desk, session, new=new)
-            mcp = await stack.enter_async_context(LaptopServers(session, servers, permissions))
+            if has_program:
+                from ..mcp.gate import guard_client_servers
+
+                guard_client_servers(session, permissions)
+            if servers:
+                from ..mcp.service import LaptopServers
+
+                mcp = await stack.enter_async_context(LaptopServers(session, servers, permissions))
         if options.web == "laptop":  # else the kind is unknown here, and refused
             from ccb.tunnel.wire.kinds.web import WEB_FETCH
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import ConnectionLost
-from ccb.tunnel.wire.kinds.mcp import MCP_MESSAGE
+from ccb.tunnel.wire.kinds.mcp import ELICITATION, MCP_MESSAGE
 from ccb.tunnel.wire.kinds.queue import TakenRecord, UnqueuedRecord
 from ccb.tunnel.wire.messages import (
     AssistantLine,
@@ -39,7 +39,8 @@ log = logging.getLogger(__name__)
 ANSWERED_ON_STDIN: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, HOOK_CALLBACK, MCP_MESSAGE)
 """The requests of the worker that the client of this run answers."""
 
-_ANSWERED_ON_STDIN = frozenset(kind.name for kind in ANSWERED_ON_STDIN)
+_TO_PERSON = frozenset((CAN_USE_TOOL.name, ELICITATION.name))
+_ANSWERED_ON_STDIN = frozenset(kind.name for kind in ANSWERED_ON_STDIN) | _TO_PERSON
 
 GOODBYE_S = 5.0
 """Seconds for the host to end the session after the last result, or to send a result after an interrupt."""
@@ -74,6 +75,8 @@ class EventPrinter:
         self._answers: EarlierAnswers | None = None
         for kind in ANSWERED_ON_STDIN:
             session.register(kind)
+        if hides is not None:  # nobody fills in forms in a run with one prompt
+            session.register(ELICITATION)
         self.goodbye = ""
         """The reason that the host gave for the end of the session."""
 
@@ -245,7 +248,7 @@ class EventPrinter:
         if self._inputs.mirror is not None:
             await self._inputs.mirror.message(public, body)
         if isinstance(public, ControlRequestLine) and public.subtype in _ANSWERED_ON_STDIN:
-            to_person = public.subtype == CAN_USE_TOOL.name
+            to_person = public.subtype in _TO_PERSON
             await self._inputs.question_opened(self._session, public.request_id, to_person=to_person)
         elif isinstance(public, ControlCancelLine):
             await self._inputs.question_closed(public.request_id)

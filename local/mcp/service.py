@@ -15,7 +15,6 @@ from ccb.tunnel.wire.kinds.mcp import (
     CLIENT_MCP_MESSAGE,
     ELICITATION,
     LAPTOP_MCP_MESSAGE,
-    TOOL_USE_ID,
     Elicitation,
     McpMessage,
     tool_name,
@@ -23,6 +22,7 @@ from ccb.tunnel.wire.kinds.mcp import (
 from ccb.tunnel.wire.requests import Request, RequestFailed, RequestRefused
 
 from .config import ServerConfig
+from .gate import answered, is_call, tool_use_id_of
 from .permissions import LaptopPermissions
 
 if TYPE_CHECKING:
@@ -57,10 +57,6 @@ class ServerState:
     retry_s: float
 
 
-def _is_call(message: McpMessage) -> bool:
-    return message.message.get("method") == "tools/call"
-
-
 class LaptopServers:
     """The servers of one session. What `permissions` refuses reaches none of them. Use as a context manager: leaving
     ends them."""
@@ -75,7 +71,7 @@ class LaptopServers:
         self._stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # `ccb mcp test` shows it
 
     async def __aenter__(self) -> Self:
-        self._session.register(LAPTOP_MCP_MESSAGE, self._answer, _is_call)
+        self._session.register(LAPTOP_MCP_MESSAGE, self._answer, is_call)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -113,13 +109,7 @@ class LaptopServers:
         if config is None:
             raise RequestRefused("This laptop has no MCP server of that name.")
         server = self._server(message.server_name, config)
-        allowed = await permitted(self._permissions, message.server_name, message.message)
-        reply = await server.reply(allowed, self._shower(message))
-        params = allowed.get("params")
-        if allowed.get("method") == "tools/call" and isinstance(params, dict):
-            tool = tool_name(message.server_name, str(params.get("name")))
-            self._permissions.replied(tool, params["arguments"], reply.get("result") or {})
-        return {"mcp_response": reply}
+        return await answered(self._permissions, message, lambda allowed: server.reply(allowed, self._shower(message)))
 
     async def _said(self, name: str, message: Json) -> None:
         try:
@@ -140,7 +130,7 @@ class LaptopServers:
         if message.message.get("method") != "tools/call" or not isinstance(params, dict):
             return None
         began = time.monotonic()
-        name, tool_use_id = tool_name(message.server_name, str(params.get("name"))), _tool_use_id(params)
+        name, tool_use_id = tool_name(message.server_name, str(params.get("name"))), tool_use_id_of(params)
 
         def show(progress: Json) -> None:
             total, said = progress.get("total"), str(progress.get("message") or "")[:_MAX_PROGRESS]
@@ -158,25 +148,3 @@ class LaptopServers:
             )
 
         return show
-
-
-async def permitted(permissions: LaptopPermissions, server: str, message: Json) -> Json:
-    """Return the message that may go to a server: a call has the arguments that were allowed. Raise RequestRefused."""
-    method, given = message.get("method"), message.get("params")
-    params = given if isinstance(given, dict) else {}
-    arguments = params.get("arguments")
-    arguments = arguments if isinstance(arguments, dict) else {}
-    if method == "tools/call":
-        tool = tool_name(server, str(params.get("name")))
-        allowed = await permissions.check(tool, arguments, _tool_use_id(params))
-        return {**message, "params": {**params, "arguments": allowed}}
-    if method == "resources/read":
-        await permissions.check_reading(server, str(params.get("uri")))
-    elif method == "prompts/get":
-        await permissions.check_prompt(server, tool_name(server, str(params.get("name"))), arguments)
-    return message
-
-
-def _tool_use_id(params: Json) -> str:
-    meta = params.get("_meta")
-    return str(meta.get(TOOL_USE_ID) or "") if isinstance(meta, dict) else ""

@@ -148,7 +148,7 @@ class RemoteSession:
         if item.kind not in ("message", "progress") or item.body.get("type") not in _REQUESTS:
             return False
         line = parse_message(item.body)
-        hidden = self._responder.hides(line) or self._own.is_forged(line)
+        hidden = not self._own.is_open(line) and (self._responder.hides(line) or self._own.is_forged(line))
         if not hidden:
             self._witnessed(line)
         return hidden

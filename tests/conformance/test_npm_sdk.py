@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,25 @@ async def test_a_client_with_tools_hooks_and_permissions(laptop: Laptop, fake_mo
     assert (status["name"], status["status"]) == ("calc", "connected")
     init = [each for each in program.messages("system") if each["subtype"] == "init"]
     assert len(init) == 2 and "reviewer" in init[0]["agents"] and init[0]["claude_code_version"].startswith("2.")
+
+
+async def test_the_form_of_a_server_is_filled_in_by_the_program(
+    laptop: Laptop, fake_model: FakeModel, project: Path, tmp_path: Path
+) -> None:
+    fake_model.add(calls(("mcp__notes__clear", {})), {"text": "cleared"})
+    root = str(Path(__file__).parents[2])
+    args = ["-m", "tests.support.mcp_server", str(tmp_path / "calls")]
+    notes = {"type": "stdio", "command": sys.executable, "args": args, "env": {"PYTHONPATH": root}}
+    settings = {
+        "cli": program_ccb(project.parent),
+        "cwd": str(project),
+        "prompts": ["clear"],
+        "more": {"mcpServers": {"notes": notes}, "allowedTools": ["mcp__notes__clear"]},
+    }
+    async with npm_sdk(laptop, settings) as program:
+        await program.end()
+    assert [(each["server"], each["message"]) for each in program.of("form")] == [("notes", "Throw all notes away?")]
+    assert "the answer is accept" in fake_model.requests[-1].tool_result_text
 
 
 async def test_over_ssh_with_a_lost_connection_nothing_runs_twice(

@@ -101,7 +101,8 @@ class RequestResponder:
         runs_once: Callable[[P], bool] = lambda _: False,
     ) -> None:
         """Answer requests of this kind with the payload that `service` returns, or leave them to the reader of the
-        events. `runs_once` tells which requests must not run twice."""
+        events. With both, the service answers the worker and may ask the reader itself. `runs_once` tells which
+        requests must not run twice."""
         if service is None:
             self._for_reader.add(kind.name)
             return
@@ -115,15 +116,18 @@ class RequestResponder:
         self._services[kind.name] = serve
 
     def leaves_to_reader(self, kind: RequestKind[P, A]) -> bool:
-        """Return whether requests of this kind are left to the reader of the events."""
+        """Return whether the reader of the events answers requests of this kind."""
         return kind.name in self._for_reader
+
+    def _is_for_reader(self, subtype: str) -> bool:
+        return subtype in self._for_reader and subtype not in self._services
 
     def begin(self) -> None:
         """Start answering requests: every kind is registered, and the reader has started."""
         self._begun = True
         for request_id, kind in list(self._known.items()):
             waiting = self._waiting.get(request_id)
-            if kind in self._for_reader and (waiting is None or self._admits(request_id, waiting.memory)):
+            if self._is_for_reader(kind) and (waiting is None or self._admits(request_id, waiting.memory)):
                 del self._known[request_id]
                 self._take(request_id)
 
@@ -132,7 +136,7 @@ class RequestResponder:
         is the reader's to see, or may still be registered for the reader: then `hides` decides once the reader is
         there."""
         if isinstance(line, ControlRequestLine):
-            for_reader = self._begun and line.subtype in self._for_reader and line.request_id not in self._known
+            for_reader = self._begun and self._is_for_reader(line.subtype) and line.request_id not in self._known
             if for_reader and self._admits(line.request_id, memory):
                 return False
             self._note(line, _Waiting(line, journalled, memory, ours))
@@ -146,7 +150,7 @@ class RequestResponder:
     def hides(self, line: PublicLine) -> bool:
         """Return whether a line that came before `begin` is not the reader's to see."""
         if isinstance(line, ControlRequestLine):
-            return line.subtype not in self._for_reader or line.request_id in self._known
+            return not self._is_for_reader(line.subtype) or line.request_id in self._known
         return isinstance(line, ControlCancelLine) and line.request_id in self._known
 
     def is_open(self, line: PublicLine) -> bool:
@@ -235,7 +239,7 @@ class RequestResponder:
         await self._outbox.put(answer_id(line.request_id), public_answer(answer))
 
     async def _serve(self, line: ControlRequestLine, ours: bool) -> Json:
-        if line.subtype in self._for_reader:
+        if self._is_for_reader(line.subtype):
             raise RequestRefused(f"This laptop refuses a part of its questions: {REFUSES}.", "too_many_requests")
         service = self._services.get(line.subtype)
         if service is None:

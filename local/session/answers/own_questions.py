@@ -56,11 +56,13 @@ class OwnQuestions:
             asked.answer.set_result(answer_in(line))
         return True
 
+    def is_open(self, line: PublicLine) -> bool:
+        """Return whether a line is one of these questions."""
+        return isinstance(line, ControlRequestLine) and line.request_id in self._open
+
     def is_forged(self, line: PublicLine) -> bool:
         """Return whether a request has an id of this laptop and is not one of its open questions."""
-        if not isinstance(line, ControlRequestLine):
-            return False
-        return is_own(line.request_id) and line.request_id not in self._open
+        return isinstance(line, ControlRequestLine) and is_own(line.request_id) and not self.is_open(line)
 
     @property
     def bodies(self) -> list[Json]:

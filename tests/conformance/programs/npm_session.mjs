@@ -47,6 +47,10 @@ const session = query({
       tell("asked", { name, input });
       return { behavior: "allow", updatedInput: input };
     },
+    onElicitation: async (form) => {
+      tell("form", { server: form.serverName, message: form.message });
+      return { action: "accept", content: {} };
+    },
     hooks: { PreToolUse: [{ matcher: "Bash", hooks: [hook] }] },
     agents: { reviewer: { description: "Reviews code", prompt: "You review.", tools: ["Read"] } },
     systemPrompt: { type: "preset", preset: "claude_code", append: "APPENDED" },

@@ -163,3 +163,45 @@ async def test_a_server_of_another_maker_works_on_the_laptop_and_on_the_host_and
     assert (done.code, done.stdout) == (0, "done\n"), done.stderr
     assert json.dumps(fake_model.requests[-1].messages).count("once upon a time") == 2
     assert not (project / "started").exists()
+
+
+async def test_a_call_of_a_server_inside_the_program_is_asked_there_if_only_the_host_allows_it(
+    laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    """As above: the worker does not ask, and no hostile one would."""
+    project = tmp_path / "project"
+    (project / ".claude").mkdir(parents=True)
+    (project / ".claude/settings.json").write_text(json.dumps({"permissions": {"allow": ["mcp__kit"]}}))
+    fake_model.add(tool("mcp__kit__open", door=1), tool("mcp__kit__open", door=2), {"text": "done"})
+    argv = [*STREAMS, "--permission-prompt-tool", "stdio", "--trust", str(project)]
+    decisions = iter(({"behavior": "deny", "message": "not that one"}, {"behavior": "allow"}))
+    opened: list[object] = []
+
+    def reply(request: Json) -> Json:
+        if request["subtype"] == "can_use_tool":
+            assert (request["tool_name"], opened) == ("mcp__kit__open", [])
+            return next(decisions)
+        message = request["message"]
+        result: Json = {"content": [{"type": "text", "text": "open"}]}
+        if message["method"] == "initialize":
+            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": {}}
+        elif message["method"] == "tools/list":
+            result = {"tools": [{"name": "open", "inputSchema": {"type": "object"}}]}
+        elif message["method"] == "tools/call":
+            opened.append(message["params"]["arguments"]["door"])
+        return {"mcp_response": {"jsonrpc": "2.0", "id": message.get("id"), "result": result}}
+
+    async with laptop.start(argv) as running:
+        request = {"subtype": "initialize", "sdkMcpServers": ["kit"]}
+        await running.send({"type": "control_request", "request_id": "first", "request": request})
+        await running.send(user("open the doors"))
+        for _ in ("initialize", "initialized", "tools/list", "ask", "ask", "tools/call"):
+            line = await running.until("control_request")
+            response = {"subtype": "success", "request_id": line["request_id"], "response": reply(line["request"])}
+            await running.send({"type": "control_response", "response": response})
+        await running.until("result")
+        running.end_input()
+        done = await running.done()
+    assert done.code == 0, done.stderr
+    assert opened == [2]
+    assert "mcp__kit__open failed: not that one" in json.dumps(fake_model.requests[-1].messages)

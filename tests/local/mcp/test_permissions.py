@@ -12,8 +12,8 @@ import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, session_on
 from tests.support.network.link_peer import Peer
 
+from ccb.local.mcp.gate import permitted
 from ccb.local.mcp.permissions import LaptopPermissions
-from ccb.local.mcp.service import permitted
 from ccb.local.session.client import Received, Skipped
 from ccb.local.session.remote_session import RemoteSession
 from ccb.tunnel.wire import Event, Input, Snapshot
