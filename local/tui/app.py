@@ -90,6 +90,7 @@ class Repl(App[int]):
         self.switching = Switching()
         self.composer = Composer()
         self.composer.set_locked(_ONLY_WATCHES if watching else "")
+        self.composer.around.says = self._hint
         self.opening = Opening(host, first_prompt)
         self.attached: SessionView | None = None
         self.leaving = Leaving()
@@ -169,7 +170,7 @@ class Repl(App[int]):
             await opening.line.remove()
             await opening.remove()
         self.attached = view
-        self.composer.may_take_back = lambda: view.can_take_prompt_back
+        self.composer.around.may_take_back = lambda: view.can_take_prompt_back
         view.say(opening.said, warnings)
         view.submit_all(opening.queued)
 
@@ -364,7 +365,7 @@ class Repl(App[int]):
 
     def action_toggle_approval(self) -> None:
         """Tab: complete what is typed, else move the focus to the approval card, or back."""
-        if self.focused is self.composer and self.composer.completes("tab"):
+        if self.focused is self.composer and self.composer.around.completes("tab"):
             return
         if self.attached is not None:
             self.attached.approvals.toggle_focus()

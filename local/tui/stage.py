@@ -18,7 +18,7 @@ async def take_off(app: Repl) -> None:
     view, app.attached, app.leaving = app.view, None, Leaving()
     said = way_back(view.left_behind)
     app.opening = Opening(app.opening.host)
-    app.composer.may_take_back = lambda: False
+    app.composer.around.may_take_back = lambda: False
     with app.batch_update():
         await app.mount(app.opening, before=app.composer)
         await app.mount(app.opening.line, after=app.composer)

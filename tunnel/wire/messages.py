@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Callable, Union
 
+from .content.attached import is_attached_file
 from .dataclass import dataclass
 from .frames import Json
 
@@ -38,8 +39,9 @@ class UserLine:
     is_summary: bool = False
 
     def text(self, separator: str) -> str:
-        """Return the texts of its blocks, joined. A block without text counts as an empty text."""
-        return separator.join(str(block.get("text", "")) for block in self.blocks)
+        """Return the texts of its blocks, joined, without files that go along with a prompt. Another block without text
+        counts as an empty text."""
+        return separator.join(str(block.get("text", "")) for block in self.blocks if not is_attached_file(block))
 
     def done_tool_uses(self) -> set[str]:
         """Return the ids of the tool calls whose results it holds."""

@@ -67,6 +67,7 @@ KEYS = (
     ("Esc, Esc", "while nothing is typed and the agent is idle: go back to an earlier prompt"),
     ("/ and Tab", "the commands that fit what is typed; Up and Down choose, Tab or Enter completes, Esc closes"),
     ("@", "name a file or directory on the host; the list works as that of the commands"),
+    ("paste or drop a file", "an image or a text of this laptop goes along with the prompt"),
     ("!", "at the start: run a shell command on the host; the agent reads what it printed with your next prompt"),
     ("#", "at the start: keep this line for every agent in the CLAUDE.md of the project"),
     ("Tab, Alt+A, click", "go to the waiting approval; Esc goes back"),

@@ -57,16 +57,16 @@ class SessionActions:
         parts = (error.what, error.evidence, error.do) if isinstance(error, CcbError) else (str(error),)
         self._reducer.notice("\n".join(neutralise(part) for part in parts if part), Level.ERROR)
 
-    async def send_prompt(self, text: str, *, command_line: bool = False) -> bool:
-        """Send a prompt, or a command line. Return False if nothing can be sent now, so that the text must
-        go back into the composer."""
+    async def send_prompt(self, text: str, content: list[Json] | None = None, *, command_line: bool = False) -> bool:
+        """Send a prompt, or a command line. `content`: the text with the files that go along with it. Return False if
+        nothing can be sent now, so that the text must go back into the composer."""
         if command_line and SHELL_COMMAND not in self._client.hello.capabilities:
             self._status.hint("the worker of this session is too old to run a command: /stop, then start again")
             return False
         uuid = str(uuid4())
         self._reducer.prompt_sent(text, uuid, connected=self._connection.state is LinkState.CONNECTED)
         try:
-            await self._client.prompt(text, uuid=uuid, command_line=command_line)
+            await self._client.prompt(content or text, uuid=uuid, command_line=command_line)
         except UsageError as error:
             self._reducer.prompt_refused(uuid)
             self._status.hint(f"not sent: {one_line(error.what)}")

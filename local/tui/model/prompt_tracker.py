@@ -177,7 +177,7 @@ class PromptTracker:
 
     def _show(self, text: str, state: PromptState, *ids: str) -> PromptBlock:
         self._known.extend(each for each in ids if each)
-        block = PromptBlock(text=neutralise(text)[:MAX_BLOCK_CHARS], state=state)
+        block = PromptBlock(text=neutralise(text).rstrip()[:MAX_BLOCK_CHARS], state=state)
         self._container.add(block, before=self.first_waiting() if state is PromptState.TAKEN else None)
         if state is not PromptState.TAKEN:
             self._waiting[ids[0]] = block

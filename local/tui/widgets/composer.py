@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,10 +16,15 @@ from textual.widgets import TextArea
 
 from ccb.tunnel.plain_text import neutralise
 
+from ...terminal.stdio import in_thread
+from .composing.attachments import Attachments
+from .composing.dropped_paths import may_name_files
 from .composing.pasted_texts import PastedTexts
 from .composing.prompt_recall import PromptKeeper, PromptRecall
 from .composing.shortcut_letters import ShortcutLetters
+from .composing.surroundings import Surroundings
 
+_MAX_READ_S = 5.0  # seconds for reading what was dropped; a path on a file system that hangs stays text
 _INVITATION = "Ask for a change, or /help"
 
 
@@ -69,13 +76,11 @@ class Composer(TextArea):
         self.recall = PromptRecall()
         self.shortcuts = ShortcutLetters()
         self.last_key = 0.0
-        self.may_take_back: Callable[[], bool] = lambda: False
-        """Returns whether a prompt waits that Up takes back."""
+        self.around = Surroundings()
         self._pasted = PastedTexts()
+        self.attachments = Attachments()
         self._chord = ""  # the last key
         self._locked_because = ""
-        self.completes: Callable[[str], bool] = lambda key: False
-        """Takes a key for the list of completions first. Returns whether it did."""
 
     def set_locked(self, why: str) -> None:
         """Take no text, and show why; with an empty `why` take it again. What is typed already stays."""
@@ -114,7 +119,7 @@ class Composer(TextArea):
             self.shortcuts.pressed(event.character, self.last_key, may_begin_word=not self.read_only)
             self.post_message(self.Shortcut(event.character))
             return True
-        if event.key in ("enter", "up", "down", "escape", "ctrl+r") and self.completes(event.key):
+        if event.key in ("enter", "up", "down", "escape", "ctrl+r") and self.around.completes(event.key):
             return True
         if event.key == "enter":
             self._submit()
@@ -136,7 +141,7 @@ class Composer(TextArea):
     def _handle_arrow(self, key: str) -> bool:
         """Leave the text by its first or last line: to an earlier or a later prompt."""
         if key == "up" and self.navigator.is_first_wrapped_line(self.cursor_location):
-            if not self.text and self.may_take_back():
+            if not self.text and self.around.may_take_back():
                 self.post_message(self.TakeBack())
                 return True
             return self._recall(-1)
@@ -158,7 +163,8 @@ class Composer(TextArea):
     def _remove_placeholder(self) -> bool:
         """Remove a whole placeholder before the cursor. Return False if there is none."""
         at = self.cursor_at
-        placeholder = self._pasted.placeholder_before(self.text[:at]) if self.selection.is_empty else ""
+        before = self.text[:at] if self.selection.is_empty else ""
+        placeholder = self._pasted.placeholder_before(before) or self.attachments.placeholder_before(before)
         if placeholder:
             self.put("", at - len(placeholder), at)
         return bool(placeholder)
@@ -171,7 +177,7 @@ class Composer(TextArea):
             self.move_cursor(self.document.end)
 
     def on_unmount(self) -> None:
-        self.recall.keep_draft(self.whole_text.rstrip())
+        self.recall.keep_draft(self.attachments.with_paths(self.whole_text.rstrip()))
 
     def give_back(self, text: str) -> None:
         """Put a prompt that was not sent in front of what the person has typed since."""
@@ -183,7 +189,21 @@ class Composer(TextArea):
         event.prevent_default()
         event.stop()
         if not self.read_only:
-            self.type(self._pasted.shortened(_harmless(event.text)))
+            await self._pasted_text(event.text)
+
+    async def _pasted_text(self, text: str) -> None:
+        """Insert a text that the person has pasted. If it names files, they go along with the prompt."""
+        files = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_MAX_READ_S):
+                files = await in_thread(lambda: self.attachments.take(text)) if may_name_files(text) else None
+        self.type(self._pasted.shortened(_harmless(text)))
+        if files is not None and files.shown:
+            end = self.cursor_at
+            self.history.checkpoint()  # so that undo gives the path back
+            self.put(f"{files.shown} ", end - len(_harmless(text)), end)
+        if files is not None:
+            self.around.says(files.said)
 
     def type(self, text: str) -> None:
         """Insert text at the cursor. Control characters in it are made visible."""
@@ -216,7 +236,7 @@ class Composer(TextArea):
             return
         if not text:
             return
-        self.recall.add(text)
+        self.recall.add(text, kept=self.attachments.with_paths(text))
         self.text = ""
         self.post_message(self.Submitted(text))
 

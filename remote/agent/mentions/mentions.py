@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from ccb.tunnel.wire.content.attached import is_attached_file
 from ccb.tunnel.wire.tool_traits import LS, READ, READ_MCP_RESOURCE
 
 from ...context.reminders import reminder_block
@@ -28,7 +29,8 @@ _DEFAULT_LINES = 200  # behind a line that is named alone
 async def mentioned_blocks(config: AgentConfig, agent: AgentState, prompts: Sequence[Prompt]) -> list[Json]:
     """Return the blocks that go before the prompts. A word that names nothing on the host, or something that may not
     be read without asking, stays a word."""
-    texts = [str(b.get("text")) for prompt in prompts if not prompt.origin for b in prompt.blocks if "text" in b]
+    typed = [b for prompt in prompts if not prompt.origin for b in prompt.blocks if not is_attached_file(b)]
+    texts = [str(block.get("text")) for block in typed if "text" in block]
     named = dict.fromkeys(quoted or plain for text in texts for quoted, plain in _MENTION.findall(text))
     blocks: list[Json] = []
     for each in list(named)[:_MAX_MENTIONS]:

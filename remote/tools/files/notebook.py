@@ -8,8 +8,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from ccb.tunnel.wire.content.images import MAX_IMAGE_BYTES, image_block, image_trouble, image_type
+
 from ..output import clean
-from .media import MAX_IMAGE_BYTES, image_block, image_trouble, image_type
 
 Json = dict[str, Any]
 

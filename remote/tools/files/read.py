@@ -5,6 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.content.images import (
+    DAMAGED,
+    MAX_IMAGE_BYTES,
+    image_block,
+    image_size,
+    image_trouble,
+    image_type,
+    is_whole,
+)
 
 from ...system.regular_files import FileInfo, FileKind, NotAFile, digest_of
 from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
@@ -68,7 +77,7 @@ class Read(Tool):
                     structured={"type": "file_unchanged", "file": {"filePath": path}},
                 )
             head = await host_of(context).read(path, 0, _HEAD)
-            media_type = media.image_type(head)
+            media_type = image_type(head)
             if media_type is not None:
                 return await _image(path, info, media_type, context)
             if head.startswith(b"%PDF-"):
@@ -119,22 +128,22 @@ def _text(path: str, info: FileInfo, wanted: tuple[int, int], found: TextRange, 
 
 async def _image(path: str, info: FileInfo, media_type: str, context: ToolContext) -> ToolResult:
     data = await host_of(context).read(path, 0, media.MAX_SCALED_BYTES + 1)
-    size = media.image_size(data)
-    if len(data) > media.MAX_SCALED_BYTES or size is None or not media.is_whole(data):
-        why = media.TOO_LARGE if len(data) > media.MAX_SCALED_BYTES else media.DAMAGED
+    size = image_size(data)
+    if len(data) > media.MAX_SCALED_BYTES or size is None or not is_whole(data):
+        why = media.TOO_LARGE if len(data) > media.MAX_SCALED_BYTES else DAMAGED
         return refusal(f"{path} is an image that cannot be shown: {why}. Bash can tell more (`file`, `identify`).")
     shown, note = data, ""
     if media.wants_scaling(data):
         from ..documents import images
 
-        smaller = await images.scaled(context, path, media_type, media.MAX_IMAGE_BYTES)
-        if smaller is not None and not media.image_trouble(smaller):
-            shown, media_type = smaller, media.image_type(smaller) or media_type
-            now = media.image_size(smaller) or size
+        smaller = await images.scaled(context, path, media_type, MAX_IMAGE_BYTES)
+        if smaller is not None and not image_trouble(smaller):
+            shown, media_type = smaller, image_type(smaller) or media_type
+            now = image_size(smaller) or size
             note = f"(The image has {size[0]} x {size[1]} pixels; it is shown with {now[0]} x {now[1]}.)"
-    trouble = media.image_trouble(shown)
-    if not trouble and len(shown) > media.MAX_IMAGE_BYTES:
-        trouble = f"it has {len(shown):,} bytes, and at most {media.MAX_IMAGE_BYTES:,} can be shown"
+    trouble = image_trouble(shown)
+    if not trouble and len(shown) > MAX_IMAGE_BYTES:
+        trouble = f"it has {len(shown):,} bytes, and at most {MAX_IMAGE_BYTES:,} can be shown"
     if trouble:
         return refusal(
             f"{path} is an image that cannot be shown: {trouble}, and nothing on this host can make it smaller. "
@@ -144,7 +153,7 @@ async def _image(path: str, info: FileInfo, media_type: str, context: ToolContex
     file: Json = {"filePath": path, "type": media_type, "originalSize": len(data)}
     if note:
         file["dimensions"] = {"originalWidth": size[0], "originalHeight": size[1]}
-    blocks = [media.image_block(shown, media_type), *([{"type": "text", "text": note}] if note else [])]
+    blocks = [image_block(shown, media_type), *([{"type": "text", "text": note}] if note else [])]
     return ToolResult(blocks, structured={"type": "image", "file": file})
 
 

@@ -9,10 +9,11 @@ from tests.remote.agent_kit import content, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.tunnel.wire import Event, SessionOptions
+from ccb.tunnel.wire.content.attached import attached_file
 from ccb.tunnel.wire.kinds.lookups import NAMES, FindNames, NamesFound
 
 
-async def asked(laptop: Laptop, prompt: str, answer: str) -> str:
+async def asked(laptop: Laptop, prompt: str | list[dict[str, object]], answer: str) -> str:
     """Run a turn. Return what the model was told, as text."""
     await laptop.say(prompt)
     opened, body = await laptop.call()
@@ -35,6 +36,9 @@ async def test_files_that_a_prompt_names_come_with_it(host: WorkerHost, session:
     assert told.rstrip().endswith(words), "the prompt itself is as it was written, and comes last"
     told = await asked(laptop, "again @src/main.py", "b")
     assert "1\tprint('main')" in told
+    dropped = attached_file("of_laptop.txt", "mail me @notes.txt")
+    told = await asked(laptop, [{"type": "text", "text": "and this?"}, dropped], "c")
+    assert "mail me @notes.txt" in told and "three" not in told, "a file of the laptop names nothing on the host"
 
 
 async def test_names_are_found_while_the_person_types_and_no_process_stays(host: WorkerHost, session: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
 from ccb.remote.tools.documents import pdf, png_scale
-from ccb.remote.tools.files import media
+from ccb.tunnel.wire.content.images import image_size
 
 Json = dict[str, Any]
 
@@ -68,7 +68,7 @@ async def test_an_image_that_is_too_large_is_scaled_on_a_host_without_programs(
         wide = box.write("wide.png", png(9000, 4, [bytes((200, 100, 50)) * 9000] * 4))
         image, note = await blocks(box, wide)
         data = base64.b64decode(image["source"]["data"])
-        assert media.image_size(data) == (1800, 1) and set(pixels(data)[0]) == {200, 100, 50}
+        assert image_size(data) == (1800, 1) and set(pixels(data)[0]) == {200, 100, 50}
         assert note["text"] == "(The image has 9000 x 4 pixels; it is shown with 1800 x 1.)"
         jpeg = box.write("a.jpg", jpeg_of(9000))
         assert "Install ImageMagick there" in await box.error("Read", file_path=str(jpeg))

@@ -56,6 +56,7 @@ class ScriptedSession:
         self._calls = 0
         self._taken = 0
         self.prompts: list[str] = []
+        self.contents: list[str | list[Json]] = []  # of the prompts
         self.identities: list[str] = []
         self.controls: list[tuple[str, Json]] = []
         self.answers: dict[str, Json] = {}
@@ -127,6 +128,7 @@ class ScriptedSession:
         text = content if isinstance(content, str) else str(content)
         identity = uuid or _id()
         self.prompts.append(text)
+        self.contents.append(content)
         if command_line:
             self.command_lines.append(text)
         self.identities.append(identity)

@@ -31,7 +31,7 @@ class Submissions:
         self._actions = actions
         self._backlog: deque[str] = deque()  # sent one after the other, before anything that is submitted later
         self.completion = CompletionList(composer, client, one_line(host), self._own_commands)
-        composer.completes = self.completion.take_key
+        composer.around.completes = self.completion.take_key
 
     async def submit(self, text: str, transcript: Transcript) -> None:
         """Send a prompt or run a slash command. It waits behind what `submit_all` has not sent yet."""
@@ -60,6 +60,10 @@ class Submissions:
         if why_not:
             self._reducer.notice(why_not, Level.WARNING)
             return False
+        attachments = self._composer.attachments
+        if text.startswith(("#", "!")) and attachments.named_in(text):
+            self._reducer.notice(f"Nothing was sent: what begins with {text[0]} takes no files.", Level.WARNING)
+            return False
         if text.startswith("#"):
             return await self._actions.remember(text[1:].strip())
         if text.startswith("!"):
@@ -73,7 +77,9 @@ class Submissions:
 
     async def _send(self, text: str, transcript: Transcript) -> bool:
         transcript.anchor()
-        return await self._actions.send_prompt(text)
+        attachments = self._composer.attachments
+        content = attachments.blocks(text) if attachments.named_in(text) else None
+        return await self._actions.send_prompt(text, content)
 
     def _own_commands(self) -> list[Candidate]:
         tasks = [one_line(task.id) for task in self._reducer.tasks.running]

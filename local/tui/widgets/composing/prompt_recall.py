@@ -35,12 +35,12 @@ class PromptRecall:
         self.sent[:0] = prompts
         self._index += len(prompts)
 
-    def add(self, prompt: str) -> None:
-        """Note that a prompt was sent."""
+    def add(self, prompt: str, kept: str = "") -> None:
+        """Note that a prompt was sent. `kept` is what later runs are to find in its place."""
         if not self.sent or self.sent[-1] != prompt:
             self.sent.append(prompt)
             if self._keeper is not None:
-                self._keeper.add(prompt)
+                self._keeper.add(kept or prompt)
             del self.sent[:-_MAX_PROMPTS]
         self._index = len(self.sent)
 

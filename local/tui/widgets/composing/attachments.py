@@ -1,0 +1,189 @@
+"""Files of the laptop that go along with a prompt: the composer shows a placeholder for each.
+
+Only what the person pastes or drops into the composer gets here. What is sent is what was in the file at that moment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.content.attached import attached_file
+from ccb.tunnel.wire.content.images import MAX_IMAGE_BYTES, image_block, image_trouble, image_type
+from ccb.tunnel.wire.frames import Json
+
+from .dropped_paths import dropped_paths
+
+MAX_TEXT_BYTES = 256 << 10
+"""Largest text file that goes along with a prompt."""
+
+MAX_KEPT_BYTES = 12 << 20
+"""Most bytes of all files that wait in the composer: with what base64 adds they fit into a request."""
+
+_MAX_KEPT = 20
+_MAX_NAME = 60
+_UNFIT = re.compile(r'["\[\]<>]')  # in a placeholder, or in the name in front of the file's text
+_SECRET = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+
+
+class NotAttached(Exception):
+    """A file cannot go along with a prompt; the text says why."""
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """A file as it was when it was dropped. `kind` is image or file."""
+
+    path: Path
+    kind: str
+    size: int
+    block: Json
+
+    @property
+    def placeholder(self) -> str:
+        """What the composer shows for it."""
+        return f"[{self.kind}: {shown_name(self.path)} {size_text(self.size)}]"
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What became of a text that was pasted and names files: the placeholders, or why it stays what it is."""
+
+    shown: str
+    said: str
+
+
+class Attachments:
+    """Keeps files by their placeholders: those that wait in the composer, and, while there is room, those that were
+    sent, so that a prompt that comes back still has them."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Attachment] = {}
+        self._sent: set[str] = set()
+
+    def take(self, text: str) -> Taken | None:
+        """Read the files that a pasted text names. None if it is not such a text. Blocks."""
+        paths = dropped_paths(text)
+        if not paths:
+            return None
+        try:
+            files = [read_attachment(path) for path in paths]
+            self._make_room(len(files), sum(each.size for each in files))
+        except NotAttached as error:
+            return Taken("", str(error))
+        shown = [self._keep(each) for each in files]
+        names = shown_name(paths[0]) if len(paths) == 1 else f"{len(paths)} files"
+        return Taken(" ".join(shown), f"{names} of this laptop will go along with the prompt; Ctrl+_ makes it text")
+
+    def named_in(self, text: str) -> list[str]:
+        """Return the placeholders in a text, each once, in order."""
+        if not self._kept:
+            return []
+        return list(dict.fromkeys(re.findall("|".join(map(re.escape, self._kept)), text)))
+
+    def blocks(self, text: str) -> list[Json]:
+        """Return the content of a prompt with this text: the text, then the files that it names."""
+        named = self.named_in(text)
+        self._sent.update(named)
+        return [{"type": "text", "text": text}, *(self._kept[each].block for each in named)]
+
+    def with_paths(self, text: str) -> str:
+        """Return a text with paths in place of the placeholders, as it is kept for later runs."""
+        return self._replaced(text, lambda each: shlex.quote(str(self._kept[each].path)))
+
+    def placeholder_before(self, text: str) -> str:
+        """Return the placeholder at the end of `text`, "" if there is none."""
+        return next((each for each in self._kept if text.endswith(each)), "")
+
+    def _replaced(self, text: str, by: Callable[[str], str]) -> str:
+        if not self._kept:
+            return text
+        return re.sub("|".join(map(re.escape, self._kept)), lambda found: by(found[0]), text)
+
+    def _make_room(self, count: int, size: int) -> None:
+        """Forget files that were sent, the oldest first, until there is room. Raise NotAttached."""
+        for each in [placeholder for placeholder in self._kept if placeholder in self._sent]:
+            if len(self._kept) + count > _MAX_KEPT or self._bytes + size > MAX_KEPT_BYTES:
+                del self._kept[each]
+                self._sent.discard(each)
+        if len(self._kept) + count > _MAX_KEPT:
+            raise NotAttached(f"at most {_MAX_KEPT} files go along with a prompt: send first what you have")
+        if self._bytes + size > MAX_KEPT_BYTES:
+            raise NotAttached(
+                f"files with a prompt may have {size_text(MAX_KEPT_BYTES)} in all: send first what you have"
+            )
+
+    @property
+    def _bytes(self) -> int:
+        return sum(each.size for each in self._kept.values())
+
+    def _keep(self, new: Attachment) -> str:
+        """Keep a file under its placeholder, which gets a number if another file has it."""
+        placeholder, number = new.placeholder, 1
+        while placeholder in self._kept and self._kept[placeholder].block != new.block:
+            number += 1
+            placeholder = f"{new.placeholder[:-1]} #{number}]"
+        self._kept[placeholder] = new
+        self._sent.discard(placeholder)
+        return placeholder
+
+
+def read_attachment(path: Path) -> Attachment:
+    """Read a file that was dropped. Blocks. Raise NotAttached."""
+    name = shown_name(path)
+    try:
+        data = _read(path)
+    except OSError as error:
+        raise NotAttached(f"{name} cannot be read: {error.strerror or error}") from error
+    if data is None:
+        raise NotAttached(f"{name} is no file that goes along with a prompt: its path stays text")
+    media_type = image_type(data[:16])
+    if media_type is not None:
+        if len(data) > MAX_IMAGE_BYTES:
+            raise NotAttached(f"{name} is too large: the model takes images of {size_text(MAX_IMAGE_BYTES)} at most")
+        trouble = image_trouble(data)
+        if trouble:
+            raise NotAttached(f"{name} is an image that the model does not take: {trouble}")
+        return Attachment(path, "image", len(data), image_block(data, media_type))
+    if _SECRET.search(data):
+        raise NotAttached(f"{name} holds a private key, which stays on the laptop: its path stays text")
+    if len(data) > MAX_TEXT_BYTES and b"\0" not in data:
+        raise NotAttached(f"{name} is longer than {size_text(MAX_TEXT_BYTES)}: its path stays text")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise NotAttached(f"{name} is neither text nor an image that the model takes: its path stays text")
+    return Attachment(path, "file", len(data), attached_file(name, text))
+
+
+def _read(path: Path) -> bytes | None:
+    """Return the start of a regular file, as much as could be sent and a byte more; None for anything else."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(MAX_IMAGE_BYTES + 1)
+
+
+def shown_name(path: Path) -> str:
+    """Return the name of a file as a placeholder shows it."""
+    name = _UNFIT.sub("_", one_line(path.name)) or "file"
+    return name if len(name) <= _MAX_NAME else f"{name[: _MAX_NAME - 11]}…{name[-10:]}"
+
+
+def size_text(size: int) -> str:
+    """Return a number of bytes in words."""
+    if size < 1 << 10:
+        return f"{size} B"
+    if size < 1 << 20:
+        return f"{size / (1 << 10):.0f} KB"
+    return f"{size / (1 << 20):.2f}".rstrip("0").rstrip(".") + " MB"

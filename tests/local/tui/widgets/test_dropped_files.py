@@ -1,0 +1,208 @@
+"""Files of the laptop that the person pastes or drops into the composer, and what becomes of them."""
+
+from __future__ import annotations
+
+import base64
+import os
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+from tests.support.repl.pilot import Desk, desk
+from textual import events
+
+from ccb.local.config.prompt_store import PromptStore
+from ccb.local.tui.widgets.composing.attachments import Attachments, NotAttached, read_attachment
+from ccb.local.tui.widgets.composing.dropped_paths import dropped_paths
+from ccb.tunnel.wire.content.attached import is_attached_file
+from ccb.tunnel.wire.content.images import MAX_IMAGE_BYTES
+
+
+def png(width: int = 3, height: int = 2, padding: int = 0) -> bytes:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    pixels = zlib.compress(b"".join(b"\0" + bytes(width) for _ in range(height)))
+    filler = chunk(b"teXt", os.urandom(padding)) if padding else b""
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + filler + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+async def paste(at: Desk, text: str) -> None:
+    """Paste a text, and wait until the composer has it."""
+    before = at.app.composer.text
+    at.app.composer.post_message(events.Paste(text))
+    await at.until(lambda: at.app.composer.text != before)
+    await at.pilot.pause()
+
+
+@pytest.mark.parametrize("form", ["{}", "{} ", "'{}'", '"{}"', "file://{}", "{}\n"])
+def test_a_path_is_found_however_a_terminal_writes_it(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "plot.png"
+    path.write_bytes(png())
+    assert dropped_paths(form.format(path)) == [path]
+
+
+def test_blanks_quotes_and_signs_in_a_name_are_undone(tmp_path: Path) -> None:
+    path = tmp_path / "it's my plot (1) ü.png"
+    path.write_bytes(png())
+    escaped = str(path).replace(" ", "\\ ").replace("'", "\\'").replace("(", "\\(").replace(")", "\\)")
+    quoted = "'" + str(path).replace("'", "'\\''") + "'"
+    for text in (str(path), escaped, quoted, path.as_uri()):
+        assert dropped_paths(text) == [path], text
+    other = tmp_path / "b.txt"
+    other.write_text("b")
+    assert dropped_paths(f"{escaped} {other}") == dropped_paths(f"{path.as_uri()}\n{other.as_uri()}") == [path, other]
+
+
+def test_a_text_that_holds_anything_else_is_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("a")
+    other_host = f"file://elsewhere{path}"
+    for text in (f"see {path}", f"{path} please", f"{path} {tmp_path}/missing", other_host, "a.txt", f"'{path}", ""):
+        assert dropped_paths(text) == [], text
+
+
+async def test_a_dropped_image_goes_with_the_prompt(tmp_path: Path) -> None:
+    path = tmp_path / "plot.png"
+    path.write_bytes(png(padding=120 << 10))
+    async with desk() as at:
+        await at.type("why does ")
+        await paste(at, f"'{path}' ")
+        assert at.app.composer.text == "why does [image: plot.png 120 KB] "
+        await at.sees("plot.png of this laptop will go along with the prompt")
+        await at.type("look so?")
+        await at.pilot.press("enter")
+        await at.until(lambda: at.session.contents)
+        text = "why does [image: plot.png 120 KB] look so?"
+        source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(path.read_bytes()).decode()}
+        assert at.session.contents == [[{"type": "text", "text": text}, {"type": "image", "source": source}]]
+        await at.sees("❯ why does [image: plot.png 120 KB] look so?")
+        await at.pilot.press("up", "enter")
+        await at.until(lambda: len(at.session.contents) == 2)
+        assert at.session.contents[1] == at.session.contents[0], "a prompt that is sent again has its files again"
+
+
+async def test_a_text_file_goes_along_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / 'no"tes].txt').write_text("one\n@main.py\n")
+    async with desk() as at:
+        await paste(at, str(tmp_path / 'no"tes].txt'))
+        assert at.app.composer.text == "[file: no_tes_.txt 13 B] "
+        await at.pilot.press("enter")
+        await at.until(lambda: at.session.contents)
+        (content,) = at.session.contents
+        assert isinstance(content, list) and len(content) == 2
+        assert content[1]["text"] == '<attached-file name="no_tes_.txt">\none\n@main.py\n\n</attached-file>'
+        assert is_attached_file(content[1]) and not is_attached_file(content[0])
+        await at.sees("❯ [file: no_tes_.txt 13 B]")
+        assert "@main.py" not in at.screen
+
+
+async def test_a_placeholder_goes_as_a_whole_and_undo_gives_the_path_back(tmp_path: Path) -> None:
+    path = tmp_path / "plot.png"
+    path.write_bytes(png())
+    async with desk(size=(160, 30)) as at:
+        await paste(at, str(path))
+        assert at.app.composer.text.startswith("[image: plot.png")
+        await at.pilot.press("ctrl+underscore")
+        assert at.app.composer.text == str(path)
+        await at.pilot.press("enter")
+        await at.until(lambda: at.session.contents == [str(path)])
+        await paste(at, str(path))
+        await at.pilot.press("backspace", "backspace")
+        assert at.app.composer.text == ""
+
+
+async def test_only_what_is_pasted_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "plot.png"
+    path.write_bytes(png())
+    placeholder = read_attachment(path).placeholder
+    async with desk(size=(160, 30)) as at:
+        at.app.composer.type(str(path))  # as from an approval card
+        assert at.app.composer.text == str(path)
+        at.app.composer.clear()
+        at.session.text(f"{path} {placeholder}")
+        await at.prompt(f"{path} {placeholder}")
+        assert at.session.contents == [f"{path} {placeholder}"], "words that look like a placeholder stay words"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("huge.png", png(padding=MAX_IMAGE_BYTES), "huge.png is too large: the model takes images of 3.75 MB at most"),
+        ("wide.png", png(width=9000), "it has 9,000 x 2 pixels"),
+        ("cut.png", png()[:30], "it is damaged or not complete"),
+        ("core", b"\x7fELF\0\0", "core is neither text nor an image that the model takes"),
+        ("latin.txt", "ü".encode("latin-1"), "latin.txt is neither text nor an image"),
+        ("log.txt", b"x" * 300_000, "log.txt is longer than 256 KB"),
+        ("id", b"-----BEGIN OPENSSH PRIVATE KEY-----\nx", "id holds a private key, which stays on the laptop"),
+    ],
+)
+def test_other_files_are_refused_and_the_reason_is_named(tmp_path: Path, name: str, data: bytes, why: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(NotAttached) as refused:
+        read_attachment(tmp_path / name)
+    assert why in str(refused.value)
+
+
+def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
+        taken = Attachments().take(str(path))
+        assert taken is not None and not taken.shown and "its path stays text" in taken.said
+
+
+async def test_a_refused_file_stays_a_path(tmp_path: Path) -> None:
+    (tmp_path / "core").write_bytes(b"\x7fELF\0\0")
+    async with desk() as at:
+        await paste(at, str(tmp_path / "core"))
+        assert at.app.composer.text == str(tmp_path / "core")
+        await at.sees("core is neither text nor an image")
+
+
+def test_as_many_files_as_a_request_holds(tmp_path: Path) -> None:
+    kept = Attachments()
+    for number in range(4):
+        (tmp_path / f"{number}.png").write_bytes(png(padding=MAX_IMAGE_BYTES - 500))
+    shown = [taken.shown for number in range(4) if (taken := kept.take(str(tmp_path / f"{number}.png"))) is not None]
+    assert [bool(each) for each in shown] == [True, True, True, False]
+    assert len(kept.blocks(" ".join(shown))) == 4, "the text and three images"
+    again = kept.take(str(tmp_path / "3.png"))
+    assert again is not None and again.shown, "those that were sent make room"
+
+
+def test_two_files_of_the_same_name_and_size_are_two(tmp_path: Path) -> None:
+    kept, shown = Attachments(), []
+    for folder in ("a", "b", "a"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "x.txt").write_text(folder)
+        taken = kept.take(str(tmp_path / folder / "x.txt"))
+        assert taken is not None
+        shown.append(taken.shown)
+    assert shown == ["[file: x.txt 1 B]", "[file: x.txt 1 B #2]", "[file: x.txt 1 B]"]
+    assert [block["text"].split("\n")[1] for block in kept.blocks(" ".join(shown))[1:]] == ["a", "b"]
+
+
+async def test_a_command_takes_no_files(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("x")
+    async with desk() as at:
+        await at.type("! cat ")
+        await paste(at, str(tmp_path / "x.txt"))
+        await at.pilot.press("enter")
+        await at.sees("Nothing was sent: what begins with ! takes no files.")
+        assert at.app.composer.text.startswith("! cat [file:") and not at.session.contents
+
+
+async def test_later_runs_find_the_path_in_the_history_and_in_the_draft(tmp_path: Path) -> None:
+    path = tmp_path / "my notes.txt"
+    path.write_text("x")
+    store = PromptStore(tmp_path, "devbox:/srv/shop")
+    async with desk() as at:
+        at.app.composer.remember(store, *store.load())
+        await paste(at, str(path))
+        await at.pilot.press("enter")
+        await at.until(lambda: at.session.contents)
+        await at.type("see ")
+        await paste(at, str(path))
+    assert store.load() == ([f"'{path}'"], f"see '{path}'")
