@@ -20,6 +20,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Callable, Union
 
 from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Head, Open
+from ccb.tunnel.wire.calls.outgoing import OutgoingBody
+from ccb.tunnel.wire.calls.sent import SentBodies
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..ports import ModelLinkError
@@ -36,8 +38,8 @@ Outgoing = Union[Open, Data, End, Credit, Cancel]
 
 class ModelLink:
     """The link of one client, for model calls. `urgent` sends a frame before all others; `bulk` sends one when there is
-    room. `client` is the name of the ccb on the laptop, which keeps the responses it has read across its
-    connections."""
+    room. `client` is the name of the ccb on the laptop, which keeps the responses it has read, and request bodies,
+    across its connections. `deltas` says that it makes a request body of an earlier one and what is new."""
 
     def __init__(
         self, epoch: int, client: str, nonce: str, urgent: Callable[[Outgoing], None], bulk: Callable[[Outgoing], Any]
@@ -45,8 +47,10 @@ class ModelLink:
         self.epoch = epoch
         self.client = client
         self.nonce = nonce
+        self.name = client or str(epoch)  # a client without a name is another one on each connection
         self.urgent = urgent
         self.bulk = bulk
+        self.deltas = False
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,8 @@ class _Call:
         self.lost_at = 0.0  # monotonic
         self.timer: asyncio.TimerHandle | None = None
         self.pump: asyncio.Task[None] | None = None  # sends the body of the request
+        self.outgoing: OutgoingBody | None = None  # how it is sent to a laptop that takes deltas
+        self.whole = False  # the laptop cannot make the body of parts
         self.credit = 0
         self.credit_news = asyncio.Event()
 
@@ -202,6 +208,7 @@ class Calls:
         self._open: dict[str, _Call] = {}
         self._by_stream: dict[int, _Call] = {}
         self._next_stream = 0
+        self._sent = SentBodies()
 
     def request(
         self, call_id: str, method: str, path: str, headers: Mapping[str, str], body: Sequence[bytes]
@@ -288,12 +295,16 @@ class Calls:
         if call is None or call.link is not link:
             return
         if isinstance(frame, Head):
+            if call.outgoing is not None:
+                self._sent.arrived(link.name, call.outgoing, call.request.body)
             call.response.take_head(frame)
         elif isinstance(frame, Data):
             call.response.take_data(frame)
         elif isinstance(frame, Credit):
             call.credit += frame.bytes
             call.credit_news.set()
+        elif frame.whole and not call.whole:
+            self._send_whole(call, link)
         elif frame.error:
             call.response.fail(frame.error)
         else:
@@ -332,25 +343,35 @@ class Calls:
         call.credit = INITIAL_CREDIT
         call.response.open_window()
         self._by_stream[call.stream] = call
-        request, received = call.request, call.response.received
+        call.pump = asyncio.get_running_loop().create_task(self._send(call, link, call.stream))
+
+    async def _send(self, call: _Call, link: ModelLink, stream: int) -> None:
+        """Open a call, and send its body: only what is new in it, if the laptop has an earlier one."""
+        request = call.request
+        body = OutgoingBody("", "", [], 0, False, request.body)
+        if link.deltas:
+            body = await self._sent.outgoing(link.name, request.body, whole=call.whole)
+        call.outgoing = body
         link.urgent(
             Open(
                 link.epoch,
-                call.stream,
+                stream,
                 request.id,
                 link.nonce,
                 request.method,
                 request.path,
                 dict(request.headers),
                 request.size,
-                received,
+                call.response.received,
+                body.digest,
+                body.base,
+                body.parts,
+                body.sent,
+                body.deflated,
             )
         )
-        call.pump = asyncio.get_running_loop().create_task(self._send_body(call, link, call.stream))
-
-    async def _send_body(self, call: _Call, link: ModelLink, stream: int) -> None:
         offset = 0
-        for piece in call.request.body:
+        for piece in body.pieces:
             view = memoryview(piece)
             while view:
                 while call.credit <= 0:
@@ -362,3 +383,11 @@ class Calls:
                 offset += count
                 view = view[count:]
         await link.bulk(End(link.epoch, stream))
+
+    def _send_whole(self, call: _Call, link: ModelLink) -> None:
+        """Open a call again whose body the laptop cannot make of parts, and send all of it."""
+        if call.outgoing is not None:
+            self._sent.lost(link.name, call.outgoing)
+        call.whole = True
+        self._leave_link(call)
+        self._start(call, link)

@@ -12,6 +12,7 @@ from typing import Self
 
 from ..errors import CcbError
 from ..secret import Secret
+from .bodies import RequestBodies
 from .call import BUFFER, Call, Reader, ResponseHead
 from .call_registry import HOLD, CallRegistry
 from .headers import request_headers, response_headers
@@ -81,6 +82,7 @@ class AuthProxy:
         self._tasks: dict[Call, asyncio.Task[None]] = {}
         self._pace = CallPace(self._policy.max_burst, self._policy.max_per_minute, time.monotonic())
         self._warned_at = -_WARNED_EVERY_S
+        self.bodies = RequestBodies()
         self.warn: Callable[[str], None] = lambda text: None
         """Tells the person that the worker does more than it should."""
 

@@ -12,11 +12,13 @@ import binascii
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Self
 
 from ..errors import CcbError
 from ..secret import Secret
 from ..wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Frame, Head, Open
+from .bodies import CannotRebuild
 from .call import Superseded
 from .core import AuthProxy, ProxiedResponse
 from .policy import Refusal, RequestHead
@@ -44,7 +46,7 @@ class _Stream:
         self.credit = INITIAL_CREDIT
         self._taken = opened.offset
         self._grant = grant
-        self._drain = resumed
+        self.resumed = resumed
         self._chunks: deque[bytes] = deque()
         self._received = 0
         self._allowed = INITIAL_CREDIT
@@ -61,7 +63,7 @@ class _Stream:
         self._received += len(chunk)
         if len(chunk) > CHUNK or self._received > self._allowed:
             raise ValueError("more data than the credit allows")
-        if self._drain or self.finished:
+        if self.resumed or self.finished:
             self._allowed += len(chunk)
             await self._grant(self.opened.stream, len(chunk))
             return
@@ -76,6 +78,7 @@ class _Stream:
 
     async def body(self) -> AsyncIterator[bytes]:
         """The request body. The worker gets credit for a piece once the provider has taken it."""
+        size = self.opened.sent if self.opened.parts else self.opened.size
         while True:
             while not self._chunks:
                 if self._lost:
@@ -87,7 +90,7 @@ class _Stream:
             chunk = self._chunks.popleft()
             yield chunk
             self._allowed += len(chunk)
-            if not self._ended and self._allowed - INITIAL_CREDIT < self.opened.size:
+            if not self._ended and self._allowed - INITIAL_CREDIT < size:
                 await self._grant(self.opened.stream, len(chunk))
 
     def take(self, count: int) -> None:
@@ -228,40 +231,46 @@ class InbandCalls:
         await self._answers.put(End(self._epoch, stream.opened.stream, reason))
 
     async def _serve(self, stream: _Stream) -> None:
-        number = stream.opened.stream
         try:
-            await self._send(End(self._epoch, number, await self._outcome(stream)))
+            await self._send(await self._outcome(stream))
         except CcbError as error:
-            log.debug("stream %d ended with its connection: %s", number, error.what)
+            log.debug("stream %d ended with its connection: %s", stream.opened.stream, error.what)
         finally:
             stream.finished = True
             if stream.acknowledged():
                 self._forget(stream)
 
-    async def _outcome(self, stream: _Stream) -> str:
-        """Answer a call and return what was wrong with it, "" if nothing.
+    async def _outcome(self, stream: _Stream) -> End:
+        """Answer a call and return the end of its stream, with what was wrong.
 
         Raise CcbError when the connection is gone.
         """
+        wrong, again = "", False
         try:
             await self._respond(stream)
         except (ProviderError, Refusal) as error:
-            return str(error) or "the call failed"
+            wrong = str(error) or "the call failed"
+        except CannotRebuild:
+            wrong, again = "the laptop needs the whole request body", True
+        except BodyLost:
+            wrong = "the request body did not arrive whole"
         except Superseded:
-            return "the call is read by a newer stream"
+            wrong = "the call is read by a newer stream"
         except CcbError:
             raise
         except Exception:
             log.exception("stream %d failed", stream.opened.stream)
-            return "the auth proxy on the laptop failed"
-        return ""
+            wrong = "the auth proxy on the laptop failed"
+        return End(self._epoch, stream.opened.stream, wrong, again)
 
     async def _respond(self, stream: _Stream) -> None:
-        opened = stream.opened
+        opened, body = stream.opened, stream.body()
         head = RequestHead(opened.id, opened.nonce, opened.method, opened.path, opened.headers, opened.size)
-        async with self._proxy.call(
-            head, stream.body(), nonce=self._nonce, offset=opened.offset, keep=True
-        ) as response:
+        async with AsyncExitStack() as stack:
+            if opened.digest and not stream.resumed and self._nonce.matches(opened.nonce):
+                body = await stack.enter_async_context(self._proxy.bodies.receive(opened, body))
+            call = self._proxy.call(head, body, nonce=self._nonce, offset=opened.offset, keep=True)
+            response = await stack.enter_async_context(call)
             if response.refusal is not None and opened.offset:
                 raise response.refusal
             stream.response = response

@@ -3,29 +3,22 @@
 This package is the only code that both ends share. It uses the standard library only and runs on Python 3.9.
 """
 
+from .calls.call_frames import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Head, Open
 from .frames import (
-    CHUNK,
-    INITIAL_CREDIT,
     PROTOCOL,
     Ack,
     Applied,
     Attach,
     Attached,
     Bye,
-    Cancel,
-    Credit,
-    Data,
     Detach,
-    End,
     Event,
     Fenced,
     Frame,
     FrameError,
-    Head,
     Hello,
     Input,
     Json,
-    Open,
     Ping,
     Pong,
     Progress,

@@ -11,17 +11,12 @@ from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import Any, Callable, ClassVar, Union, get_args
 
+from .calls.call_frames import Cancel, Credit, Data, End, Head, Open
 from .dataclass import dataclass
 from .kinds.lookups import Fetch, FindNames, NamesFound, Past
 
 PROTOCOL = 1
 """Version of the link protocol. A laptop speaks its own version and the one before."""
-
-CHUNK = 96 * 1024
-"""Largest number of bytes in one `data` frame. In base64 they take 128 KiB, well below the limit of a line."""
-
-INITIAL_CREDIT = 1024 * 1024
-"""Bytes that a sender may send on a new stream, in each direction, before the first `credit` arrives."""
 
 Json = dict[str, Any]
 """A JSON object."""
@@ -89,7 +84,8 @@ class Attach:
     it. A viewer sends one only to read the rest of the model calls it made as driver, else "". `options` start a
     session that has no events yet. When a driver sends options to an older session, they change what they name; a
     reconnect sends `{"client": name}` only. `tail` is in bytes: when it is above 0 and the client is further behind
-    than that, it gets a `snapshot` and only about the last `tail` bytes of events."""
+    than that, it gets a `snapshot` and only about the last `tail` bytes of events. `deltas` says that the laptop takes
+    request bodies of model calls as copies of earlier ones."""
 
     t: ClassVar[str] = "attach"
     epoch: int
@@ -98,6 +94,7 @@ class Attach:
     nonce: str
     options: Json = field(default_factory=dict)
     tail: int = 0
+    deltas: bool = False
 
 
 @dataclass(frozen=True)
@@ -199,80 +196,6 @@ class Fenced:
 
 
 @dataclass(frozen=True)
-class Open:
-    """W>L. Starts the HTTP-shaped stream `stream` for the model call `id`. The worker chooses the stream number, which
-    is unique on the connection.
-
-    `id` names the call for ever: when it is asked for again, the auth proxy does not repeat the call but resumes its
-    response at byte `offset`. `size` is the length of the request body in bytes; its `data` frames may follow at
-    once."""
-
-    t: ClassVar[str] = "open"
-    epoch: int
-    stream: int
-    id: str
-    nonce: str
-    method: str
-    path: str
-    headers: dict[str, str]
-    size: int
-    offset: int = 0
-
-
-@dataclass(frozen=True)
-class Head:
-    """L>W. The head of the response on `stream`, before its first `data`."""
-
-    t: ClassVar[str] = "head"
-    epoch: int
-    stream: int
-    status: int
-    headers: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Data:
-    """Both ways. Bytes of a body on `stream`, in base64, from offset `off` of that body. At most `CHUNK` bytes decoded,
-    and never more than the receiver's credit."""
-
-    t: ClassVar[str] = "data"
-    epoch: int
-    stream: int
-    off: int
-    b64: str
-
-
-@dataclass(frozen=True)
-class End:
-    """Both ways. The body on `stream` in this direction is complete; when `error` is not empty, it failed."""
-
-    t: ClassVar[str] = "end"
-    epoch: int
-    stream: int
-    error: str = ""
-
-
-@dataclass(frozen=True)
-class Credit:
-    """Both ways. The receiver of `stream` has taken `bytes` more bytes; the sender may send that many again."""
-
-    t: ClassVar[str] = "credit"
-    epoch: int
-    stream: int
-    bytes: int
-
-
-@dataclass(frozen=True)
-class Cancel:
-    """W>L. The worker no longer needs `stream`: the auth proxy cancels the request to the provider."""
-
-    t: ClassVar[str] = "cancel"
-    epoch: int
-    stream: int
-    reason: str = ""
-
-
-@dataclass(frozen=True)
 class Ping:
     """Both ways. Must be answered with a `pong` that has the same `n`."""
 
@@ -342,11 +265,16 @@ def _is_str(value: object) -> bool:
     return isinstance(value, str)
 
 
+def _is_int(value: object) -> bool:
+    return type(value) is int and 0 <= value < 2**53
+
+
 _CHECKS: Mapping[str, Callable[[object], bool]] = {
-    "int": lambda value: type(value) is int and 0 <= value < 2**53,
+    "int": _is_int,
     "str": _is_str,
     "bool": lambda value: isinstance(value, bool),
     "Json": lambda value: isinstance(value, dict),
+    "list[int]": lambda value: isinstance(value, list) and all(map(_is_int, value)),
     "list[str]": lambda value: isinstance(value, list) and all(map(_is_str, value)),
     "dict[str, str]": lambda value: isinstance(value, dict) and all(map(_is_str, value.values())),
 }

@@ -231,6 +231,7 @@ async def test_a_client_that_has_left_is_not_waited_for() -> None:
     calls.forget(alice.line)
     alice.drop()
     bob.attach()
+    await asyncio.sleep(0)
     assert bob.sent, "at once"
     await read_on_by(bob, asked)
 

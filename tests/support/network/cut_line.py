@@ -18,7 +18,8 @@ _MAX_QUEUED = 8  # frames of a request body on their way
 class CutLine:
     """One connection between `calls` and `proxy`, with a nonce of its own. After `cut_down` bytes from the worker or
     `cut_up` bytes to it nothing moves any more, and `dead` is set. `down` and `up` count what arrived. `shown` is a
-    nonce for the worker that is not the one of the connection."""
+    nonce for the worker that is not the one of the connection. With `deltas` the laptop makes request bodies of
+    earlier ones."""
 
     def __init__(
         self,
@@ -29,6 +30,7 @@ class CutLine:
         cut_down: int | None = None,
         cut_up: int | None = None,
         shown: Secret | None = None,
+        deltas: bool = False,
     ) -> None:
         self.nonce = new_nonce()
         self._shown = shown or self.nonce
@@ -42,6 +44,7 @@ class CutLine:
         self._to_worker: asyncio.Queue[Frame] = asyncio.Queue(_MAX_QUEUED)
         self._inband = InbandCalls(proxy, self._to_worker.put, self.nonce, epoch=epoch)
         self._line = ModelLink(epoch, "laptop", self._shown.reveal(), self._to_laptop.put_nowait, self._bulk)
+        self._line.deltas = deltas
         self._tasks: list[asyncio.Task[None]] = []
 
     async def __aenter__(self) -> Self:

@@ -40,14 +40,16 @@ async def ask(calls: Calls, body: bytes, call_id: str = "c") -> bytes:
         return b"".join([chunk async for chunk in response.body()])
 
 
-async def over_drops(proxy: AuthProxy, body: bytes, cuts: Sequence[Cut], call_id: str = "c") -> tuple[bytes, CutLine]:
+async def over_drops(
+    proxy: AuthProxy, body: bytes, cuts: Sequence[Cut], call_id: str = "c", *, deltas: bool = False
+) -> tuple[bytes, CutLine]:
     """The response over one connection for each of `cuts` and then a whole one; the last connection."""
     calls = Calls()
     asked = asyncio.create_task(ask(calls, body, call_id))
     await asyncio.sleep(0)
     try:
         for number, cut in enumerate([*cuts, Cut()]):
-            async with CutLine(calls, proxy, number + 1, **cut) as line:
+            async with CutLine(calls, proxy, number + 1, **cut, deltas=deltas) as line:
                 await line.until_over(asked)
             if asked.done():
                 break
@@ -73,7 +75,7 @@ async def test_the_worker_has_every_byte_once_and_the_provider_one_request(seed:
         for _ in range(15)
     ]
     async with proxy_to(fake_model.url) as proxy:
-        disturbed, _ = await over_drops(proxy, body, cuts)
+        disturbed, _ = await over_drops(proxy, body, cuts, deltas=seed % 2 == 1)
     assert disturbed.replace(b"_0002", b"_0001") == whole
     assert len(fake_model.requests) == 2, "the undisturbed call and the one that was cut"
 

@@ -1,0 +1,149 @@
+"""A request body as copies of an earlier one: exact for any two bodies, and small for two of one conversation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccb.remote.model.request import RequestPrefix, body
+from ccb.tunnel.wire.calls.cache import MAX_BODIES, MAX_KEPT, BodyCache
+from ccb.tunnel.wire.calls.deltas import MAX_PARTS, KnownBody, difference, new_bytes, rebuild
+from ccb.tunnel.wire.calls.outgoing import OutgoingBody, digest_of, shortest
+
+PIECE = st.one_of(
+    st.sampled_from([b",", b"],", b"a" * 70, b"a" * 69 + b"b", b"x" * 300, b"x" * 100 + b"-" + b"x" * 200, b"y" * 64]),
+    st.binary(max_size=200),
+)
+PIECES = st.lists(PIECE, max_size=12)
+
+
+@dataclass
+class Said:
+    """One message of a conversation."""
+
+    role: str
+    text: str
+
+    def encoded(self) -> bytes:
+        return json.dumps({"role": self.role, "content": [{"type": "text", "text": self.text}]}).encode()
+
+    def encoded_with_cache_mark(self) -> bytes:
+        block = {"type": "text", "text": self.text, "cache_control": {"type": "ephemeral"}}
+        return json.dumps({"role": self.role, "content": [block]}).encode()
+
+
+PREFIX = RequestPrefix([{"type": "text", "text": "s" * 9_000}], [{"name": "Bash", "description": "t" * 20_000}])
+
+
+def request(history: Sequence[Said], prefix: RequestPrefix = PREFIX) -> list[bytes]:
+    return body(prefix, history, model="claude-x", max_tokens=100, session_id="one")
+
+
+def turns(count: int) -> list[Said]:
+    return [Said("user" if n % 2 == 0 else "assistant", f"{n} " + chr(97 + n % 26) * 400) for n in range(count)]
+
+
+def built(base: Sequence[bytes], pieces: Sequence[bytes]) -> bytes:
+    """The body as the laptop makes it of the delta to `base`."""
+    delta = difference(KnownBody(base), pieces)
+    old, new = b"".join(base), b"".join(delta.new)
+    assert new_bytes(delta.parts, len(old), sum(map(len, pieces))) == len(new)
+    assert delta.copied + len(new) == sum(map(len, pieces))
+    return rebuild(old, delta.parts, new)
+
+
+@given(PIECES, PIECES)
+def test_any_body_is_made_again_exactly(base: list[bytes], pieces: list[bytes]) -> None:
+    assert built(base, pieces) == b"".join(pieces)
+
+
+@given(PIECES, st.data())
+def test_an_edited_body_is_made_again_exactly(base: list[bytes], data: st.DataObject) -> None:
+    pieces = list(base)
+    for _ in range(data.draw(st.integers(0, 4))):
+        at = data.draw(st.integers(0, len(pieces)))
+        pieces[at : at + data.draw(st.integers(0, 2))] = data.draw(st.lists(PIECE, max_size=2))
+    assert built(base, pieces) == b"".join(pieces)
+
+
+@pytest.mark.parametrize("length", [3, 21, 401])
+def test_a_call_of_a_conversation_sends_what_is_new_at_any_length(length: int) -> None:
+    history = turns(length)
+    base = request(history)
+    history += [Said("assistant", "A" * 500), Said("user", "B" * 500)]
+    made = shortest(request(history), [(digest_of(base), KnownBody(base))])
+    assert made.base == digest_of(base)
+    assert len(made.parts) <= 5 * 3, made.parts
+    assert made.sent < 1_500, "two messages of 500 bytes, and the cache marks that have moved"
+
+
+def test_other_conversations_share_what_they_have_in_common() -> None:
+    history = turns(100)
+    base = [(digest_of(request(history)), KnownBody(request(history)))]
+    summary = [Said("user", "summary " * 20), *history[-6:]]
+    compacted, cleared = (
+        request(summary),
+        request([Said(m.role, m.text[:10]) if i == 30 else m for i, m in enumerate(history)]),
+    )
+    sub_agent = request([Said("user", "look for it")])
+    for pieces in (compacted, cleared, sub_agent):
+        assert shortest(pieces, base).sent < 1_000
+    other = RequestPrefix([{"type": "text", "text": "another agent"}], [])
+    assert shortest(request(history, other), base).sent < 1_000, "another system prompt, the same history"
+
+
+def test_the_body_with_most_of_it_is_the_base() -> None:
+    near, far = request(turns(21)), request([Said("user", "x" * 40_000)])
+    known = [(digest_of(each), KnownBody(each)) for each in (far, near)]
+    assert shortest(request(turns(23)), known).base == digest_of(near)
+
+
+def test_the_same_body_again_sends_nothing() -> None:
+    pieces = request(turns(5))
+    made = shortest(pieces, [(digest_of(pieces), KnownBody(pieces))])
+    assert (made.sent, list(made.pieces)) == (0, [])
+
+
+def test_a_first_body_is_compressed_where_that_pays() -> None:
+    made = shortest(request(turns(21)), [])
+    assert made.deflated
+    assert made.sent < sum(map(len, request(turns(21)))) / 5
+    small = shortest([b"x" * 100], [])
+    assert small == OutgoingBody(digest_of([b"x" * 100]), "", [], 0, False, [b"x" * 100])
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param([0, 0], id="no triples"),
+        pytest.param([0, 1, 100], id="a copy past the end"),
+        pytest.param([0, 0, 100, 0, 0, 100], id="longer than announced"),
+        pytest.param([0, 0, 10], id="shorter than announced"),
+        pytest.param([0, 0, 0] * MAX_PARTS, id="too many"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused_before_anything_is_made(parts: list[int]) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        new_bytes(parts, 100, 150)
+
+
+def test_a_cache_is_bounded_and_a_body_that_has_grown_goes_first() -> None:
+    cache: BodyCache[int] = BodyCache()
+    for number in range(MAX_BODIES):
+        cache.put(str(number), 100, number)
+    cache.was_copied("5", 90)  # it has grown
+    cache.was_copied("0", 20)  # another conversation begins like it
+    cache.put("new", 100, 99)
+    assert cache.get("5") is None
+    cache.put("newer", 100, 99)
+    assert (cache.get("0"), cache.get("1"), len(cache)) == (0, None, MAX_BODIES)
+    cache.put("large", MAX_KEPT - 100, 7)
+    assert (len(cache), cache.get("newer")) == (2, 99)
+    cache.put("too large", MAX_KEPT + 1, 7)
+    assert cache.get("too large") is None
+    assert [digest for digest, _ in cache.newest_first()] == ["large", "newer"]
