@@ -182,9 +182,9 @@ class EventPrinter:
                 earlier = item.replayed and self._first_connection  # it was written before this run
                 if earlier and isinstance(message.public, ResultLine):
                     self._results.pending.foreign_turn = True
-                elif not earlier and isinstance(message.public, TaskLine):
-                    self._results.pending.task_news(message.public)
                 await self._message(message)
+                if not earlier and isinstance(message.public, TaskLine):
+                    await self._results.task_news(message.public)
             case PromptRecord(input_ids=input_ids) if not item.record.agent_id:
                 await self._inputs.taken(input_ids)
             case UnqueuedRecord(id=input_id):

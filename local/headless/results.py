@@ -15,6 +15,7 @@ _NO_USAGE: Json = {
     "server_tool_use": {"web_search_requests": 0},
     "service_tier": "standard",
 }
+_FACTS = ("contextWindow", "maxOutputTokens")
 _LIMITS = ("error_max_turns", "error_max_budget_usd")
 
 
@@ -29,6 +30,20 @@ def exit_code(result: Json, *, denied_unasked: bool = False) -> ExitCode:
     if subtype != "success" or result.get("is_error"):
         return ExitCode.AUTH_FAILED if result.get("api_error_status") in (401, 403) else ExitCode.AGENT_FAILED
     return ExitCode.PERMISSION_DENIED if denied_unasked else ExitCode.OK
+
+
+def usage_between(before: Json, now: Json) -> Json:
+    """Return the `modelUsage` of the time between two results. Both are sums since the start."""
+    found: Json = {}
+    for model, sums in now.items():
+        old = before.get(model) or {}
+        counts = {
+            name: value if name in _FACTS or not isinstance(value, (int, float)) else value - old.get(name, 0)
+            for name, value in sums.items()
+        }
+        if any(counts[name] for name in counts if name not in _FACTS):
+            found[model] = counts
+    return found
 
 
 def result_text(result: Json) -> str:

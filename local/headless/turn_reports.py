@@ -6,6 +6,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping
 
+from ccb.tunnel.wire.messages import TaskLine
+
 from ..session.client import Json
 from .output import HeadlessOutput
 
@@ -58,6 +60,13 @@ class TurnReports:
         """The running turn waits for an answer of the person, or goes on."""
         if self._state != "idle":
             await self._change("requires_action" if waits else "running")
+
+    async def background(self, tasks: Iterable[TaskLine]) -> None:
+        """Other tasks than before run in the background: these."""
+        if self._lifecycle:
+            fields = ("task_id", "task_type", "description", "tool_use_id")
+            listed = [{name: getattr(each, name) for name in fields} for each in tasks]
+            await self._print({"type": "system", "subtype": "background_tasks_changed", "tasks": listed})
 
     async def began_before(self, input_id: str) -> Json:
         """The result of a turn comes that was over before this run. Return the fields that name its prompt."""

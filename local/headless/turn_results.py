@@ -12,7 +12,7 @@ from ccb.tunnel.wire.messages import TaskLine
 from ..command_line.exit_codes import ExitCode
 from ..session.client import Json
 from .output import HeadlessOutput
-from .results import exit_code, local_result
+from .results import exit_code, local_result, usage_between
 from .stderr_reports import RetryReports
 from .turn_reports import TurnReports
 
@@ -28,8 +28,9 @@ class PendingPrompts:
     def __init__(self) -> None:
         self.foreign_turn = False
         """Whether a turn is running that began before this run could see its prompts."""
-        self.tasks: set[str] = set()
-        """The tasks that were started during this run, and run in the background."""
+        self.tasks: dict[str, TaskLine] = {}
+        """The tasks that were started during this run and run in the background, by their id."""
+        self._started: dict[str, TaskLine] = {}
         self._task_turn = False  # a turn runs that the end of a task has started
         self._waiting: dict[str, None] = {}
         self._seen: set[str] = set()
@@ -48,12 +49,17 @@ class PendingPrompts:
         """Whether more may happen although no prompt waits."""
         return bool(self.tasks) or self._task_turn
 
-    def task_news(self, line: TaskLine) -> None:
-        """Note that a task was started or has ended."""
+    def task_news(self, line: TaskLine) -> bool:
+        """Note that a task was started or has ended. Return whether other tasks than before run in the background."""
+        before = len(self.tasks)
         if line.subtype == "task_notification":
-            self.tasks.discard(line.task_id)
-        elif line.in_background:
-            self.tasks.add(line.task_id)
+            self.tasks.pop(line.task_id, None)
+            self._started.pop(line.task_id, None)
+        else:
+            started = self._started.setdefault(line.task_id, line)
+            if line.in_background:
+                self.tasks[line.task_id] = started
+        return len(self.tasks) != before
 
     def taken_back(self, input_id: str) -> None:
         """Note that no turn will take a prompt."""
@@ -132,6 +138,7 @@ class TurnResults:
         self._started = time.monotonic()
         self._last: Json | None = None
         self._count = 0
+        self._used: Json = {}
         self._finished = False
         self.pending = PendingPrompts()
         self.printed = asyncio.Event()
@@ -155,6 +162,11 @@ class TurnResults:
         """Handle a result from the host."""
         if self.pending.result_came() or self._print_all:
             await self._print(result)
+
+    async def task_news(self, line: TaskLine) -> None:
+        """Handle news of a task."""
+        if self.pending.task_news(line):
+            await self.reports.background(self.pending.tasks.values())
 
     async def answered_before(self, input_id: str, result: Json) -> None:
         """Handle the result of a prompt that was answered before this run, if the prompt waits for it."""
@@ -181,7 +193,9 @@ class TurnResults:
 
     async def _print(self, result: Json, prompts: Json | None = None) -> None:
         if self._print_all:
-            place = {"queued_turn_count": len(self.pending), "result_index": self._count}
+            place: Json = {"queued_turn_count": len(self.pending), "result_index": self._count}
+            used, self._used = self._used, result.get("modelUsage") or {}
+            place["model_usage_since_last_result"] = usage_between(used, self._used)
             result = {**result, **place, **(self.reports.prompts_of_turn if prompts is None else prompts)}
             self._count += 1
         self._last = result

@@ -104,6 +104,12 @@ class Agent:
             raise RuntimeError("no turn is running")
         return await self._turn.compact(hint)
 
+    async def clear(self) -> None:
+        """Forget the conversation; called by a command inside the running turn."""
+        if self._turn is None:
+            raise RuntimeError("no turn is running")
+        await self._turn.clear()
+
     async def context_report(self) -> ContextReport:
         """Return what fills the model's window. The provider counts it, if it can; before the first turn it is an
         estimate of what that turn will send."""

@@ -66,7 +66,9 @@ async def after_tool(
     payload = _call(name, tool_use_id, tool_input)
     response = result.content if result.structured is None else result.structured
     if result.is_error:
-        payload.update(error=result.content if isinstance(result.content, str) else "the tool failed")
+        payload.update(
+            error=result.content if isinstance(result.content, str) else "the tool failed", is_interrupt=False
+        )
     else:
         payload.update(tool_response=response)
     event = POST_TOOL_USE_FAILURE if result.is_error else POST_TOOL_USE

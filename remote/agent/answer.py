@@ -47,17 +47,22 @@ class AnswerListener:
         self._tools = tools
         self._submit = submit
         self._partial_messages = partial_messages
+        self._asked_at = clock.now()
 
     def begin(self, *, continues: bool) -> None:
         """Prepare for another model call. With `continues`, its answer goes on where the last one was cut."""
         self.submitted = 0
+        self._asked_at = self._clock.now()
         if not continues:
             self.texts = []
 
     def event(self, event: Json) -> None:
         """Show a raw event of the stream to clients that asked for it."""
         if self._partial_messages:
-            self._recorder.progress("", {"type": "stream_event", "event": event, "parent_tool_use_id": None})
+            body: Json = {"type": "stream_event", "event": event, "parent_tool_use_id": None}
+            if event.get("type") == "message_start":
+                body["ttft_ms"] = round((self._clock.now() - self._asked_at) * 1000)
+            self._recorder.progress("", body)
 
     def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
         """Record a finished block; a tool call may start at once."""

@@ -83,6 +83,11 @@ def compact_summary(text: str) -> Json:
     return {**user_text(text, synthetic=True), "isCompactSummary": True}
 
 
+def conversation_reset(session_id: str) -> Json:
+    """Return the message after which the conversation is empty. The session keeps its id."""
+    return {"type": "conversation_reset", "new_conversation_id": session_id, "trigger": "clear"}
+
+
 def microcompact_boundary(pre_tokens: int, saved: int, tool_use_ids: Sequence[str]) -> Json:
     """Return the message that leaves out the contents of old tool results."""
     metadata = {"trigger": "auto", "pre_tokens": pre_tokens, "tokens_saved": saved, "cleared": list(tool_use_ids)}

@@ -274,6 +274,10 @@ class Turn:
             return f"The conversation was not compacted: {failure}."
         return f"Compacted: about {done.pre_tokens:,} tokens became {done.post_tokens:,}."
 
+    async def clear(self) -> None:
+        """Forget the conversation before the first model call."""
+        await self._compactor().clear()
+
     async def _rescued(self, state: LoopState) -> bool:
         """Compact a conversation that no longer fits. Return False if that was done already or cannot be done."""
         if state.transition is Transition.COMPACTED:

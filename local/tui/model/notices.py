@@ -94,6 +94,8 @@ class Notices:
         sizes = [metadata.get(name) for name in ("pre_tokens", "post_tokens")]
         counts = " became ".join(f"{size:,}" for size in sizes if isinstance(size, int) and 0 <= size < _MAX_TOKENS)
         text = f"── Compacted: the agent goes on with a summary{f' ({counts} tokens)' if counts else ''}."
+        if metadata.get("trigger") == "clear":
+            text = "── Cleared: the agent has forgotten the conversation."
         if self._compacting is None:
             self.add(text, Level.DIM)
             return

@@ -128,6 +128,16 @@ class Compactor:
             raise
         return await self._replace(trigger, pre, summary)
 
+    async def clear(self) -> None:
+        """Forget the whole conversation, because the person begins anew."""
+        pre, prefix = self._agent.tokens, self._agent.prefix_tokens
+        self._config.context.files.forget_views()
+        self._recorder.record(MessageRecord(messages.compact_boundary("clear", pre, prefix, prefix)))
+        self._recorder.record(MessageRecord(messages.compact_summary("")))
+        self._recorder.record(MessageRecord(messages.conversation_reset(self._deps.session_id)))
+        await self._recorder.commit()
+        await self._starts_again("clear")
+
     async def _hooks(self, trigger: str, hint: str) -> tuple[str, str]:
         """Run the PreCompact hooks. Return the hint with what they add, and why they refuse ("" if they do not)."""
         hooks = self._deps.hooks
@@ -196,15 +206,15 @@ class Compactor:
             self._recorder.record(PromptRecord(more, []))
         self._recorder.record(MessageRecord({**messages.status(None), "compact_result": "success"}))
         await self._recorder.commit()
-        await self._starts_again()
+        await self._starts_again("compact")
         return Compacted(pre, post)
 
-    async def _starts_again(self) -> None:
+    async def _starts_again(self, source: str) -> None:
         """Run the SessionStart hooks of the session: the model has forgotten what they said."""
         hooks = self._deps.hooks
         if hooks is not None and not self._recorder.agent_id:
-            fields = {"source": "compact", "model": self._agent.model}
-            context = (await hooks.run(SESSION_START, fields, "compact")).context
+            fields = {"source": source, "model": self._agent.model}
+            context = (await hooks.run(SESSION_START, fields, source)).context
             if context:
                 said = "\n\n".join(context)
                 self._deps.reminders.add(SESSION_START, f"SessionStart hook additional context: {said}")

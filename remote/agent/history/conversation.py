@@ -221,6 +221,8 @@ class Conversation(Projection):
             self.messages, self._answer = [], None
             for ids in (self._open, self._used_ids, self.started, self.copied):
                 ids.clear()
+            if not any(block.get("text") for block in line.blocks):  # the person wants nothing of it kept
+                self.prompts = KeptPrompts()
         if not line.is_replay:
             self._user(line.blocks)
 

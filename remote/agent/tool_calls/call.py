@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -22,18 +23,28 @@ NOT_RUN = f"{_NOT_WANTED} It was not run. Wait for the user."
 """The result of a call that was open when the turn ended, and had not started."""
 
 
+class DecidedBy(Enum):
+    """Who decided whether a call may run: rules and modes, a hook, or the person, with a yes or a no."""
+
+    CONFIG = "config"
+    HOOK = "hook"
+    PERSON_ALLOWED = "user_temporary"
+    PERSON_REFUSED = "user_reject"
+
+
 @dataclass(frozen=True)
 class CallOutcome:
     """How a tool call ended. `denial` is its entry in the `permission_denials` of the turn's result, None unless it was
     denied. `ends_turn`: the person refused the call and the rest of the turn with it. `feedback_due`: the model gets a
     note (DENIAL_FEEDBACK), because so many of its calls were denied. `stop_reason`: a hook ends the turn after this
-    call, for this reason."""
+    call, for this reason. `decided_by`: see `DecidedBy`, None if the call got no decision."""
 
     result: ToolResult
     denial: Json | None = None
     ends_turn: bool = False
     feedback_due: bool = False
     stop_reason: str | None = None
+    decided_by: DecidedBy | None = None
 
 
 class CallRefused(Exception):
@@ -86,7 +97,7 @@ class ParsedCall:
     """A call of a tool that exists, with an input that is a JSON object. `cage` is set by `permission`: the cage in
     which the tool runs commands, None for no cage. So is `pinned`: the real path that was decided on (see Decision).
     `approved`: the version of a file with which the call was compared for the person who allowed it. `hooked` is what
-    PreToolUse hooks decided."""
+    PreToolUse hooks decided, `allowed_by` who allowed the call."""
 
     id: str
     tool: Tool
@@ -95,6 +106,7 @@ class ParsedCall:
     pinned: str = ""
     approved: FileVersion | None = None
     hooked: HookOutcome = NOTHING
+    allowed_by: DecidedBy = DecidedBy.CONFIG
 
     @property
     def name(self) -> str:
@@ -110,10 +122,11 @@ def mode_switch(context: PipelineContext) -> ModeSwitch:
     return ModeSwitch(context.config.permissions, context.recorder)
 
 
-def denied(context: PipelineContext, call: ParsedCall, text: str) -> CallOutcome:
+def denied(context: PipelineContext, call: ParsedCall, text: str, by: DecidedBy) -> CallOutcome:
     denial = {"tool_name": call.name, "tool_use_id": call.id, "tool_input": call.input}
     is_answer = call.tool.traits.asks  # a question that the person declines is no action that the model may not take
-    return CallOutcome(error_result(text), denial=denial, feedback_due=not is_answer and context.denials.denied())
+    feedback_due = not is_answer and context.denials.denied()
+    return CallOutcome(error_result(text), denial=denial, feedback_due=feedback_due, decided_by=by)
 
 
 def error_result(text: str) -> ToolResult:

@@ -16,6 +16,7 @@ from ..deps import AgentConfig
 from .call import (
     CallOutcome,
     CallRefused,
+    DecidedBy,
     ParsedCall,
     PipelineContext,
     denied,
@@ -38,11 +39,12 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
     decision = _decided(context, call, can_ask=can_ask or judge is not None)
     if decision.behavior is Behavior.ALLOW:
         context.denials.permitted()
-        return replace(call, cage=decision.cage, pinned=decision.pinned)
+        by = DecidedBy.HOOK if call.hooked.decision == "allow" else DecidedBy.CONFIG
+        return replace(call, cage=decision.cage, pinned=decision.pinned, allowed_by=by)
     if decision.behavior is Behavior.DENY:
         raise CallRefused(_deny_unasked(context, call, decision))
     answer = await agent_hooks.before_question(context.deps, context.recorder, call.name, call.id, call.input, decision)
-    preview = None
+    preview, hook = None, None if answer is None else DecidedBy.HOOK
     if answer is None and can_ask:
         preview = await _preview(context, call)
         answer = await _ask(context, call, decision, preview)
@@ -51,9 +53,10 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
         raise CallRefused(_deny_unasked(context, call, decision))
     if not answer.allow:
         text = answer.message or f"The user refused this use of {call.name}."
-        raise CallRefused(replace(denied(context, call, text), ends_turn=answer.interrupt))
+        outcome = denied(context, call, text, hook or DecidedBy.PERSON_REFUSED)
+        raise CallRefused(replace(outcome, ends_turn=answer.interrupt))
     context.denials.permitted()
-    call = replace(call, cage=decision.cage)
+    call = replace(call, cage=decision.cage, allowed_by=hook or DecidedBy.PERSON_ALLOWED)
     try:
         if answer.updated_input is None or answer.updated_input == call.input:
             return replace(call, pinned=decision.pinned, approved=preview.version if preview is not None else None)
@@ -103,7 +106,7 @@ def _deny_unasked(context: PipelineContext, call: ParsedCall, decision: Decision
     else:
         text = call.tool.declaration.if_nobody_can_be_asked or headless_denial(decision, call.name)
     context.recorder.message(messages.permission_denied(call.name, call.id, text, decision))
-    return denied(context, call, text)
+    return denied(context, call, text, DecidedBy.CONFIG)
 
 
 async def _preview(context: PipelineContext, call: ParsedCall) -> Preview | None:

@@ -22,6 +22,7 @@ from ..history.conversation import tool_result_message
 from .call import (
     CallOutcome,
     CallRefused,
+    DecidedBy,
     ParsedCall,
     PipelineContext,
     denied,
@@ -46,7 +47,8 @@ async def run_call(context: PipelineContext, call: ToolCall) -> CallOutcome:
         parsed = parse(call)
         for before in BEFORE:
             parsed = await before(context, parsed)
-        outcome = await post_tool_use(context, parsed, await run(context, parsed))
+        ran = replace(await run(context, parsed), decided_by=parsed.allowed_by)
+        outcome = await post_tool_use(context, parsed, ran)
     except CallRefused as refused:
         outcome = refused.outcome
     for after in AFTER:
@@ -75,7 +77,7 @@ async def pre_tool_use(context: PipelineContext, call: ParsedCall) -> ParsedCall
     if outcome.blocked or outcome.stops:
         text = f"PreToolUse:{call.name} hook error: {outcome.reason or outcome.stop_reason or 'no reason given'}"
         stop = (outcome.stop_reason or text) if outcome.stops else None
-        raise CallRefused(replace(denied(context, call, text), stop_reason=stop))
+        raise CallRefused(replace(denied(context, call, text, DecidedBy.HOOK), stop_reason=stop))
     call = replace(call, hooked=outcome)
     if outcome.updated_input is None:
         return call
@@ -113,9 +115,11 @@ async def limit(context: PipelineContext, call: ToolCall, outcome: CallOutcome) 
 async def record_end(context: PipelineContext, call: ToolCall, outcome: CallOutcome) -> CallOutcome:
     """Record the result."""
     result = outcome.result
-    context.recorder.message(
-        tool_result_message(call.id, result.content, is_error=result.is_error, structured=result.structured)
-    )
+    message = tool_result_message(call.id, result.content, is_error=result.is_error, structured=result.structured)
+    if outcome.decided_by is not None:
+        decision = {"decision": "accept" if outcome.denial is None else "reject", "source": outcome.decided_by.value}
+        message["tool_result_meta"] = [{"id": call.id, "permission_decision": decision}]
+    context.recorder.message(message)
     return outcome
 
 

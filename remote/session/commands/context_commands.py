@@ -1,4 +1,4 @@
-"""The slash commands about what the model knows: /compact, /context, /init and /memory."""
+"""The slash commands about what the model knows: /compact, /clear, /context, /init and /memory."""
 
 from __future__ import annotations
 
@@ -26,6 +26,10 @@ def register_context_commands(session: Session) -> None:
     async def compact(call: CommandCall) -> Printed:
         return Printed(await agent.compact(call.arguments))
 
+    async def clear(_: CommandCall) -> Printed:
+        await agent.clear()
+        return Printed("")
+
     async def context(_: CommandCall) -> Printed:
         return Printed((await agent.context_report()).text())
 
@@ -37,6 +41,7 @@ def register_context_commands(session: Session) -> None:
 
     hint = "[what to keep]"
     commands.register(SlashCommand("compact", "Replace the conversation by a summary", compact, hint, local=True))
+    commands.register(SlashCommand("clear", "Forget the conversation and begin anew", clear, local=True))
     commands.register(SlashCommand("context", "Show what fills the model's window", context, local=True))
     commands.register(SlashCommand("init", "Write a CLAUDE.md for this project", init, "[what matters]"))
     commands.register(SlashCommand("memory", "List the instruction files in force", memory, local=True))

@@ -98,6 +98,8 @@ async def test_partial_messages_stream_the_events_of_the_model(
     events = [m["event"] for m in done.messages if m["type"] == "stream_event"]
     text = "".join(e["delta"]["text"] for e in events if e["type"] == "content_block_delta")
     assert (done.code, text) == (0, "One two three four five.")
+    (start,) = [each for each in done.messages if each["type"] == "stream_event" and "ttft_ms" in each]
+    assert start["event"]["type"] == "message_start" and start["ttft_ms"] > 0
 
 
 async def test_a_run_waits_for_what_it_has_started_in_the_background(
@@ -143,6 +145,9 @@ async def test_what_nobody_can_be_asked_about_is_denied_with_code_3(
     assert not (project / "made").exists()
     assert [denial["tool_name"] for denial in done.results[0]["permission_denials"]] == ["Bash"]
     assert "Nobody can be asked" in fake_model.requests[1].tool_result_text
+    (result,) = [each for each in done.messages if each["type"] == "user"]
+    decision = {"decision": "reject", "source": "config"}
+    assert [each["permission_decision"] for each in result["tool_result_meta"]] == [decision]
 
 
 async def test_a_rule_that_denies_is_no_surprise(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:

@@ -46,6 +46,34 @@ async def answered(laptop: Laptop, text: str, message_id: str) -> str:
     return body.decode()
 
 
+async def test_a_cleared_conversation_is_forgotten_also_after_a_kill_and_by_a_later_summary(
+    host: WorkerHost, session: str
+) -> None:
+    first = await host.connect(session)
+    hello = await first.attach()
+    await first.say("the word is XYZZY")
+    await answered(first, "hello", "msg_1")
+    await first.message("result")
+    await first.say("/clear")
+    reset = await first.message("conversation_reset")
+    assert (reset["trigger"], reset["new_conversation_id"]) == ("clear", session)
+    assert (await first.message("result"))["subtype"] == "success"
+    await first.say("anew")
+    told = await answered(first, "yes", "msg_2")
+    assert "anew" in told and "XYZZY" not in told and "hello" not in told
+    await first.message("result")
+    await kill(first, hello)
+    second = await host.connect(session)
+    await second.attach(have=first.last_seq)
+    await second.say("/compact")
+    assert "XYZZY" not in await answered(second, "SUMMARY", "msg_3")
+    await second.message("result")
+    await second.say("go on")
+    told = await answered(second, "fine", "msg_4")
+    assert "SUMMARY" in told and "anew" in told and "XYZZY" not in told
+    await second.message("result")
+
+
 async def test_a_compaction_that_is_killed_is_made_once_and_kept(host: WorkerHost, session: str) -> None:
     first = await host.connect(session)
     hello = await first.attach()

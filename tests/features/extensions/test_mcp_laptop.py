@@ -196,7 +196,7 @@ async def test_a_call_of_a_server_inside_the_program_is_asked_there_if_only_the_
         await running.send({"type": "control_request", "request_id": "first", "request": request})
         await running.send(user("open the doors"))
         for _ in ("initialize", "initialized", "tools/list", "ask", "ask", "tools/call"):
-            line = await running.until("control_request")
+            line = await running.until("control_request", timeout=20)
             response = {"subtype": "success", "request_id": line["request_id"], "response": reply(line["request"])}
             await running.send({"type": "control_response", "response": response})
         await running.until("result")

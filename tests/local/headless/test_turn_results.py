@@ -7,6 +7,7 @@ from ccb.local.headless.stderr_reports import RetryReports
 from ccb.local.headless.turn_reports import TurnReports
 from ccb.local.headless.turn_results import PendingPrompts, TurnResults
 from ccb.local.session.client import Json
+from ccb.tunnel.wire.messages import TaskLine, parse_message
 
 RESULT: Json = {"type": "result", "subtype": "success", "is_error": False, "result": "Done."}
 
@@ -166,3 +167,48 @@ async def test_a_result_names_its_place_and_its_prompts() -> None:
     assert (first["result_index"], first["queued_turn_count"]) == (0, 1)
     assert (first["user_message_uuid"], first["user_message_uuids"]) == ("uuid of i2", ["uuid of i1", "uuid of i2"])
     assert (second["result_index"], second["queued_turn_count"], second["user_message_uuid"]) == (1, 0, "uuid of i3")
+
+
+async def test_a_result_tells_what_was_used_since_the_one_before() -> None:
+    output = ReportedOutput()
+    results = turn_results(output, print_all=True)
+    sums = {"inputTokens": 3, "costUSD": 0.5, "contextWindow": 200_000}
+    other = {"inputTokens": 1, "costUSD": 0.25, "contextWindow": 100_000}
+    await results.from_host({**RESULT, "modelUsage": {"one": sums}})
+    await results.from_host({**RESULT, "modelUsage": {"one": sums, "two": other}})
+    later = {**other, "inputTokens": 11, "costUSD": 1.0}
+    await results.from_host({**RESULT, "modelUsage": {"one": sums, "two": later}})
+    since = [each["model_usage_since_last_result"] for each in output.results]
+    assert since[:2] == [{"one": sums}, {"two": other}]
+    assert since[2] == {"two": {"inputTokens": 10, "costUSD": 0.75, "contextWindow": 100_000}}
+
+
+async def test_every_change_of_what_runs_in_the_background_is_told_with_all_that_does() -> None:
+    printed: list[Json] = []
+
+    class Output(KeptOutput):
+        async def message(self, body: Json) -> None:
+            printed.append(body)
+
+    output = Output()
+    results = TurnResults(
+        output,
+        RetryReports(quiet=True),
+        print_all=True,
+        print_failures=True,
+        reports=TurnReports(output, None, lifecycle=True),
+    )
+
+    async def news(subtype: str, **more: object) -> None:
+        body = {"type": "system", "subtype": subtype, "task_id": "b1", "tool_use_id": "t1", **more}
+        line = parse_message(body)
+        assert isinstance(line, TaskLine)
+        await results.task_news(line)
+
+    await news("task_started", task_type="local_bash", description="the build")
+    assert not printed, "the agent waits for it"
+    await news("task_updated", patch={"is_backgrounded": True})
+    await news("task_notification", status="completed")
+    assert {each["subtype"] for each in printed} == {"background_tasks_changed"}
+    task = {"task_id": "b1", "task_type": "local_bash", "description": "the build", "tool_use_id": "t1"}
+    assert [each["tasks"] for each in printed] == [[task], []]
