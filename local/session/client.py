@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -163,8 +163,16 @@ class SessionClient(Protocol):
     def take_back(self) -> None:
         """Become the driver: as a viewer, or after another client took over. The other client is fenced."""
 
-    async def prompt(self, content: str | list[Json], *, uuid: str | None = None, command_line: bool = False) -> str:
-        """Send a user message and return its uuid. `command_line`: it is one that the host runs, behind a `!`. The
+    async def prompt(
+        self,
+        content: str | list[Json],
+        *,
+        uuid: str | None = None,
+        command_line: bool = False,
+        before: Sequence[str] = (),
+    ) -> str:
+        """Send a user message and return its uuid. `command_line`: it is one that the host runs, behind a `!`. It goes
+        in front of the first of the prompts `before` that still waits, and last without one. The
         worker queues it while a turn runs, this client while there is no connection. It is applied once, even if it is
         sent again after a reconnect. Raises UsageError when this client does not drive."""
 
@@ -198,11 +206,12 @@ class SessionClient(Protocol):
 @dataclass(frozen=True)
 class SnapshotPrompt:
     """A prompt that waits for the agent, or whose turn is running if `taken`. `text` may be only its beginning. `ids`
-    holds the id of the input and, if it differs, the uuid of the user message."""
+    holds the id of the input and, if it differs, the uuid of the user message. `files` go along with it."""
 
     ids: tuple[str, ...]
     text: str
     taken: bool
+    files: int = 0
 
 
 @dataclass(frozen=True)
@@ -263,7 +272,9 @@ def _prompts(values: object) -> Iterator[SnapshotPrompt]:
     for each in _objects(values):
         text = str(each.get("text") or "")
         if text.strip():
-            yield SnapshotPrompt(input_ids(each.get("input"), each.get("uuid")), text, each.get("taken") is True)
+            files = each.get("files")
+            ids = input_ids(each.get("input"), each.get("uuid"))
+            yield SnapshotPrompt(ids, text, each.get("taken") is True, files if isinstance(files, int) else 0)
 
 
 def input_ids(input_id: object, uuid: object) -> tuple[str, ...]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Self
 
 from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.wire import Detach, Fetch, Hello
 from ccb.tunnel.wire.kinds.commands import SHELL_COMMAND
 from ccb.tunnel.wire.kinds.lookups import NAMES, FindNames
+from ccb.tunnel.wire.kinds.queue import BEFORE
 from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, PublicLine, parse_message
 from ccb.tunnel.wire.requests import (
     CLIENT_DEADLINE_S,
@@ -251,7 +252,14 @@ class RemoteSession:
 
     # What goes to the host.
 
-    async def prompt(self, content: str | list[Json], *, uuid: str | None = None, command_line: bool = False) -> str:
+    async def prompt(
+        self,
+        content: str | list[Json],
+        *,
+        uuid: str | None = None,
+        command_line: bool = False,
+        before: Sequence[str] = (),
+    ) -> str:
         """See SessionClient."""
         identity = uuid or new_id()
         await self.send(
@@ -262,6 +270,7 @@ class RemoteSession:
                 "session_id": self.hello.session,
                 "uuid": identity,
                 **({SHELL_COMMAND: True} if command_line else {}),
+                **({BEFORE: [*before]} if before else {}),
             }
         )
         return identity

@@ -230,7 +230,7 @@ class Repl(App[int]):
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         if self.attached is not None:
-            self.attached.submit(event.text)
+            self.attached.submit(event.text, event.before)
             return
         command, why_not = parse_command(event.text.strip()), refusal(event.text)
         if why_not:
@@ -352,6 +352,11 @@ class Repl(App[int]):
         """Ctrl+B: let the running command go on in the background."""
         if self.attached is not None:
             self.attached.move_to_background()
+
+    def action_queue(self) -> None:
+        """Alt+Q: show the prompts that wait for the agent."""
+        if self.attached is not None:
+            self._chord.pressed(self.attached.show_queue)
 
     def action_next_mode(self) -> None:
         """Shift+Tab: the next permission mode."""

@@ -16,6 +16,7 @@ REPL_BINDINGS: list[BindingType] = [
     Binding("alt+a", "to_approval", "Approval", show=False, priority=True, id="approval"),
     Binding("tab", "toggle_approval", "Approval", show=False, priority=True, id="approval-tab"),
     Binding("ctrl+b", "background", "Background", show=False, priority=True, id="background"),
+    Binding("alt+q", "queue", "Queue", show=False, priority=True, id="queue"),
     Binding("ctrl+o", "details", "Details", show=False, priority=True, id="details"),
     Binding("ctrl+t", "todos", "Todos", show=False, priority=True, id="todos"),
     Binding("pageup", "page(-1)", "Up", show=False, priority=True, id="page-up"),

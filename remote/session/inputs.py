@@ -158,6 +158,16 @@ class Inputs:
         """Take a prompt out of the queue: no turn is to have it."""
         self._queue = [each for each in self._queue if each.prompt.input_id != input_id]
 
+    def move(self, input_id: str, before: str) -> None:
+        """Put a waiting prompt in front of the prompt of the input `before`, or last if that does not wait."""
+        item = next(each for each in self._queue if each.prompt.input_id == input_id)
+        self._queue.remove(item)
+        places = [at for at, each in enumerate(self._queue) if before and each.prompt.input_id == before]
+        if places and self._queue[places[0]].priority == item.priority:
+            self._queue.insert(places[0], item)
+        else:
+            self._add(item)
+
     def _taken(self, items: list[Waiting]) -> list[Prompt]:
         taken = {id(each) for each in items}
         self._queue = [each for each in self._queue if id(each) not in taken]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.kinds.queue import UnqueuedRecord
+from ccb.tunnel.wire.kinds.queue import BEFORE, MovedRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.reasoning import ReasoningRecord
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, UserLine, parse_message
 from ccb.tunnel.wire.records import InputRecord, OptionsRecord
@@ -106,6 +107,17 @@ class Session:
             self._watchers.changed()
         return bool(input_id)
 
+    def move(self, uuid: str, before: Sequence[str]) -> bool:
+        """Put a prompt that no turn has taken in front of the first of `before` that waits, or last. Return whether it
+        waited. Raise JournalError."""
+        input_id = self._inputs.waiting_id(uuid)
+        if input_id:
+            others = (self._inputs.waiting_id(each) for each in before)
+            place = next((each for each in others if each not in ("", input_id)), "")
+            self.log.emit(MovedRecord(input_id, place))
+            self._inputs.move(input_id, place)
+        return bool(input_id)
+
     def name(self, title: str) -> None:
         """Give the session a name. Raise JournalError."""
         self.log.say({"type": "system", "subtype": "session_title_changed", "title": " ".join(title.split())[:200]})
@@ -191,6 +203,9 @@ class Session:
         echo = self.options.replay_user_messages
         if not repeated:
             self.turns.put(input_id, line, echo=echo)
+            before = line.body.get(BEFORE)
+            if isinstance(before, list) and before:
+                self.move(input_id, [str(each) for each in before])
             self._watchers.changed()
         elif echo:
             self.log.say({**line.body, "isReplay": True})

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from ccb.tunnel.wire.kinds.queue import TakenRecord, UnqueuedRecord
+from ccb.tunnel.wire.content.attached import is_attached_file
+from ccb.tunnel.wire.kinds.queue import MovedRecord, TakenRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.rewind import RewindRecord
 from ccb.tunnel.wire.kinds.workers import ForkedRecord
 from ccb.tunnel.wire.messages import (
@@ -34,6 +35,7 @@ class _TrackedPrompt:
         self.input_id = input_id
         self.uuid = line.uuid
         self.text = _shortened(line.text("\n"))
+        self.files = sum(each.get("type") != "text" or is_attached_file(each) for each in line.blocks)
 
 
 class SnapshotProjection(Projection):
@@ -54,7 +56,13 @@ class SnapshotProjection(Projection):
         """The body of a `snapshot` frame for everything up to event `seq`. `asks` are the public requests that are
         open."""
         prompts = [
-            {"input": prompt.input_id, "uuid": prompt.uuid, "text": prompt.text, "taken": prompt.taken <= seq}
+            {
+                "input": prompt.input_id,
+                "uuid": prompt.uuid,
+                "text": prompt.text,
+                "taken": prompt.taken <= seq,
+                "files": prompt.files,
+            }
             for prompt in self._prompts
             if prompt.seq <= seq < prompt.ended
         ]
@@ -94,6 +102,14 @@ class SnapshotProjection(Projection):
         for prompt in self._prompts:
             if prompt.input_id == content.id:
                 prompt.ended = min(prompt.ended, record.seq)
+
+    @on(MovedRecord)
+    def _moved(self, content: MovedRecord, _: Record) -> None:
+        moved = next((each for each in self._prompts if each.input_id == content.id), None)
+        if moved is not None:
+            self._prompts.remove(moved)
+            before = (at for at, each in enumerate(self._prompts) if each.input_id == content.before)
+            self._prompts.insert(next(before, len(self._prompts)), moved)
 
     @on(TurnEndRecord)
     def _turn_end(self, _: TurnEndRecord, record: Record) -> None:

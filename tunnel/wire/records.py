@@ -21,7 +21,7 @@ from typing import Any, Callable, ClassVar, Union, get_args
 
 from .dataclass import dataclass
 from .frames import Json
-from .kinds.queue import QueuedRecord, TakenRecord, UnqueuedRecord
+from .kinds.queue import MovedRecord, QueuedRecord, TakenRecord, UnqueuedRecord
 from .kinds.reasoning import ReasoningRecord
 from .kinds.rewind import FileChangeRecord, RewindRecord, RewoundRecord
 from .kinds.turns import CompactEndRecord, CompactStartRecord, HookRecord
@@ -210,7 +210,7 @@ class UnknownRecord:
 
 
 Content = Union[
-    MessageRecord, InputRecord, QueuedRecord, UnqueuedRecord, OptionsRecord,
+    MessageRecord, InputRecord, QueuedRecord, UnqueuedRecord, MovedRecord, OptionsRecord,
     TurnStartRecord, TurnEndRecord, PromptRecord, ToolStartRecord,
     ModelEndRecord, WithdrawnRecord, ModelRecord, AgentResultRecord, LateAnswerRecord, DamagedRecord, DriverRecord,
     WorkerRecord, ForkedRecord, TakenRecord, HookRecord, FileChangeRecord, RewindRecord, RewoundRecord,

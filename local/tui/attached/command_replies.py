@@ -44,6 +44,8 @@ class CommandTarget(Protocol):
 
     def rewind(self) -> object: ...
 
+    def show_queue(self) -> object: ...
+
 
 class CommandReplies:
     """Answers the slash commands of one session."""
@@ -92,6 +94,7 @@ class CommandReplies:
             "stop": self._stop,
             "new": self._view.steering.choosing.new,
             "rewind": self._rewind,
+            "queue": self._queue,
             "permissions": self._view.steering.facts.permissions,
             "diff": self._view.steering.facts.diff,
             "reconnect": self._reconnect,
@@ -110,6 +113,9 @@ class CommandReplies:
 
     async def _rewind(self) -> None:
         self._view.rewind()
+
+    async def _queue(self) -> None:
+        self._view.show_queue()
 
     async def _mode(self, mode: str) -> None:
         if mode:

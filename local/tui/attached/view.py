@@ -18,6 +18,7 @@ from ...session.client import LaptopNotice, LinkChange, LinkState, SessionClient
 from ..model.blocks import Level
 from ..model.notices import tips
 from ..model.transcript_reducer import TranscriptReducer
+from ..queue.editing import QueueEditing
 from ..rewind.rewinding import TWICE_S, Rewinding
 from ..sessions.choosing import SessionChoosing
 from ..widgets.cards.question_card import QuestionCard
@@ -80,6 +81,7 @@ class SessionView(Vertical):
             Exporting(client, self.reducer, info.place),
             SessionFacts(client, self.reducer),
             SessionChoosing(client, info.host, self.reducer, shell.composer, self._actions),
+            QueueEditing(client, self.reducer.prompts, shell.composer, self._actions),
         )
         self.submissions = Submissions(client, info.host, shell.composer, self.reducer, self._actions)
         self.submissions.run = CommandReplies(self, shell, self._actions, client, info).answer
@@ -105,6 +107,7 @@ class SessionView(Vertical):
         yield self.approvals
         yield self.rewinding
         yield self.steering.choosing
+        yield self.steering.queue
         yield self._presenter.banner
         yield self._status.todos
 
@@ -217,14 +220,15 @@ class SessionView(Vertical):
         self._presenter.tick(now)
         self._shell.leaving.tick(now)
         self._status.tick(now)
+        self.steering.queue.refresh_panel()
         return self.connection.shown is not LinkState.CONNECTED or not self.connection.up or self.approvals.unsettled
 
     # What the person sends.
 
     @work
-    async def submit(self, text: str) -> None:
-        """Send a prompt or run a slash command."""
-        await self.submissions.submit(text, self.transcript)
+    async def submit(self, text: str, before: tuple[str, ...] = ()) -> None:
+        """Send a prompt, in front of the waiting prompts `before`, or run a slash command."""
+        await self.submissions.submit(text, self.transcript, before)
 
     @work
     async def submit_all(self, texts: Sequence[str]) -> None:
@@ -314,14 +318,19 @@ class SessionView(Vertical):
     @property
     def can_take_prompt_back(self) -> bool:
         """Whether a prompt waits for the agent that may still be changed."""
-        return not self.connection.watching and self.reducer.prompts.newest_queued is not None
+        return not self.connection.watching and self.reducer.prompts.queued
 
     @work
     async def take_prompt_back(self) -> None:
         """Put the newest prompt that waits into the composer again."""
-        text = await self.steering.tasks.take_back()
-        if text:
-            self._shell.composer.give_back(text)
+        await self.steering.queue.edit_newest()
+
+    def show_queue(self) -> None:
+        """Show the prompts that wait for the agent."""
+        if self.connection.watching:
+            self.only_watches()
+        else:
+            self.run_worker(self.steering.queue.open())
 
     @work
     async def next_mode(self) -> None:

@@ -64,12 +64,24 @@ class PromptState(Enum):
     FAILED = "failed"
 
 
+@dataclass(frozen=True)
+class PromptFacts:
+    """What is known of a prompt besides its text. `files`: how many images and files go along with it. `whole`: its
+    text is not only the beginning. `command_line`: the host runs it. `before` are the prompts that it goes before."""
+
+    files: int = 0
+    whole: bool = True
+    command_line: bool = False
+    before: tuple[str, ...] = ()
+
+
 @dataclass(eq=False)
 class PromptBlock(Block):
     """A prompt of the person, or of another client."""
 
     text: str = ""
     state: PromptState = PromptState.TAKEN
+    facts: PromptFacts = PromptFacts()
 
     def size(self) -> int:
         return len(self.text)

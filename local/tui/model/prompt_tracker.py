@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from ccb.tunnel.plain_text import neutralise
 
 from ...session.client import SnapshotPrompt
-from .blocks import MAX_BLOCK_CHARS, Block, BlockContainer, PromptBlock, PromptState
+from .blocks import MAX_BLOCK_CHARS, Block, BlockContainer, PromptBlock, PromptFacts, PromptState
 
 _MAX_KNOWN = 1_000
+NO_FACTS = PromptFacts()
+
+
+@dataclass(frozen=True)
+class WaitingPrompt:
+    """A prompt that the agent has not taken. `unsent`: the worker may not have it yet."""
+
+    id: str
+    text: str
+    unsent: bool
+    facts: PromptFacts
+
+    @property
+    def editable_text(self) -> str:
+        """The text as it is typed: one that only looks like a command line or a note has a blank in front."""
+        return self.text if self.facts.command_line or not self.text.startswith(("!", "#")) else f" {self.text}"
 
 
 class PromptTracker:
@@ -22,6 +39,8 @@ class PromptTracker:
         self._known: deque[str] = deque(maxlen=_MAX_KNOWN)  # ids of the shown prompts
         self._waiting: dict[str, PromptBlock] = {}  # below everything else, in order
         self._unconfirmed: dict[str, PromptBlock] = {}  # sent from here; we do not know yet that the journal has them
+        self.dropped: deque[str] = deque(maxlen=_MAX_KNOWN)
+        """The prompts that were taken out of the queue, so that the agent does not get them."""
         # Prompts of a snapshot: shown before the event that brought them is loaded, which then takes their place.
         self._from_snapshot: dict[str, tuple[BlockContainer, PromptBlock]] = {}
 
@@ -40,10 +59,12 @@ class PromptTracker:
         return sum(block.state is PromptState.QUEUED for block in self._waiting.values())
 
     @property
-    def newest_queued(self) -> tuple[str, str] | None:
-        """The id and the text of the newest prompt that the worker has and the agent has not taken."""
-        queued = [(key, block.text) for key, block in self._waiting.items() if block.state is PromptState.QUEUED]
-        return queued[-1] if queued else None
+    def waiting(self) -> list[WaitingPrompt]:
+        """The prompts that the agent has not taken, in the order in which it will."""
+        return [
+            WaitingPrompt(key, block.text, block.state is PromptState.UNSENT, block.facts)
+            for key, block in self._waiting.items()
+        ]
 
     @property
     def unsent(self) -> bool:
@@ -55,13 +76,15 @@ class PromptTracker:
         self._known = other._known
         self._from_snapshot = other._from_snapshot
 
-    def sent(self, text: str, uuid: str, *, running: bool, connected: bool) -> None:
+    def sent(self, text: str, uuid: str, *, running: bool, connected: bool, facts: PromptFacts = NO_FACTS) -> None:
         """Show a prompt that the person has sent here. It is queued if a turn is `running`."""
         state = PromptState.QUEUED if running else PromptState.TAKEN
-        block = self._show(text, state if connected else PromptState.UNSENT, uuid)
+        block = self._show(text, state if connected else PromptState.UNSENT, uuid, facts=facts)
         self._unconfirmed[uuid] = block
 
-    def arrived(self, text: str, ids: tuple[str, ...], *, running: bool, taken: bool = False) -> bool:
+    def arrived(
+        self, text: str, ids: tuple[str, ...], *, running: bool, taken: bool = False, facts: PromptFacts = NO_FACTS
+    ) -> bool:
         """Note that the journal has a prompt. Return whether it is new here. `taken`: the agent already has it."""
         for each in ids:
             block = self._unconfirmed.pop(each, None)
@@ -73,7 +96,7 @@ class PromptTracker:
             container.take_away(shown)  # this is its place in the conversation
         if self._knows(ids) and not early:
             return False
-        self._show(text, PromptState.QUEUED if running and not taken else PromptState.TAKEN, *ids)
+        self._show(text, PromptState.QUEUED if running and not taken else PromptState.TAKEN, *ids, facts=facts)
         return True
 
     def snapshot(self, prompts: Iterable[SnapshotPrompt]) -> None:
@@ -117,10 +140,27 @@ class PromptTracker:
 
     def taken_back(self, uuid: str) -> None:
         """Remove a prompt that the agent will not get. Idempotent."""
+        self.dropped.append(uuid)
         self._unconfirmed.pop(uuid, None)
         block = self._waiting.pop(uuid, None)
         if block is not None:
             self._container.take_away(block)
+
+    def moved(self, uuid: str, before: Sequence[str]) -> None:
+        """Put a prompt that waits in front of the first of `before` that waits, or last. Idempotent."""
+        block = self._waiting.pop(uuid, None)
+        if block is None:
+            return
+        following = next((each for each in before if each in self._waiting), "")
+        order = {**self._waiting}
+        self._waiting.clear()
+        for key, each in order.items():
+            if key == following:
+                self._waiting[uuid] = block
+            self._waiting[key] = each
+        self._waiting.setdefault(uuid, block)
+        self._container.take_away(block)
+        self._container.add(block, before=order.get(following))
 
     def link_lost(self) -> bool:
         """Mark the prompts that the journal has not confirmed as waiting for the connection. Return whether there are
@@ -158,7 +198,9 @@ class PromptTracker:
     def _show_from_snapshot(self, prompt: SnapshotPrompt) -> None:
         ids = prompt.ids
         if not self._knows(ids):
-            block = self._show(prompt.text, PromptState.TAKEN if prompt.taken else PromptState.QUEUED, *ids)
+            facts = PromptFacts(prompt.files, whole=not prompt.text.endswith(" …") and prompt.text[:1] not in "!#")
+            state = PromptState.TAKEN if prompt.taken else PromptState.QUEUED
+            block = self._show(prompt.text, state, *ids, facts=facts)
             if prompt.taken:
                 self._from_snapshot[ids[0]] = self._container, block
             return
@@ -175,12 +217,14 @@ class PromptTracker:
         elif block.state is PromptState.UNSENT:
             self._set_state(block, PromptState.QUEUED)
 
-    def _show(self, text: str, state: PromptState, *ids: str) -> PromptBlock:
+    def _show(self, text: str, state: PromptState, *ids: str, facts: PromptFacts = NO_FACTS) -> PromptBlock:
         self._known.extend(each for each in ids if each)
-        block = PromptBlock(text=neutralise(text).rstrip()[:MAX_BLOCK_CHARS], state=state)
+        block = PromptBlock(text=neutralise(text).rstrip()[:MAX_BLOCK_CHARS], state=state, facts=facts)
         self._container.add(block, before=self.first_waiting() if state is PromptState.TAKEN else None)
         if state is not PromptState.TAKEN:
             self._waiting[ids[0]] = block
+            if facts.before:
+                self.moved(ids[0], facts.before)
         return block
 
     def _set_state(self, block: PromptBlock, state: PromptState) -> None:

@@ -6,7 +6,9 @@ import re
 from collections.abc import Sequence
 
 from ccb.tunnel.plain_text import neutralise, one_line
-from ccb.tunnel.wire.kinds.queue import TakenRecord, UnqueuedRecord
+from ccb.tunnel.wire.content.attached import is_attached_file
+from ccb.tunnel.wire.kinds.commands import SHELL_COMMAND
+from ccb.tunnel.wire.kinds.queue import BEFORE, MovedRecord, TakenRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.rewind import RewindRecord, RewoundRecord
 from ccb.tunnel.wire.kinds.workers import DriverRecord, ForkedRecord
 from ccb.tunnel.wire.messages import UserLine
@@ -47,10 +49,10 @@ from ...session.messages import (
 )
 from ...session.messages import TextBlock as TextContent
 from .agent_messages import AgentMessages
-from .blocks import BlockContainer, Level, NoticeBlock, ToolBlock, ToolState
+from .blocks import BlockContainer, Level, NoticeBlock, PromptFacts, ToolBlock, ToolState
 from .notices import Notices
 from .orphans import Orphans
-from .prompt_tracker import AboveWaitingPrompts, PromptTracker
+from .prompt_tracker import NO_FACTS, AboveWaitingPrompts, PromptTracker
 from .status.tasks import RunningTasks
 from .status.todos import Todos
 from .status.totals import Totals
@@ -120,9 +122,9 @@ class TranscriptReducer(Projection):
 
     # What the person and the connection do.
 
-    def prompt_sent(self, text: str, uuid: str, *, connected: bool = True) -> None:
+    def prompt_sent(self, text: str, uuid: str, *, connected: bool = True, facts: PromptFacts = NO_FACTS) -> None:
         """The person sent a prompt. It stays at the bottom while a turn runs or there is no connection."""
-        self.prompts.sent(text, uuid, running=self.running, connected=connected)
+        self.prompts.sent(text, uuid, running=self.running, connected=connected, facts=facts)
         self.running = self.running or connected
 
     def prompt_failed(self, uuid: str) -> None:
@@ -207,7 +209,8 @@ class TranscriptReducer(Projection):
         if not isinstance(sent, UserLine) or not text.strip():
             return
         ids = input_ids(content.id, sent.uuid)
-        if self.prompts.arrived(text, ids, running=self.running, taken=ids[0] in self.orphans.taken):
+        taken = ids[0] in self.orphans.taken
+        if self.prompts.arrived(text, ids, running=self.running, taken=taken, facts=_facts_of(sent)):
             self.running = True
 
     @on(PromptRecord)
@@ -219,6 +222,10 @@ class TranscriptReducer(Projection):
     def _unqueued(self, content: UnqueuedRecord, _record: Record) -> None:
         self.prompts.taken_back(content.id)
         self.running = self._in_turn or self.prompts.queued
+
+    @on(MovedRecord)
+    def _moved(self, content: MovedRecord, _record: Record) -> None:
+        self.prompts.moved(content.id, [content.before])
 
     @on(TakenRecord)
     def _taken(self, content: TakenRecord, _record: Record) -> None:
@@ -349,3 +356,12 @@ class TranscriptReducer(Projection):
         self._tools.close(tools)
         self._in_turn = False
         self.running = self.prompts.queued
+
+
+def _facts_of(sent: UserLine) -> PromptFacts:
+    before = sent.body.get(BEFORE)
+    return PromptFacts(
+        files=sum(each.get("type") != "text" or is_attached_file(each) for each in sent.blocks),
+        command_line=sent.body.get(SHELL_COMMAND) is True,
+        before=tuple(str(each) for each in before) if isinstance(before, list) else (),
+    )

@@ -50,9 +50,11 @@ class Composer(TextArea):
 
     @dataclass
     class Submitted(Message):
-        """The person pressed Enter on `text`, which is not blank. Blanks at its start are kept."""
+        """The person pressed Enter on `text`, which is not blank. Blanks at its start are kept. It goes before the
+        waiting prompts `before`."""
 
         text: str
+        before: tuple[str, ...] = ()
 
     @dataclass
     class Shortcut(Message):
@@ -184,6 +186,16 @@ class Composer(TextArea):
         self.text = f"{text}\n{self.text}" if self.text else text
         self.move_cursor(self.document.end)
 
+    def edit_again(self, text: str, before: Sequence[str]) -> None:
+        """Let the person edit a prompt that waited in front of the prompts `before`."""
+        self.give_back(text)
+        self.recall.before = tuple(before)
+        self.recall.keep_draft(self.attachments.with_paths(text))
+
+    def on_text_area_changed(self) -> None:
+        if not self.text:
+            self.recall.before = ()
+
     async def _on_paste(self, event: events.Paste) -> None:
         self.last_key = time.monotonic()
         event.prevent_default()
@@ -237,8 +249,9 @@ class Composer(TextArea):
         if not text:
             return
         self.recall.add(text, kept=self.attachments.with_paths(text))
+        before, self.recall.before = self.recall.before, ()
         self.text = ""
-        self.post_message(self.Submitted(text))
+        self.post_message(self.Submitted(text, before))
 
     def _recall(self, step: int) -> bool:
         """Show the previous or next prompt; after the newest one comes the draft. Return False if there is none."""

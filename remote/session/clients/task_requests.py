@@ -1,10 +1,11 @@
-"""What clients may ask about tasks and about prompts that wait: move, stop, read and take back."""
+"""What clients may ask about tasks and about prompts that wait: move to the background, stop, read, take back and
+reorder."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ccb.tunnel.wire.kinds.tasks import BACKGROUND_TASKS, CANCEL_ASYNC_MESSAGE, READ_TASK, STOP_TASK
+from ccb.tunnel.wire.kinds.tasks import BACKGROUND_TASKS, CANCEL_ASYNC_MESSAGE, MOVE_ASYNC_MESSAGE, READ_TASK, STOP_TASK
 from ccb.tunnel.wire.requests import RequestRefused
 
 from ...tasks.registry import Task
@@ -24,6 +25,7 @@ def register_task_requests(session: Session) -> None:
     broker.register(STOP_TASK, lambda task_id: _stop(session, task_id))
     broker.register(READ_TASK, lambda task_id: Handled(_output(find_task(session, task_id))))
     broker.register(CANCEL_ASYNC_MESSAGE, lambda uuid: Handled({"cancelled": session.take_back(uuid)}))
+    broker.register(MOVE_ASYNC_MESSAGE, lambda move: Handled({"moved": session.move(move.uuid, move.before)}))
 
 
 def find_task(session: Session, task_id: str) -> Task:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
-from ccb.tunnel.wire.kinds.queue import QueuedRecord, TakenRecord, UnqueuedRecord
+from ccb.tunnel.wire.kinds.queue import MovedRecord, QueuedRecord, TakenRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.reasoning import ReasoningRecord
 from ccb.tunnel.wire.kinds.turns import HookRecord
 from ccb.tunnel.wire.kinds.workers import ForkedRecord
@@ -80,6 +80,17 @@ class UnfinishedPrompts(Projection):
     @on(UnqueuedRecord)
     def _unqueued(self, content: UnqueuedRecord, _: Record) -> None:
         self.waiting.pop(content.id, None)
+
+    @on(MovedRecord)
+    def _moved(self, content: MovedRecord, _: Record) -> None:
+        line = self.waiting.pop(content.id, None)
+        if line is None:
+            return
+        others = list(self.waiting.items())
+        self.waiting[content.id] = line
+        place = next((at for at, (each, _line) in enumerate(others) if each == content.before), len(others))
+        for each, _line in others[place:]:
+            self.waiting.move_to_end(each)
 
     @on(AgentResultRecord)
     def _agent_result(self, _: AgentResultRecord, record: Record) -> None:

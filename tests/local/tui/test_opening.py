@@ -87,7 +87,7 @@ async def test_what_is_sent_before_the_session_is_there_is_shown_and_sent_in_ord
 
 async def test_what_is_sent_while_the_first_ones_are_on_their_way_comes_after_them() -> None:
     class Slow(ScriptedSession):
-        async def prompt(self, content, *, uuid=None, command_line=False):  # type: ignore[no-untyped-def]
+        async def prompt(self, content, *, uuid=None, command_line=False, before=()):  # type: ignore[no-untyped-def]
             if not self.prompts:
                 await gate.wait()
             return await super().prompt(content, uuid=uuid)

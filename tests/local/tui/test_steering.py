@@ -77,7 +77,7 @@ async def test_up_takes_the_newest_prompt_that_waits_back_for_editing() -> None:
         await at.sees("the agent has taken this prompt already")
         assert at.app.composer.text == ""
         at.session.take(at.session.identities[1])
-        await at.until(lambda: at.app.view.reducer.prompts.newest_queued is None)
+        await at.until(lambda: at.app.view.reducer.prompts.waiting == [])
         await at.pilot.press("up")
         await at.until(lambda: at.app.composer.text == "third")  # the history, as before
 

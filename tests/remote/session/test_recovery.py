@@ -85,6 +85,43 @@ async def test_a_prompt_that_waited_is_run_by_the_next_worker(host: WorkerHost, 
     await second.next(Event, lambda event: event.body.get("result") == "done")
 
 
+async def test_the_person_s_order_of_waiting_prompts_outlives_the_worker(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach()
+    assert "move_async_message" in hello.capabilities
+    await first.say("running")
+    await first.call()
+    for each in ("b", "c", "d"):
+        await first.say(each, input_id=each)
+
+    async def asked(subtype: str, **fields: Any) -> Json:
+        request_id = await first.control(subtype, **fields)
+        while (said := await first.message("control_response"))["response"]["request_id"] != request_id:
+            pass
+        answer: Json = said["response"]["response"]
+        return answer
+
+    assert await asked("move_async_message", message_uuid="d", before=["gone", "b", "c"]) == {"moved": True}
+    assert await asked("move_async_message", message_uuid="running", before=[]) == {"moved": False}
+    assert await asked("cancel_async_message", message_uuid="b") == {"cancelled": True}
+    edited = {"type": "user", "message": {"role": "user", "content": "b, edited"}, "before": ["b", "c"]}
+    for _ in range(2):  # as after a reconnect: the same input comes again
+        await first.send(Input(first.epoch, "b2", edited))
+    assert await asked("move_async_message", message_uuid="c", before=[]) == {"moved": True}
+    await kill(first, hello)
+    second = await host.connect(session)
+    await second.attach()
+    taken = []
+    for number in range(3):
+        opened, body = await second.call()
+        taken.append(json.loads(body)["messages"][-1]["content"][-1]["text"])
+        await second.answer(opened, content(says("done", f"msg_{number}")))
+    assert taken == ["d", "b, edited", "c"]
+    moved = [(record["body"]["id"], record["body"].get("before", "")) for record in journal(host, session)
+             if record["kind"] == "moved"]  # fmt: skip
+    assert moved == [("d", "b"), ("b2", "c"), ("c", "")]
+
+
 async def test_what_a_killed_worker_left_running_is_ended(host: WorkerHost, session: str) -> None:
     first = await host.connect(session)
     hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))

@@ -9,7 +9,7 @@ import asyncio
 import sys
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,8 @@ from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.kinds.commands import LIST_COMMANDS, SHELL_COMMAND
 from ccb.tunnel.wire.kinds.mcp import ELICITATION
+from ccb.tunnel.wire.kinds.queue import BEFORE
+from ccb.tunnel.wire.kinds.tasks import MOVE_ASYNC_MESSAGE
 from ccb.tunnel.wire.requests import CAN_USE_TOOL, A, P, Request, RequestFailed, RequestKind, Success
 
 Json = dict[str, Any]
@@ -30,7 +32,7 @@ def hello(*, notes: list[str] | None = None, cwd: str = "/srv/shop", storage: st
     """The hello of a session that waits for its first prompt."""
     return Hello(
         1, "b" * 64, "5e55", 4242, "3.11.2", "Linux x86_64", cwd, 1, 0, "idle", storage=storage, notes=notes or [],
-        capabilities=[SHELL_COMMAND],
+        capabilities=[SHELL_COMMAND, MOVE_ASYNC_MESSAGE.name],
     )  # fmt: skip
 
 
@@ -56,6 +58,7 @@ class ScriptedSession:
         self._calls = 0
         self._taken = 0
         self.prompts: list[str] = []
+        self.placed: list[tuple[str, tuple[str, ...]]] = []  # the prompts that go before others, with those
         self.contents: list[str | list[Json]] = []  # of the prompts
         self.identities: list[str] = []
         self.controls: list[tuple[str, Json]] = []
@@ -120,7 +123,14 @@ class ScriptedSession:
                 raise item
             yield item
 
-    async def prompt(self, content: str | list[Json], *, uuid: str | None = None, command_line: bool = False) -> str:
+    async def prompt(
+        self,
+        content: str | list[Json],
+        *,
+        uuid: str | None = None,
+        command_line: bool = False,
+        before: Sequence[str] = (),
+    ) -> str:
         if self.prompt_failure is not None:
             raise self.prompt_failure
         if not self._driving:
@@ -132,7 +142,10 @@ class ScriptedSession:
         if command_line:
             self.command_lines.append(text)
         self.identities.append(identity)
-        self._apply({"type": "user", "message": {"role": "user", "content": content}, "uuid": identity})
+        if before:
+            self.placed.append((text, tuple(before)))
+        placed = {BEFORE: [*before]} if before else {}
+        self._apply({"type": "user", "message": {"role": "user", "content": content}, "uuid": identity, **placed})
         if self._play is not None:
             self._waiting.append(text)
             if self._player is None:

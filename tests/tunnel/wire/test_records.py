@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccb.tunnel.wire import Event, FrameDecoder, encode_frame
-from ccb.tunnel.wire.kinds.queue import QueuedRecord, TakenRecord, UnqueuedRecord
+from ccb.tunnel.wire.kinds.queue import MovedRecord, QueuedRecord, TakenRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.reasoning import ReasoningRecord
 from ccb.tunnel.wire.kinds.rewind import FileChangeRecord, RewindRecord, RewoundRecord
 from ccb.tunnel.wire.kinds.turns import CompactEndRecord, CompactStartRecord, HookRecord
@@ -70,7 +70,7 @@ numbers = st.integers(min_value=0, max_value=2**53 - 1)
 names = text.filter(bool)
 
 KINDS = [
-    "message", "input", "queued", "unqueued", "options", "turn_start", "turn_end", "prompt", "tool_start",
+    "message", "input", "queued", "unqueued", "moved", "options", "turn_start", "turn_end", "prompt", "tool_start",
     "model_end", "withdrawn", "model", "agent_result", "late_answer", "damaged", "driver", "worker", "forked",
     "taken", "hook", "file_change", "rewind", "rewound", "compact_start", "compact_end", "reasoning",
     "worktree",
@@ -80,6 +80,7 @@ FIELDS = [
     "name", "message_id", "stop_reason", "usage", "model", "request_id", "what", "by", "epoch", "from", "type",
     "message", "response", "request", "agent_id", "parent_tool_use_id", "input_id", "event", "match", "about", "count",
     "once", "content", "origin", "wakes", "effort", "thinking_tokens", "path", "branch", "base", "top", "removed",
+    "before",
 ]  # fmt: skip
 bodies = st.dictionaries(st.sampled_from(FIELDS) | text, values | objects | st.lists(objects, max_size=2), max_size=6)
 
@@ -89,6 +90,7 @@ contents: st.SearchStrategy[Content] = st.one_of(
     st.builds(OptionsRecord, objects, text, st.floats(0, 1e10), text, numbers, text, st.none() | text),
     st.builds(QueuedRecord, text, st.lists(objects, max_size=2), objects, st.booleans()),
     st.builds(UnqueuedRecord, text),
+    st.builds(MovedRecord, text, text),
     st.builds(ReasoningRecord, text, numbers),
     st.builds(TurnStartRecord),
     st.builds(TurnEndRecord),

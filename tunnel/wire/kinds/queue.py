@@ -1,4 +1,5 @@
-"""The records of the queue of prompts: what waits, what was taken back, what a turn has taken."""
+"""The records of the queue of prompts: what waits, what was taken back or moved, what a turn has
+taken."""
 
 from __future__ import annotations
 
@@ -6,6 +7,10 @@ from typing import ClassVar
 
 from ..dataclass import dataclass
 from ..frames import Json
+
+BEFORE = "before"
+"""The field of a user message with the uuids of the waiting prompts that it goes before: in front of the first of them
+that still waits, last if none does."""
 
 TASK_PREFIX = "task:"
 """The start of the `id` of a `queued` record that tells the end of a task; the id of the task follows."""
@@ -30,6 +35,16 @@ class UnqueuedRecord:
 
     kind: ClassVar[str] = "unqueued"
     id: str
+
+
+@dataclass(frozen=True)
+class MovedRecord:
+    """`moved`: the waiting prompt of the input `id` now stands before that of the input `before`, or last without
+    one."""
+
+    kind: ClassVar[str] = "moved"
+    id: str
+    before: str = ""
 
 
 @dataclass(frozen=True)

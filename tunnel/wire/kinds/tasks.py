@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ..dataclass import dataclass
 from ..frames import Json
 from ..requests import RequestKind, client_kind
 
@@ -21,3 +24,25 @@ CANCEL_ASYNC_MESSAGE: RequestKind[str, Json] = client_kind(
     "cancel_async_message", lambda fields: str(fields.get("message_uuid")), lambda uuid: {"message_uuid": uuid}
 )
 """Take back a prompt that no turn has taken, by the uuid of its message."""
+
+
+@dataclass(frozen=True)
+class QueueMove:
+    """A waiting prompt goes in front of the first of `before` that still waits, and last if none does. All are uuids
+    of messages, or ids of inputs."""
+
+    uuid: str
+    before: Sequence[str] = ()
+
+
+def _queue_move(fields: Json) -> QueueMove:
+    before = fields.get("before")
+    return QueueMove(
+        str(fields.get("message_uuid")), [str(each) for each in before] if isinstance(before, list) else []
+    )
+
+
+MOVE_ASYNC_MESSAGE: RequestKind[QueueMove, Json] = client_kind(
+    "move_async_message", _queue_move, lambda move: {"message_uuid": move.uuid, "before": list(move.before)}
+)
+"""Give a prompt that no turn has taken another place among those that wait. The answer says whether it was `moved`."""

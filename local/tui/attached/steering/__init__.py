@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...queue.editing import QueueEditing
 from ...sessions.choosing import SessionChoosing
 from .exporting import Exporting
 from .mcp_servers import McpServerList
@@ -25,3 +26,4 @@ class Steering:
     exporting: Exporting
     facts: SessionFacts
     choosing: SessionChoosing
+    queue: QueueEditing

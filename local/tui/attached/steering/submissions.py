@@ -33,11 +33,12 @@ class Submissions:
         self.completion = CompletionList(composer, client, one_line(host), self._own_commands)
         composer.around.completes = self.completion.take_key
 
-    async def submit(self, text: str, transcript: Transcript) -> None:
-        """Send a prompt or run a slash command. It waits behind what `submit_all` has not sent yet."""
+    async def submit(self, text: str, transcript: Transcript, before: tuple[str, ...] = ()) -> None:
+        """Send a prompt, in front of the waiting prompts `before`, or run a slash command. It waits behind what
+        `submit_all` has not sent yet."""
         if self._backlog:
             self._backlog.append(text)
-        elif not await self._submitted(text, transcript):
+        elif not await self._submitted(text, transcript, before):
             self._composer.give_back(text)
 
     async def submit_all(self, first_prompt: str, texts: Sequence[str], transcript: Transcript) -> None:
@@ -54,7 +55,7 @@ class Submissions:
             self._backlog.popleft()
             is_prompt = False
 
-    async def _submitted(self, text: str, transcript: Transcript) -> bool:
+    async def _submitted(self, text: str, transcript: Transcript, before: tuple[str, ...] = ()) -> bool:
         """Handle one input. Return False if it must go back to the composer."""
         command, why_not = parse_command(text.strip()), refusal(text)
         if why_not:
@@ -68,18 +69,18 @@ class Submissions:
             return await self._actions.remember(text[1:].strip())
         if text.startswith("!"):
             transcript.anchor()
-            return await self._actions.send_prompt(text.strip(), command_line=True)
+            return await self._actions.send_prompt(text.strip(), command_line=True, before=before)
         known = self.completion.worker_commands.knows
         if command is None or self.run is None or (command.command is None and await known(command.name)):
-            return await self._send(text.strip(), transcript)
+            return await self._send(text.strip(), transcript, before)
         await self.run(command)
         return True
 
-    async def _send(self, text: str, transcript: Transcript) -> bool:
+    async def _send(self, text: str, transcript: Transcript, before: tuple[str, ...] = ()) -> bool:
         transcript.anchor()
         attachments = self._composer.attachments
         content = attachments.blocks(text) if attachments.named_in(text) else None
-        return await self._actions.send_prompt(text, content)
+        return await self._actions.send_prompt(text, content, before=before)
 
     def _own_commands(self) -> list[Candidate]:
         tasks = [one_line(task.id) for task in self._reducer.tasks.running]

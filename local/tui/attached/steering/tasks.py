@@ -1,4 +1,4 @@
-"""/tasks, Ctrl+B, and the prompt that is taken back: what the person does with work that goes on."""
+"""/tasks and Ctrl+B: what the person does with work that goes on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import neutralise, one_line
-from ccb.tunnel.wire.kinds.tasks import BACKGROUND_TASKS, CANCEL_ASYNC_MESSAGE, READ_TASK, STOP_TASK
+from ccb.tunnel.wire.kinds.tasks import BACKGROUND_TASKS, READ_TASK, STOP_TASK
 from ccb.tunnel.wire.requests import P, Request, RequestFailed
 
 from ....session.client import Json, SessionClient
@@ -24,7 +24,7 @@ class Hints(Protocol):
 
 
 class TaskSteering:
-    """Acts on the tasks and the waiting prompts of a session. Failures are shown, never raised."""
+    """Acts on the tasks of a session. Failures are shown, never raised."""
 
     def __init__(self, client: SessionClient, reducer: TranscriptReducer, actions: SessionActions, hint: Hints) -> None:
         self._client = client
@@ -53,21 +53,6 @@ class TaskSteering:
         if answer is not None:
             moved = answer.get("moved") is True
             self._hint("moved to the background" if moved else "no command runs that could go to the background")
-
-    async def take_back(self) -> str:
-        """Take the newest prompt that waits back. Return its text, "" if the agent has it already."""
-        newest = self._reducer.prompts.newest_queued
-        if newest is None:
-            return ""
-        identity, text = newest
-        answer = await self._ask(Request(CANCEL_ASYNC_MESSAGE, identity))
-        if answer is None:
-            return ""
-        if answer.get("cancelled") is not True:
-            self._hint("the agent has taken this prompt already")
-            return ""
-        self._reducer.prompts.taken_back(identity)
-        return text
 
     def _list(self) -> str:
         tasks = self._reducer.tasks.running

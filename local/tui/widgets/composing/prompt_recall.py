@@ -23,6 +23,8 @@ class PromptRecall:
 
     def __init__(self) -> None:
         self.sent: list[str] = []
+        self.before: tuple[str, ...] = ()
+        """The waiting prompts that the one goes before which is edited now."""
         self._keeper: PromptKeeper | None = None
         self._index = 0
         self._draft = ""
