@@ -39,6 +39,8 @@ class PromptTracker:
         self._known: deque[str] = deque(maxlen=_MAX_KNOWN)  # ids of the shown prompts
         self._waiting: dict[str, PromptBlock] = {}  # below everything else, in order
         self._unconfirmed: dict[str, PromptBlock] = {}  # sent from here; we do not know yet that the journal has them
+        self.command_line = ""
+        """The newest command line of the person that is the agent's turn."""
         self.dropped: deque[str] = deque(maxlen=_MAX_KNOWN)
         """The prompts that were taken out of the queue, so that the agent does not get them."""
         # Prompts of a snapshot: shown before the event that brought them is loaded, which then takes their place.
@@ -118,6 +120,7 @@ class PromptTracker:
         if block is not None:
             self._container.take_away(block)
             block.state = PromptState.TAKEN
+            self._note_command_line(block)
             block.changed()
             self._container.add(block, before=self.first_waiting())
         return block is not None or uuid in self._known
@@ -221,11 +224,16 @@ class PromptTracker:
         self._known.extend(each for each in ids if each)
         block = PromptBlock(text=neutralise(text).rstrip()[:MAX_BLOCK_CHARS], state=state, facts=facts)
         self._container.add(block, before=self.first_waiting() if state is PromptState.TAKEN else None)
+        self._note_command_line(block)
         if state is not PromptState.TAKEN:
             self._waiting[ids[0]] = block
             if facts.before:
                 self.moved(ids[0], facts.before)
         return block
+
+    def _note_command_line(self, block: PromptBlock) -> None:
+        if block.facts.command_line and block.state is PromptState.TAKEN:
+            self.command_line = block.text
 
     def _set_state(self, block: PromptBlock, state: PromptState) -> None:
         if block.state is not state:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ccb.tunnel.wire.tool_traits import TODO_WRITE, Effect, View, traits_of
+from ccb.tunnel.wire.kinds.commands import SHELL_CALL
+from ccb.tunnel.wire.tool_traits import BASH, TODO_WRITE, Effect, View, traits_of
 
 from ...session.messages import TaskNote, ToolProgress, ToolResultBlock, ToolUseBlock
 from .agents.agent_runs import AgentRuns
@@ -30,6 +31,9 @@ class ToolCalls:
         self._orphans = orphans
         self.agents = AgentRuns(container)
         self._open: dict[str, ToolBlock] = {}
+        self.command_line = ""
+        """The newest command line of the person that the host runs."""
+        self._line_over = False
         self.todos = Todos()
         self._snapshot_todos: ToolBlock | None = None  # from a snapshot; the next list of todos replaces it
 
@@ -81,14 +85,30 @@ class ToolCalls:
             self._container.update_block(tool)
 
     def progress(self, message: ToolProgress) -> None:
-        """Show what a running tool has printed so far."""
+        """Show what a running tool has printed so far. A command line of the person is shown while it runs."""
         tool = self._open.get(message.tool_use_id)
+        if tool is None and message.tool_use_id.startswith(SHELL_CALL) and not self._line_over:
+            tool_input = {"command": self.command_line.removeprefix("!").strip()}
+            tool = ToolBlock(tool_id=message.tool_use_id, name=BASH.name, tool_input=tool_input)
+            self._open[tool.tool_id] = tool
+            self._container.add(tool)
         if tool is not None and tool.state not in (ToolState.DONE, ToolState.FAILED):
             tool.state = ToolState.RUNNING
             tool.elapsed_s = message.elapsed_time_seconds
             if not message.heartbeat:
                 tool.output = message.output[-MAX_BLOCK_CHARS:]
             self._container.update_block(tool)
+
+    def line_begins(self) -> None:
+        """A turn begins, in which a command line of the person may run."""
+        self._line_over = False
+
+    def line_over(self) -> None:
+        """A command line of the person has ended: what it printed is shown in place of its live output, of which more
+        may come late."""
+        self._line_over = True
+        for tool_id in [each for each in self._open if each.startswith(SHELL_CALL)]:
+            self._container.take_away(self._open.pop(tool_id))
 
     def told(self, note: TaskNote) -> None:
         """Take what the worker says about a task. A skill may start an agent; other tools that do, run commands."""
@@ -117,6 +137,8 @@ class ToolCalls:
         """Give all open calls this state. With `forget` results that come later are no longer expected."""
         for tool in self._open.values():
             tool.state = state
+            if tool.tool_id.startswith(SHELL_CALL):  # nobody tells what it printed until it was ended
+                tool.result, tool.output = both_ends(tool.output), ""
             self._container.update_block(tool)
         if forget:
             self._open.clear()

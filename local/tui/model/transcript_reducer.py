@@ -199,6 +199,7 @@ class TranscriptReducer(Projection):
     @on(TurnStartRecord)
     def _turn_start(self, _content: TurnStartRecord, _record: Record) -> None:
         self.running = self._in_turn = True
+        self._tools.line_begins()
         self.turns += 1
 
     @on(InputRecord)
@@ -297,6 +298,7 @@ class TranscriptReducer(Projection):
             case User():
                 self._user(message)
             case ToolProgress():
+                self._tools.command_line = self.prompts.command_line
                 self._tools.progress(message)
             case Result():
                 self._turn_over(ToolState.FAILED)
@@ -343,6 +345,7 @@ class TranscriptReducer(Projection):
             if isinstance(block, ToolResultBlock):
                 self._tools.result(block, message.tool_use_result)
             elif isinstance(block, TextContent) and (printed := _PRINTED.fullmatch(block.text)):
+                self._tools.line_over()
                 self.notice(neutralise(printed[1]))
             elif isinstance(block, TextContent) and is_note:
                 self.notice(neutralise(block.text), Level.DIM)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.kinds.commands import SHELL_CALL
 
 from ...commands.registry import CommandRefused
 from ...permissions.engine import PermissionEngine
@@ -46,7 +47,7 @@ class CommandTools:
         if tool is None:
             raise CommandRefused(f"{tool_traits.BASH.name} is denied altogether")
         given = {"command": command, "timeout": _PERSON_TIMEOUT_MS}
-        outcome = await run(self._pipeline, ParsedCall(f"shell_{uuid.uuid4().hex}", tool, given))
+        outcome = await run(self._pipeline, ParsedCall(SHELL_CALL + uuid.uuid4().hex, tool, given))
         return str(outcome.result.content)
 
     async def delegate(self, allowed: Sequence[str], task: Json) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 from tests.remote.agent_kit import content, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
 
-from ccb.tunnel.wire import Event, Input
-from ccb.tunnel.wire.kinds.commands import SHELL_COMMAND
+from ccb.tunnel.wire import Event, Input, Progress
+from ccb.tunnel.wire.kinds.commands import SHELL_CALL, SHELL_COMMAND
 
 
 async def run(laptop: Laptop, line: str, input_id: str = "", **marked: object) -> str:
@@ -52,6 +52,17 @@ async def test_it_runs_without_a_question_and_the_model_reads_it_with_the_next_p
     assert "from the host" in messages.partition("<bash-stdout>")[2]
     await laptop.answer(opened, content(says("You made it.", "msg_a")))
     await over(laptop)
+
+
+async def test_its_live_output_comes_as_progress_under_an_id_of_its_own(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach()
+    await run(laptop, "! echo begun; while [ ! -e go ]; do sleep 0.1; done; echo over", shell_command=True)
+    seen = await laptop.next(Progress, lambda frame: "begun" in str(frame.body.get("output")))
+    assert str(seen.body["tool_use_id"]).startswith(SHELL_CALL) and "over" not in told(laptop)
+    (host.project / "go").touch()
+    await over(laptop)
+    assert "over" in told(laptop)
 
 
 async def test_a_text_alone_runs_nothing(host: WorkerHost, session: str) -> None:

@@ -129,3 +129,38 @@ async def test_an_exclamation_mark_alone_sends_nothing() -> None:
         await at.pilot.press("enter")
         await at.sees("Nothing was sent", "there is none")
         assert not at.session.prompts
+
+
+async def test_the_last_lines_of_a_command_line_are_shown_while_it_runs_and_esc_ends_it() -> None:
+    def prints(output: str, elapsed_s: float) -> None:
+        at.session.progress(
+            {
+                "type": "tool_progress", "tool_use_id": "shell_1", "tool_name": "Bash", "output": output,
+                "elapsed_time_seconds": elapsed_s,
+            }
+        )  # fmt: skip
+
+    async with desk() as at:
+        await at.prompt("! make test")
+        at.session.begin()
+        prints("\n".join(f"compiling \x1b[31m{number}" for number in range(100)), 2)
+        await at.sees("compiling 99", "make test")
+        assert "compiling 1\n" not in at.screen
+        prints("all\nlinking\n", 7)
+        await at.sees("linking")
+        await at.loses("compiling")
+        await at.pilot.press("escape")
+        await at.until(lambda: at.session.interrupts == 1)
+        text = {"type": "text", "text": "<local-command-stdout>all\nlinking\n[interrupted]</local-command-stdout>"}
+        at.session.say({"type": "user", "message": {"role": "user", "content": [text]}, "isReplay": True})
+        prints("late", 8)
+        at.session.finish()
+        await at.sees("[interrupted]")
+        await at.until(lambda: not at.app.view.reducer.running)
+        assert at.screen.count("linking") == 1 and "late" not in at.screen
+        at.session.begin()
+        prints("of the next one", 1)
+        await at.sees("of the next one")
+        at.session.finish(is_error=True, terminal_reason="aborted_tools", errors=["aborted"])
+        await at.until(lambda: not at.app.view.reducer.running)
+        await at.sees("✗ Bash make test", "of the next one")

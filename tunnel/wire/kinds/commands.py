@@ -21,6 +21,10 @@ RENAME_SESSION: RequestKind[str, Json] = client_kind(
 LIST_RULES: RequestKind[None, Json] = client_kind("list_permission_rules", lambda fields: None)
 """The answer holds `state`, with `rules`: objects with `behavior`, `source` and `rule`."""
 
+SHELL_CALL = "shell_"
+"""The start of the id of the call that runs a command line of the person. No message names the call: there is only its
+progress, while it runs."""
+
 SHELL_COMMAND = "shell_command"
 """The field of a user message that is a command line of the person, `! make`, and the capability of a worker that runs
 it. Only the field makes it one: a text that begins with `!` may come from anybody."""
