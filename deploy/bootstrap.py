@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, DeployError, NoPython, NoStorage
@@ -19,7 +19,7 @@ from ccb.tunnel.transports.pipe import OnTrial, Pipe, RunsBeside, SharesPython, 
 from ccb.tunnel.wire.dataclass import dataclass
 
 from .bundle import Bundle
-from .command import CANDIDATES, NO_PYTHON_STATUS, RUNNING, TERMINAL_STATUS, bootstrap_command
+from .command import CANDIDATES, NO_PYTHON_STATUS, RUNNING, TERMINAL_STATUS, bootstrap_command, program_command
 from .probe import Heard
 
 MAX_NOISE = 2 * 1024 * 1024
@@ -74,6 +74,36 @@ async def launch(
     if isinstance(transport, OnTrial) and transport.on_trial:
         params = {**params, "wait": True}
     command = bootstrap_command(marker, bundle, params, candidates, probe=heard is not None, python=python)
+    launched = await _launched(transport, command, marker, deadline_s, heard)
+    uploaded = launched.facts.get("need") is True
+    if not uploaded:
+        return launched
+    pipe = launched.pipe
+    try:
+        form = str(launched.facts.get("packed", ""))
+        await pipe.write(await asyncio.to_thread(_upload, bundle, form, transport))
+    except BaseException:
+        await pipe.close()
+        raise
+    return replace(launched, uploaded=True)
+
+
+async def launch_program(transport: Transport, program: bytes) -> Launched:
+    """Run the Python source `program` on the host of `transport`, instead of the worker (see `program_command`).
+
+    Its first line, behind the marker, is a JSON object; `input` in it is false if its stdin is closed. Raise as
+    `launch` does.
+    """
+    marker = secrets.token_hex(16)
+    python = transport.python if isinstance(transport, SharesPython) else ""
+    wait = isinstance(transport, OnTrial) and transport.on_trial
+    return await _launched(transport, program_command(marker, program, wait=wait, python=python), marker)
+
+
+async def _launched(
+    transport: Transport, command: str, marker: str, deadline_s: float = DEADLINE_S, heard: Heard | None = None
+) -> Launched:
+    """Run `command` and wait for the first message behind `marker`."""
     pipe = await transport.execute(command)
     try:
         reader = _MarkerReader(pipe, marker.encode(), heard)
@@ -86,11 +116,7 @@ async def launch(
             ) from None
         if facts.get("input") is False:
             raise _no_input(transport, reader, pipe)
-        uploaded = facts.get("need") is True
-        if uploaded:
-            form = str(facts.get("packed", ""))
-            await pipe.write(await asyncio.to_thread(_upload, bundle, form, transport))
-        return Launched(pipe, reader.rest(), uploaded, reader.noise, facts)
+        return Launched(pipe, reader.rest(), False, reader.noise, facts)
     except _Ended as ended:
         error = await _explain(transport, ended, pipe)
         await pipe.close()

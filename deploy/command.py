@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import shlex
+import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -86,9 +87,24 @@ def bootstrap_command(
     host (see `probe.Heard`).
     """
     encoded = base64.b64encode(json.dumps(params).encode()).decode()
-    sign = f"echo; echo {marker} {RUNNING}; " if params.get("wait") else ""
-    words = " ".join(candidates)
     stub = f'-I -S -u -c "{_RUN}" {_stub()} {marker} {bundle.sha256} {len(bundle.data)} {encoded} exec'
+    return _command(marker, stub, candidates, wait=bool(params.get("wait")), probe=probe, python=python)
+
+
+def program_command(marker: str, program: bytes, *, wait: bool, python: str = "") -> str:
+    """Return the command line that runs the Python source `program` without a worker, with `marker` and `wait` or `go`
+    as its arguments. All else is as with `bootstrap_command`."""
+    packed = base64.b64encode(zlib.compress(program, 9)).decode()
+    words = f'-I -S -u -c "{_RUN}" {packed} {marker} {"wait" if wait else "go"} - - exec'
+    return _command(marker, words, CANDIDATES, wait=wait, python=python)
+
+
+def _command(
+    marker: str, stub: str, candidates: Sequence[str], *, wait: bool, probe: bool = False, python: str = ""
+) -> str:
+    """Return the command line that looks for a Python and runs it with the words `stub`."""
+    sign = f"echo; echo {marker} {RUNNING}; " if wait else ""
+    words = " ".join(candidates)
     probing = probe_script(marker, words) if probe else ""
     if python:
         search = f'exec "$0" {stub}'

@@ -113,6 +113,10 @@ def _run(arguments: Arguments) -> int:
         from .commands.disconnect import run_disconnect
 
         return run_disconnect(arguments)
+    if arguments.command == "cp":
+        from .commands.cp import run_cp
+
+        return run_cp(arguments)
     if arguments.command in HOST_COMMANDS and arguments.command != "attach":
         from .commands.hosts import run as run_host_command
 

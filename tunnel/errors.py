@@ -16,6 +16,7 @@ CcbError                     what happened, the evidence, one thing to do, an ex
 │   ├── NoPython
 │   ├── NoStorage
 │   └── NoSuchPath
+├── CopyFailed               a file or folder could not be copied to the other machine
 ├── ConnectionLost           the link was lost
 │   └── EventsLost           and with it events of the session
 ├── ProtocolError            bytes that break the rules of the link, another version
@@ -105,6 +106,10 @@ class NoStorage(DeployError):
 
 class NoSuchPath(DeployError):
     exit_name = "NO_SUCH_PATH"
+
+
+class CopyFailed(CcbError):
+    exit_name = "AGENT_FAILED"
 
 
 class ConnectionLost(CcbError):

@@ -17,17 +17,19 @@ from pathlib import Path
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import neutralise
 
-from .model import Arguments, arguments_from
+from .model import Arguments, CopyChoice, arguments_from
 from .option_values import is_session_id, shortened
 from .options import COMMANDS, HOST_COMMANDS, OWN_WORDS
 from .scanner import Scanned, scan
-from .target import Target, directory_here, parse_target, remote_path
+from .target import HOME, Target, directory_here, parse_target, remote_path
 from .transport_choice import needs_host
 from .validation import refuse_ssh_options, unknown_tools, validate
 
 _WRITTEN_AS_HOST = re.compile(r"ssh://\S+|([^\s/:@]+@)?[^\s/:@]+:(/(?!/)|~)\S*", re.IGNORECASE)
 _WITH_SESSION = ("attach", "logs", "stop")
 _WITHOUT_HOST = ("ps", "trust", "disconnect", "doctor")
+_ON_HOST = re.compile(r"([^/:@]+@)?(\[[^/\]]+\]|[^/:\[]+):")
+_COPY = "Write `ccb cp HOST:PATH LOCAL` or `ccb cp LOCAL HOST:PATH`."
 _LIST_THEM = "`ccb ps HOST` lists them."
 
 
@@ -46,7 +48,9 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
         _check_topic(words[1:])
     if command in (*OWN_WORDS, "help"):
         return replace(arguments, command=command, rest=words[1:])
-    if command in HOST_COMMANDS:
+    if command == "cp":
+        arguments = _place_copy(replace(arguments, command=command), words[1:])
+    elif command in HOST_COMMANDS:
         arguments = _place_host_command(replace(arguments, command=command), words[1:])
     elif command == "ssh":
         arguments = _place_ssh(replace(arguments, command=command), words[1:], scanned.variadic)
@@ -103,6 +107,26 @@ def _place_remote(arguments: Arguments, remote: str, words: Sequence[str]) -> Ar
     target = parse_target(remote)
     directory = str(_current_directory()) if target.path is None else target.path
     return replace(_with_target(arguments, target), directory=directory, prompt=_prompt(words))
+
+
+def _place_copy(arguments: Arguments, words: Sequence[str]) -> Arguments:
+    """Interpret `cp HOST:PATH LOCAL` and `cp LOCAL HOST:PATH`."""
+    if len(words) != 2:
+        raise UsageError(f"ccb cp takes a source and a target, not {len(words)} paths", do=_COPY)
+    source, target = words
+    if _is_on_host(source) == _is_on_host(target):
+        which = "both" if _is_on_host(source) else "neither"
+        raise UsageError(f"source and target of ccb cp are {which} on a host", do=_COPY)
+    upload = _is_on_host(target)
+    host, local = parse_target(target if upload else source), source if upload else target
+    if not local:
+        raise UsageError("the path on this machine is empty", do=_COPY)
+    return replace(_with_target(arguments, host), copy=CopyChoice(upload, local, host.path or HOME))
+
+
+def _is_on_host(word: str) -> bool:
+    """Return whether a word of `cp` names a path on a host: as with scp, a colon comes before any slash."""
+    return word[:6].lower() == "ssh://" or bool(_ON_HOST.match(word))
 
 
 def _place_host_command(arguments: Arguments, words: Sequence[str]) -> Arguments:

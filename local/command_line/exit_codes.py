@@ -22,7 +22,8 @@ class ExitCode(IntEnum):
         1,
         (
             "The model or the agent failed, a turn was interrupted on request, the session does not exist, `ccb stop` "
-            "or `ccb clean` had to leave something, or `ccb doctor` found something that blocks."
+            "or `ccb clean` had to leave something, `ccb cp` could not copy all, or `ccb doctor` found something that "
+            "blocks."
         ),
     )
     USAGE = 2, "An option, a target or their combination makes no sense."
@@ -34,7 +35,7 @@ class ExitCode(IntEnum):
         ),
     )
     LIMIT_REACHED = 4, "The run stopped at `--max-turns`."
-    NO_SUCH_PATH = 66, "The directory does not exist on the host."
+    NO_SUCH_PATH = 66, "The directory does not exist on the host, or what `ccb cp` names does not exist."
     UNREACHABLE = (
         69,
         (

@@ -132,6 +132,16 @@ class HostCommandOptions:
     lines: int | None = None
     json: bool = False
     revoke: bool = False
+    recursive: bool = False
+
+
+@dataclass(frozen=True)
+class CopyChoice:
+    """What `ccb cp` copies: `remote` is a path on the host, `local` one of this machine."""
+
+    upload: bool
+    local: str
+    remote: str
 
 
 @dataclass(frozen=True)
@@ -139,7 +149,8 @@ class Arguments:
     """One parsed command line.
 
     `command` is one of COMMANDS, or `""` for a session on this machine. `directory` is a path on the host, None for the
-    default. `rest` holds the words after `auth` and `help`. `hints` are sentences to show the person before the run.
+    default. `rest` holds the words after `auth` and `help`, `copy` those of `cp`.
+    `hints` are sentences to show the person before the run.
     """
 
     command: str = ""
@@ -156,6 +167,7 @@ class Arguments:
     streams: StdioOptions = field(default_factory=StdioOptions)
     host_command: HostCommandOptions = field(default_factory=HostCommandOptions)
     sdk: SdkOptions = field(default_factory=SdkOptions)
+    copy: CopyChoice | None = None
 
     @property
     def headless(self) -> bool:

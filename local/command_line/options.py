@@ -214,6 +214,11 @@ OPTIONS = (
         "Print one JSON object a line.", commands=("ps", "doctor"),
     ),
     Option(
+        ("--recursive",), Group.HOST_COMMAND, "recursive", _FLAG,
+        "Copy folders too. They are always copied; this is for hands that are used to scp (-r does the same).",
+        commands=("cp",),
+    ),
+    Option(
         ("--debug",), Group.GENERAL, "debug", _FLAG,
         "Write a detailed log file; it contains no secrets, no prompts and no file contents.",
     ),
@@ -263,6 +268,16 @@ SUBCOMMANDS = (
         "manage the MCP servers of this machine",
         "Manage the MCP servers of your settings. They run on this machine, and agents on any host use their tools: "
         "`add` adds one, `list` and `get` show them, `remove` removes one, `test` starts one and lists its tools.",
+    ),
+    Subcommand(
+        "cp",
+        ("ccb cp HOST:PATH LOCAL", "ccb cp LOCAL HOST:PATH"),
+        "copy a file or a folder from a host, or to it",
+        "Copy a file or a folder with all that is in it. A target that is a directory gets the source under its own "
+        "name. After a lost connection, or when the same command is given again, a copy goes on where it broke off. "
+        "What arrives is checked (SHA-256) and gets its name when it is complete. Links are not followed and not "
+        "copied. Write ./a:b for a file of this machine with a colon in its name.",
+        (Group.CONNECTION,),
     ),
     Subcommand(
         "ps",
@@ -343,7 +358,7 @@ SUBCOMMANDS = (
 OWN_WORDS = ("auth", "config", "mcp")
 """The commands that read the words after them themselves."""
 
-HOST_COMMANDS = ("ps", "attach", "logs", "stop", "gc", "clean", "trust", "disconnect", "doctor")
+HOST_COMMANDS = ("cp", "ps", "attach", "logs", "stop", "gc", "clean", "trust", "disconnect", "doctor")
 COMMANDS = ("ssh", *OWN_WORDS, "help", *HOST_COMMANDS)
 
 

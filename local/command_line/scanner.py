@@ -17,6 +17,7 @@ from .option_table.declaration import Option, OptionKind
 from .option_values import OptionValue, is_session_id, shortened, split_rules
 from .options import BY_NAME, OWN_WORDS
 
+_RECURSIVE = ("-r", "-R")
 _WHOLE_WORDS = ("add_dirs", "mcp_config")
 
 
@@ -61,7 +62,7 @@ class _Scanner:
                 words += self._argv[self._next :]
                 break
             if word.startswith("-") and word != "-":
-                self._take_option(word)
+                self._take_option("--recursive" if word in _RECURSIVE and words[:1] == ["cp"] else word)
                 continue
             words.append(word)
             if len(words) == 1 and words[0] in OWN_WORDS:

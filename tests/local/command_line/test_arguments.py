@@ -261,3 +261,40 @@ def test_every_option_fills_a_field_and_every_field_has_an_option() -> None:
     groups = (model.ConnectionOptions, model.SessionChoice, model.AgentOptions, model.StdioOptions, model.SdkOptions)
     fields = {name for group in (*groups, model.HostCommandOptions) for name in group.__dataclass_fields__}
     assert fields - {option.field for option in OPTIONS} == {"target"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "host", "upload", "local", "remote"),
+    [
+        (["cp", "h:/a", "b"], "h", False, "b", "/a"),
+        (["cp", "b", "h:/a"], "h", True, "b", "/a"),
+        (["cp", "-r", "ann@h:a", "."], "h", False, ".", "~/a"),
+        (["cp", "h:", "-R", "/tmp"], "h", False, "/tmp", "~"),
+        (["cp", "./a:b", "[::1]:~/c"], "::1", True, "./a:b", "~/c"),
+        (["cp", "ssh://h:22/a", "b", "-i", "key"], "h", False, "b", "/a"),
+        (["cp", "--", "-b", "h:a"], "h", True, "-b", "~/a"),
+    ],
+)
+def test_a_copy_has_one_side_on_a_host(argv: list[str], host: str, upload: bool, local: str, remote: str) -> None:
+    arguments = parse(*argv)
+    assert arguments.command == "cp" and arguments.connection.target is not None
+    assert arguments.connection.target.host == host
+    assert arguments.copy == model.CopyChoice(upload, local, remote)
+
+
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        (["cp", "h:/a"], "a source and a target, not 1"),
+        (["cp", "h:/a", "b", "c"], "a source and a target, not 3"),
+        (["cp", "a", "b"], "neither on a host"),
+        (["cp", "h:a", "g:b"], "both on a host"),
+        (["cp", "h:a", ""], "is empty"),
+        (["cp", ":a", "b"], "neither on a host"),
+        (["cp", "h:a", "b", "-p"], "no headless mode"),
+        (["ps", "h", "--recursive"], "--recursive belongs to `ccb cp`"),
+    ],
+)
+def test_a_copy_that_makes_no_sense_is_refused(argv: list[str], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        parse(*argv)

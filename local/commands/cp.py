@@ -1,0 +1,106 @@
+"""`ccb cp`: copy a file or a folder between this machine and a host, with the progress on stderr."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.transports.pipe import Transport
+
+from ..command_line.exit_codes import ExitCode
+from ..command_line.model import Arguments
+from ..command_line.transport_choice import host_label
+from ..connect.connect import connect_host
+from ..files.copy import CopyOrder, copy
+from ..files.progress import Progress, progress_line, size_of
+from ..login.prompts import prompts_for
+from ..terminal.console import run_command
+
+_EVERY_S = 0.2
+
+
+class _Line:
+    """The line about the copy on the terminal. It is hidden while a login may ask for something there."""
+
+    def __init__(self) -> None:
+        self._hidden = False
+
+    @property
+    def hidden(self) -> bool:
+        return self._hidden
+
+    @hidden.setter
+    def hidden(self, hidden: bool) -> None:
+        self._hidden = hidden
+        self.write("")
+
+    def write(self, text: str) -> None:
+        """Write the line anew."""
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\x1b[K{text}")
+            sys.stderr.flush()
+
+
+async def copy_files(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
+    """Copy, and return AGENT_FAILED if something had to be left out. Raises CcbError."""
+    assert arguments.copy is not None
+    order = CopyOrder(arguments.copy.upload, arguments.copy.local, arguments.copy.remote)
+    progress, line = Progress(), _Line()
+    if sys.stderr.isatty():
+        sys.stderr.write(f"Connecting to {host_label(arguments.connection)} …\n")
+    prompts = prompts_for(headless=False)
+    async with AsyncExitStack() as stack:
+        hosts = await stack.enter_async_context(AsyncExitStack())
+
+        async def open_transport(again: bool) -> Transport:
+            line.hidden = True
+            await hosts.aclose()
+            transport, _ = await hosts.enter_async_context(connect_host(arguments, prompts, environ))
+            line.hidden = False
+            return transport
+
+        await stack.enter_async_context(_shown(line, order, progress))
+        await copy(order, open_transport, progress)
+    for path, why in progress.skipped:
+        sys.stderr.write(f"ccb: left out: {one_line(path)}: {one_line(why)}\n")
+    sys.stderr.write(_summary(order, progress))
+    return ExitCode.AGENT_FAILED if progress.skipped else ExitCode.OK
+
+
+def _summary(order: CopyOrder, progress: Progress) -> str:
+    files = f"{progress.files} {'file' if progress.files == 1 else 'files'}, " if progress.files != 1 else ""
+    return f"copied {one_line(order.name or order.remote)} ({files}{size_of(progress.done)})\n"
+
+
+@contextlib.asynccontextmanager
+async def _shown(line: _Line, order: CopyOrder, progress: Progress) -> AsyncIterator[None]:
+    """On a terminal, keep one line about the copy up to date."""
+    if not sys.stderr.isatty():
+        yield
+        return
+
+    async def show() -> None:
+        while True:
+            if not line.hidden:
+                width = shutil.get_terminal_size((80, 24)).columns - 1
+                line.write(progress_line(order.name or order.remote, progress, width))
+            await asyncio.sleep(_EVERY_S)
+
+    showing = asyncio.create_task(show(), name="progress of a copy")
+    try:
+        yield
+    finally:
+        showing.cancel()
+        await asyncio.gather(showing, return_exceptions=True)
+        line.write("")
+
+
+def run_cp(arguments: Arguments) -> ExitCode:
+    """Run the command in an event loop of its own."""
+    return run_command(copy_files(arguments))

@@ -1,0 +1,161 @@
+"""What passes between the two halves of a copy: messages (JSON), pieces of files, and counts of what has arrived."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any
+
+PIECE = 128 * 1024
+RESUMABLE = 1024 * 1024
+"""A file of at least this size goes on after a drop: the receiver first says what it has of it."""
+
+MAX_DEPTH = 200
+"""Folders inside each other that are copied."""
+
+SOURCE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not hold it up
+_MESSAGE, _DATA, _TAKEN, _ALIVE = b"m", b"d", b"t", b"a"
+_HEAD = struct.Struct(">cI")
+_COUNT = struct.Struct(">Q")
+_LIMITS = {_MESSAGE: 64 * 1024, _DATA: PIECE, _TAKEN: _COUNT.size, _ALIVE: 0}
+_READ = 512 * 1024
+
+
+class StreamEnded(Exception):
+    """The other end has gone."""
+
+
+class CannotCopy(Exception):
+    """This end cannot go on. The text says why, after the path."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path}: {why}")
+        self.path = path
+        self.why = why
+
+
+class OtherEndFailed(Exception):
+    """The other end cannot go on. `code` is an errno, 0 for another reason."""
+
+    def __init__(self, path: str, why: str, code: int) -> None:
+        super().__init__(f"{path}: {why}")
+        self.path = path
+        self.why = why
+        self.code = code
+
+
+class Channel:
+    """Messages and pieces of data over `read` (at most n bytes, b"" at the end) and `write` (all of it).
+
+    `on_count` is called with counts that come while a message is waited for.
+    """
+
+    def __init__(self, read: Callable[[int], bytes], write: Callable[[bytes], None]) -> None:
+        self.on_count: Callable[[int], None] = lambda total: None
+        self._read = read
+        self._write = write
+        self._buffer = bytearray()
+        self._lock = threading.Lock()
+
+    def say(self, kind: str, **fields: object) -> None:
+        """Send a message."""
+        self._send(_MESSAGE, json.dumps({"is": kind, **fields}).encode())
+
+    def give(self, data: bytes) -> None:
+        """Send a piece of a file."""
+        self._send(_DATA, data)
+
+    def taken(self, total: int) -> None:
+        """Say how many bytes of files have arrived so far."""
+        self._send(_TAKEN, _COUNT.pack(total))
+
+    def alive(self) -> None:
+        """Say that this end is busy. Any thread may do that."""
+        self._send(_ALIVE, b"")
+
+    def next(self) -> dict[str, Any] | bytes | int:
+        """Return the next message, piece of data, or count of bytes that the other end has taken."""
+        kind, payload = self._frame()
+        while kind == _ALIVE:
+            kind, payload = self._frame()
+        if kind == _DATA:
+            return payload
+        if kind == _TAKEN:
+            return int(_COUNT.unpack(payload)[0]) if len(payload) == _COUNT.size else 0
+        message = json.loads(payload)
+        if not isinstance(message, dict):
+            raise ValueError("it is no message")
+        if message.get("is") == "failed":
+            raise OtherEndFailed(text(message, "path"), text(message, "why"), number(message, "code"))
+        return message
+
+    def message(self, *kinds: str) -> dict[str, Any]:
+        """Return the next message, which must be of one of `kinds`."""
+        found = self.next()
+        while isinstance(found, int):
+            self.on_count(found)
+            found = self.next()
+        if isinstance(found, bytes) or found.get("is") not in kinds:
+            raise ValueError(f"it is not the time for this (expected: {', '.join(kinds)})")
+        return found
+
+    def _send(self, kind: bytes, payload: bytes) -> None:
+        with self._lock:
+            self._write(_HEAD.pack(kind, len(payload)) + payload)
+
+    def _frame(self) -> tuple[bytes, bytes]:
+        self._fill(_HEAD.size)
+        kind, length = _HEAD.unpack_from(self._buffer)
+        if length > _LIMITS.get(kind, -1):
+            raise ValueError("it is no part of a copy")
+        self._fill(_HEAD.size + length)
+        with memoryview(self._buffer) as view:
+            payload = bytes(view[_HEAD.size : _HEAD.size + length])
+        del self._buffer[: _HEAD.size + length]
+        return kind, payload
+
+    def _fill(self, size: int) -> None:
+        while len(self._buffer) < size:
+            data = self._read(_READ)
+            if not data:
+                raise StreamEnded
+            self._buffer += data
+
+
+def text(message: dict[str, Any], key: str) -> str:
+    """Return a field that must be text, "" if it is missing."""
+    value = message.get(key, "")
+    if not isinstance(value, str):
+        raise ValueError(f"{key} is no text")
+    return value
+
+
+def number(message: dict[str, Any], key: str) -> int:
+    """Return a field that must be a number of bytes or the like, 0 if it is missing."""
+    value = message.get(key, 0)
+    if not isinstance(value, int) or not 0 <= value < 1 << 63:
+        raise ValueError(f"{key} is no count")
+    return value
+
+
+def hash_prefix(fd: int, size: int, digest: hashlib._Hash) -> bool:
+    """Add the first `size` bytes of a file to a digest. Return False if there are fewer."""
+    at = 0
+    while at < size:
+        data = os.pread(fd, min(1 << 20, size - at), at)
+        if not data:
+            return False
+        digest.update(data)
+        at += len(data)
+    return True
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of `data`."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -1,0 +1,51 @@
+"""How much a sender keeps under way, so that other things on the same connection hardly wait."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+from .channel import PIECE
+
+
+class Window:
+    """How many bytes may be under way. It grows while they arrive as quickly as the first ones did, and shrinks when
+    they begin to queue up: a queue would hold up whatever else uses the connection."""
+
+    SMALLEST, FIRST, LARGEST = PIECE, 4 * PIECE, 256 * PIECE
+    QUEUE_S = 0.15
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.size = self.FIRST
+        self.sent = 0
+        self._clock = clock
+        self._taken = 0
+        self._best_s = float("inf")
+        self._shrunk_at = 0
+        self._marks: deque[tuple[int, float]] = deque()
+
+    @property
+    def full(self) -> bool:
+        """Whether the next piece has to wait."""
+        return self.sent - self._taken >= self.size
+
+    def send(self, size: int) -> None:
+        """Note that a piece was sent."""
+        self.sent += size
+        self._marks.append((self.sent, self._clock()))
+
+    def take(self, total: int) -> None:
+        """Note how many bytes the other end has taken so far."""
+        arrived, self._taken = max(0, min(total, self.sent) - self._taken), max(self._taken, min(total, self.sent))
+        delay_s = 0.0
+        while self._marks and self._marks[0][0] <= self._taken:
+            delay_s = self._clock() - self._marks.popleft()[1]
+        self._best_s = min(self._best_s, delay_s or self._best_s)
+        if delay_s <= self._best_s + self.QUEUE_S:
+            self.size = min(self.LARGEST, self.size + arrived)
+        elif self._taken > self._shrunk_at:  # once for all that is under way now
+            self._shrunk_at = self.sent
+            if self.size == self.SMALLEST:
+                self._best_s = delay_s  # there is no queue of ours: the connection itself has become slower
+            self.size = max(self.SMALLEST, self.size * 3 // 4)

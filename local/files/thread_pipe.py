@@ -1,0 +1,137 @@
+"""Lets a thread read and write the pipe of a command, so that a copy never blocks the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+from ccb.tunnel.errors import CcbError, ConnectionLost
+from ccb.tunnel.transports.pipe import Pipe
+
+from ..terminal.stdio import in_thread
+from .both_ends.channel import StreamEnded
+
+_READ = 256 * 1024
+_MAX_WAITING = 4 * 1024 * 1024
+
+SILENCE_S = 30.0
+"""The half on the host says something every 5 s."""
+
+T = TypeVar("T")
+
+
+class ThreadPipe:
+    """A pipe with a queue in each direction. `rest` holds bytes that were already read from it.
+
+    A queue that holds more than 4 MB makes its writer wait. If the other end says nothing for SILENCE_S, the connection
+    counts as lost.
+    """
+
+    def __init__(self, pipe: Pipe, rest: bytes = b"") -> None:
+        self._pipe = pipe
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Condition()
+        self._incoming: deque[bytes] = deque([rest] if rest else [])
+        self._outgoing: deque[bytes] = deque()
+        self._waiting = [len(rest), 0]
+        self._ended = False
+        self._error: CcbError | None = None
+        self._room = asyncio.Event()
+        self._more = asyncio.Event()
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Run `work` in a thread that may use `read` and `write`, and return its result. Cancelling ends the thread.
+
+        Raise ConnectionLost if the pipe breaks, unless `work` had its result before."""
+        pumps = [asyncio.create_task(self._pump_in()), asyncio.create_task(self._pump_out())]
+        working = asyncio.create_task(in_thread(work), name="copy")
+        try:
+            return await asyncio.shield(working)
+        except StreamEnded:
+            if self._error is not None:
+                raise self._error from None
+            raise
+        finally:
+            self._end(None)
+            await asyncio.gather(working, return_exceptions=True)
+            for pump in pumps:
+                pump.cancel()
+            await asyncio.gather(*pumps, return_exceptions=True)
+
+    def read(self, size: int) -> bytes:
+        """Return at most `size` bytes, b"" at the end. For the thread."""
+        with self._lock:
+            while not self._incoming and not self._ended:
+                self._lock.wait()
+            if not self._incoming:
+                return b""
+            data = self._incoming.popleft()
+            if len(data) > size:
+                self._incoming.appendleft(data[size:])
+                data = data[:size]
+            self._waiting[0] -= len(data)
+            room = self._waiting[0] + len(data) > _MAX_WAITING >= self._waiting[0]
+        if room:
+            self._loop.call_soon_threadsafe(self._room.set)
+        return data
+
+    def write(self, data: bytes) -> None:
+        """Send `data`. Wait while much is unsent. Raise StreamEnded. For the thread."""
+        with self._lock:
+            while self._waiting[1] > _MAX_WAITING and not self._ended:
+                self._lock.wait()
+            if self._ended:
+                raise StreamEnded
+            first = not self._outgoing
+            self._outgoing.append(data)
+            self._waiting[1] += len(data)
+        if first:
+            self._loop.call_soon_threadsafe(self._more.set)
+
+    async def _pump_in(self) -> None:
+        try:
+            while data := await self._read():
+                with self._lock:
+                    self._incoming.append(data)
+                    self._waiting[0] += len(data)
+                    self._lock.notify_all()
+                self._room.clear()
+                while self._waiting[0] > _MAX_WAITING:
+                    await self._room.wait()
+                    self._room.clear()
+            self._end(None)
+        except CcbError as error:
+            self._end(error)
+
+    async def _read(self) -> bytes:
+        try:
+            async with asyncio.timeout(SILENCE_S):
+                return await self._pipe.read(_READ)
+        except TimeoutError:
+            raise ConnectionLost(f"the host has said nothing for {SILENCE_S:.0f} s") from None
+
+    async def _pump_out(self) -> None:
+        try:
+            while True:
+                with self._lock:
+                    data = b"".join(self._outgoing)
+                    self._outgoing.clear()
+                    self._waiting[1] -= len(data)
+                    self._lock.notify_all()
+                    if not data:
+                        self._more.clear()
+                if data:
+                    await self._pipe.write(data)
+                else:
+                    await self._more.wait()
+        except CcbError as error:
+            self._end(error)
+
+    def _end(self, error: CcbError | None) -> None:
+        with self._lock:
+            self._ended = True
+            self._error = self._error or error
+            self._lock.notify_all()

@@ -1,0 +1,334 @@
+"""The two halves of a copy against each other, and each against another half that lies."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import socket
+import struct
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ccb.local.files.both_ends.channel import PIECE, RESUMABLE, CannotCopy, Channel, OtherEndFailed, StreamEnded
+from ccb.local.files.both_ends.receiving import Receiver, part_name
+from ccb.local.files.both_ends.sending import Sender
+from ccb.local.files.both_ends.serving import failure
+from ccb.local.files.both_ends.window import Window
+
+BIG = RESUMABLE + 3 * PIECE + 17
+
+
+class Count:
+    """Bytes that passed."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+
+    def __call__(self, size: int) -> None:
+        self.bytes += size
+
+
+def half(end: socket.socket, wire: Count, limit: int | None = None) -> Channel:
+    """A channel over one end of a socket, which breaks after `limit` bytes were written."""
+
+    def write(data: bytes) -> None:
+        if limit is not None and wire.bytes + len(data) > limit:
+            end.close()
+            raise StreamEnded
+        wire(len(data))
+        try:
+            end.sendall(data)
+        except OSError:
+            raise StreamEnded from None
+
+    def read(size: int) -> bytes:
+        try:
+            return end.recv(size)
+        except OSError:
+            return b""
+
+    return Channel(read, write)
+
+
+def carry(source: Path, target: Path, name: str = "name", *, limit: int | None = None, private: bool = False) -> Count:
+    """Copy `source` to `target`; return the bytes that the sender wrote. Raise what the receiver raises."""
+    here, there = socket.socketpair()
+    wire = Count()
+
+    def send() -> None:
+        channel = half(here, wire, limit)
+        try:
+            Sender(channel).send(str(source))
+        except StreamEnded:
+            pass
+        except (OSError, CannotCopy) as error:
+            channel.say("failed", **failure(error))
+        here.close()
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    try:
+        Receiver(half(there, Count()), private=private).receive(str(target), name)
+    finally:
+        there.close()
+        sending.join(10)
+    return wire
+
+
+def listing(root: Path) -> dict[str, bytes | None]:
+    return {
+        str(path.relative_to(root)): path.read_bytes() if path.is_file() else None for path in sorted(root.rglob("*"))
+    }
+
+
+@pytest.mark.parametrize("size", [0, 1, PIECE, PIECE + 1, BIG])
+def test_a_file_arrives_as_it_is(tmp_path: Path, size: int) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(os.urandom(size))
+    carry(source, tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == source.read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"source", "copy"}
+
+
+def test_a_folder_arrives_without_links_and_devices(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "a/b/c").mkdir(parents=True)
+    (source / "a/b/c/deep").write_bytes(b"deep")
+    (source / "a/script").write_bytes(b"#!")
+    (source / "a/script").chmod(0o755)
+    (source / "empty").mkdir()
+    (source / "link").symlink_to("/etc/passwd")
+    os.mkfifo(source / "pipe")
+    carry(source, tmp_path / "copy")
+    assert listing(tmp_path / "copy") == {
+        "a": None, "a/b": None, "a/b/c": None, "a/b/c/deep": b"deep", "a/script": b"#!", "empty": None,
+    }  # fmt: skip
+    assert os.access(tmp_path / "copy/a/script", os.X_OK)
+    (tmp_path / "there").mkdir()
+    carry(source, tmp_path / "there", "mine")
+    assert listing(tmp_path / "there/mine") == listing(tmp_path / "copy")
+
+
+def test_a_copy_that_broke_off_goes_on_where_it_was(tmp_path: Path) -> None:
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    source.write_bytes(os.urandom(BIG))
+    with pytest.raises(StreamEnded):
+        carry(source, copy, limit=RESUMABLE + PIECE + PIECE // 2)
+    assert not copy.exists()
+    part = tmp_path / part_name("copy")
+    there = part.stat().st_size
+    assert there >= RESUMABLE
+    assert carry(source, copy).bytes < BIG - there + 2000
+    assert copy.read_bytes() == source.read_bytes() and not part.exists()
+    assert carry(source, copy).bytes < 2000, "what is there already is not copied again"
+
+
+def test_what_is_there_of_another_file_is_not_gone_on_with(tmp_path: Path) -> None:
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    source.write_bytes(os.urandom(BIG))
+    (tmp_path / part_name("copy")).write_bytes(os.urandom(RESUMABLE))
+    copy.write_bytes(os.urandom(BIG))
+    carry(source, copy)
+    assert copy.read_bytes() == source.read_bytes()
+
+
+def test_an_existing_file_keeps_its_mode_and_a_private_one_is_nobody_elses(tmp_path: Path) -> None:
+    source, copy = tmp_path / "source", tmp_path / "copy"
+    source.write_bytes(b"new")
+    source.chmod(0o755)
+    copy.write_bytes(b"old")
+    copy.chmod(0o640)
+    carry(source, copy)
+    assert (copy.read_bytes(), copy.stat().st_mode & 0o777) == (b"new", 0o640)
+    carry(source, tmp_path / "private", private=True)
+    assert (tmp_path / "private").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_link_in_place_of_the_target_is_replaced_and_not_written_through(tmp_path: Path) -> None:
+    source, victim = tmp_path / "source", tmp_path / "victim"
+    source.write_bytes(b"new")
+    victim.write_bytes(b"mine")
+    (tmp_path / "copy").symlink_to(victim)
+    (tmp_path / part_name("copy")).hardlink_to(victim)
+    carry(source, tmp_path / "copy")
+    assert victim.read_bytes() == b"mine"
+    assert (tmp_path / "copy").read_bytes() == b"new" and not (tmp_path / "copy").is_symlink()
+
+
+def test_a_second_copy_to_the_same_file_is_refused(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"x")
+    with (tmp_path / part_name("copy")).open("w") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(CannotCopy, match="another copy"):
+            carry(source, tmp_path / "copy")
+
+
+def test_a_target_that_cannot_be_is_named(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"x")
+    (tmp_path / "copy/name").mkdir(parents=True)
+    with pytest.raises(CannotCopy, match="under which name"):
+        carry(source, tmp_path, "..")
+    with pytest.raises(CannotCopy, match="a folder of this name"):
+        carry(source, tmp_path / "copy", "name")
+    with pytest.raises(CannotCopy, match="no such folder"):
+        Receiver(_said({"is": "source"})).receive(f"{tmp_path}/nowhere/", "name")
+    with pytest.raises(CannotCopy, match="a link or a file of this name"):
+        carry(tmp_path / "copy", tmp_path, "source")
+
+
+def test_the_other_end_says_why_it_cannot(tmp_path: Path) -> None:
+    with pytest.raises(OtherEndFailed) as failed:
+        carry(tmp_path / "nothing", tmp_path / "copy")
+    assert failed.value.code == errno.ENOENT and failed.value.path.endswith("nothing")
+    with pytest.raises(OtherEndFailed, match="neither a file nor a folder"):
+        carry(Path("/dev/null"), tmp_path / "copy")
+
+
+def _said(*parts: dict[str, object] | bytes) -> Channel:
+    """A channel on which the other end has said `parts`."""
+    frames = [
+        (b"d" + struct.pack(">I", len(part)) + part)
+        if isinstance(part, bytes)
+        else (b"m" + struct.pack(">I", len(json.dumps(part))) + json.dumps(part).encode())
+        for part in parts
+    ]
+    left = [b"".join(frames)]
+
+    def read(size: int) -> bytes:
+        data, left[0] = left[0][:size], left[0][size:]
+        return data
+
+    return Channel(read, lambda data: None)
+
+
+def _file(path: str, data: bytes) -> list[dict[str, object] | bytes]:
+    digest = hashlib.sha256(data).hexdigest()
+    pieces: list[dict[str, object] | bytes] = [data] if data else []
+    return [{"is": "file", "path": path, "bytes": len(data), "mode": 0o4777}, *pieces, {"is": "sum", "sha256": digest}]
+
+
+_HOSTILE = st.one_of(
+    st.sampled_from(
+        [
+            "..",
+            ".",
+            "",
+            "/",
+            "/etc/passwd",
+            "a/../../b",
+            "../b",
+            "a//b",
+            "a/",
+            "link/x",
+            "a/./b",
+            "\0",
+            "x\0y",
+            "x/../y",
+        ]
+    ),
+    st.lists(st.sampled_from(["..", ".", "", "a", "link", "loop", "b"]), min_size=1, max_size=5).map("/".join),
+    st.text(max_size=8),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(paths=st.lists(_HOSTILE, min_size=1, max_size=4), folder=st.booleans())
+def test_nothing_is_written_outside_of_the_target(
+    tmp_path_factory: pytest.TempPathFactory, paths: list[str], folder: bool
+) -> None:
+    top = tmp_path_factory.mktemp("hostile")
+    outside, target = top / "outside", top / "target"
+    outside.mkdir()
+    target.mkdir()
+    (outside / "x").write_bytes(b"mine")
+    (target / "link").symlink_to(outside)
+    (target / "loop").symlink_to("loop")
+    parts: list[dict[str, object] | bytes] = [{"is": "source", "folder": True, "mode": 0o700}]
+    for path in paths:
+        parts += [{"is": "folder", "path": path, "mode": 0}] if folder else _file(path, b"evil")
+    with contextlib.suppress(CannotCopy, ValueError, OSError, StreamEnded):
+        Receiver(_said(*parts, {"is": "end"})).receive(str(top), "target")
+    assert listing(outside) == {"x": b"mine"}
+    assert {path.name for path in top.iterdir()} == {"outside", "target"}
+    assert not any(path.lstat().st_mode & 0o7000 for path in top.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [{"is": "source"}, {"is": "file", "bytes": 3}, b"four"],
+        [{"is": "source"}, {"is": "file", "bytes": 3}, b""],
+        [{"is": "source"}, {"is": "file", "bytes": -1}],
+        [{"is": "source"}, {"is": "file", "bytes": "3"}],
+        [{"is": "source"}, {"is": "file", "bytes": RESUMABLE}, {"is": "from", "bytes": 5}],
+        [{"is": "source"}, b"data"],
+        [{"is": "get", "path": "/etc/shadow"}],
+        [{"is": "source"}, {"is": "file", "bytes": 1}, b"x", {"is": "sum", "sha256": "0"}],
+        [b"x" * (PIECE + 1)],
+    ],
+)
+def test_a_sender_that_lies_gets_nothing_kept(tmp_path: Path, parts: list[dict[str, object] | bytes]) -> None:
+    with pytest.raises((ValueError, CannotCopy)):
+        Receiver(_said(*parts)).receive(str(tmp_path / "copy"), "copy")
+    assert not (tmp_path / "copy").exists()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=64))
+def test_bytes_that_are_no_part_of_a_copy_are_refused(data: bytes) -> None:
+    left = [data]
+
+    def read(size: int) -> bytes:
+        some, left[0] = left[0][:size], left[0][size:]
+        return some
+
+    channel = Channel(read, lambda data: None)
+    with pytest.raises((ValueError, StreamEnded, OtherEndFailed)):
+        while True:
+            channel.next()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.one_of(st.binary(max_size=300), st.integers(0, 2**63 - 1)), max_size=20), st.integers(1, 50))
+def test_what_is_sent_in_any_pieces_is_what_comes(parts: list[bytes | int], piece: int) -> None:
+    wire = bytearray()
+    channel = Channel(lambda size: b"", wire.extend)
+    for part in parts:
+        channel.alive()
+        channel.give(part) if isinstance(part, bytes) else channel.taken(part)
+
+    def read(size: int) -> bytes:
+        some = bytes(wire[: min(size, piece)])
+        del wire[: len(some)]
+        return some
+
+    reading = Channel(read, wire.extend)
+    assert [reading.next() for _ in parts] == parts
+
+
+def test_the_window_grows_on_a_quick_connection_and_shrinks_when_a_queue_builds_up() -> None:
+    now = [0.0]
+    window = Window(lambda: now[0])
+
+    def round_trips(count: int, rate: float) -> int:
+        """Fill the window and empty it `count` times on a connection of 20 ms and `rate` bytes a second."""
+        for _ in range(count):
+            while not window.full:
+                window.send(PIECE)
+            now[0] += 0.02 + window.size / rate
+            window.take(window.sent)
+        return window.size
+
+    assert round_trips(20, 1e9) == Window.LARGEST
+    assert round_trips(40, 1e6) < 3 * Window.SMALLEST
+    assert round_trips(40, 1e9) == Window.LARGEST

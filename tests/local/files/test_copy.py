@@ -1,0 +1,86 @@
+"""A copy with the real program on the host's side, over a pipe of this machine, and with hosts that misbehave."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from ccb.local.files import copy as module
+from ccb.local.files import thread_pipe
+from ccb.local.files.copy import CopyOrder, copy
+from ccb.local.files.progress import Progress, progress_line, size_of
+from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, NoStorage, NoSuchPath
+from ccb.tunnel.transports.local import LocalTransport
+from ccb.tunnel.transports.pipe import Transport
+
+HELLO = 'import os,sys,json,time\nos.write(1, ("\\n%s {}\\n" % sys.argv[1]).encode())\n'
+SAY = 'def say(d):\n d = json.dumps(d).encode(); os.write(1, b"m" + len(d).to_bytes(4, "big") + d)\n'
+
+
+async def local(again: bool) -> Transport:
+    return LocalTransport(python=sys.executable)
+
+
+async def done(order: CopyOrder, progress: Progress | None = None, patience: float = 0.0) -> str:
+    return await copy(order, local, progress or Progress(), patience=patience)
+
+
+@pytest.mark.programs
+async def test_files_go_both_ways_through_the_program_that_is_sent(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(os.urandom(3_000_000))
+    progress = Progress()
+    assert await done(CopyOrder(False, str(tmp_path / "here"), str(source)), progress) == str(tmp_path / "here")
+    assert (progress.done, progress.size, progress.files) == (3_000_000, 3_000_000, 1)
+    await done(CopyOrder(True, str(tmp_path / "here"), str(tmp_path / "back")))
+    assert (tmp_path / "back").read_bytes() == source.read_bytes()
+    with pytest.raises(NoSuchPath, match="nothing on local: No such file"):
+        await done(CopyOrder(False, str(tmp_path / "x"), str(tmp_path / "nothing")))
+    with pytest.raises(NoSuchPath, match="nothing on this machine: No such file"):
+        await done(CopyOrder(True, str(tmp_path / "nothing"), str(tmp_path / "x")))
+    (tmp_path / "folder/source").mkdir(parents=True)
+    with pytest.raises(CopyFailed, match="source on this machine: a folder of this name is in the way"):
+        await done(CopyOrder(False, str(tmp_path / "folder"), str(source)))
+    with pytest.raises(CopyFailed, match="source on local: a folder of this name is in the way"):
+        await done(CopyOrder(True, str(source), str(tmp_path / "folder")))
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize(
+    ("program", "error", "why"),
+    [
+        (
+            'say({"is": "failed", "path": "/x\\x1b[31m", "why": "No space left on device", "code": 28})',
+            NoStorage,
+            "No space",
+        ),
+        ('os.write(1, b"welcome to this host, and enjoy your stay")', CopyFailed, "rules of a copy"),
+        ("sys.exit(3)", CopyFailed, r"ended early on local \(exit code 3\)"),
+        ("os.kill(os.getpid(), 9)", ConnectionLost, "given up: the connection to local was lost"),
+        ("time.sleep(60)", ConnectionLost, "given up: the host has said nothing"),
+    ],
+)
+async def test_a_host_that_misbehaves_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, error: type[CcbError], why: str
+) -> None:
+    monkeypatch.setattr(module, "host_program", (HELLO + SAY + program + "\n").encode)
+    monkeypatch.setattr(thread_pipe, "SILENCE_S", 0.5)
+    with pytest.raises(error, match=why) as raised:
+        await done(CopyOrder(False, str(tmp_path / "x"), "/y"))
+    assert "\x1b" not in str(raised.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_line_about_a_copy_fits_and_shows_no_control_characters() -> None:
+    progress = Progress()
+    progress.begun(1, 2_000_000_000)
+    progress.rate(0.0)
+    progress.moved(500_000_000)
+    for width in (10, 40, 60, 80, 200):
+        line = progress_line("plot\x1b]0;x\x07.png" * 20, progress, width)
+        assert len(line) <= width and "\x1b" not in line and "\x07" not in line
+    assert " 25%  500 MB of 2.0 GB" in line
+    assert [size_of(size) for size in (0, 999, 1000, 99_600, 999_600)] == ["0 B", "999 B", "1.0 KB", "100 KB", "1.0 MB"]
