@@ -93,6 +93,8 @@ def _run_own_words(command: str, words: Sequence[str]) -> int:
         from .commands.auth import run_auth as run
     elif command == "config":
         from .commands.config import run_config as run
+    elif command == "usage":
+        from .commands.usage import run_usage as run
     else:
         from .commands.mcp import run_mcp as run
     return run(words)

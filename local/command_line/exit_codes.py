@@ -34,7 +34,7 @@ class ExitCode(IntEnum):
             "waits for an answer that this run cannot give."
         ),
     )
-    LIMIT_REACHED = 4, "The run stopped at `--max-turns`."
+    LIMIT_REACHED = 4, "The run stopped at `--max-turns` or at a budget."
     NO_SUCH_PATH = 66, "The directory does not exist on the host, or what `ccb cp` names does not exist."
     UNREACHABLE = (
         69,

@@ -280,6 +280,13 @@ SUBCOMMANDS = (
         (Group.CONNECTION,),
     ),
     Subcommand(
+        "usage",
+        ("ccb usage [--by host|model|day|session] [--days N] [--json]",),
+        "show what model calls have used and cost",
+        "Print the tokens and the cost of the model calls that this machine has passed on, for each day, host, model "
+        "or session. The figures are those of the provider, read on this machine.",
+    ),
+    Subcommand(
         "ps",
         ("ccb ps [HOST] [--json]",),
         "list the sessions of a host (default: this machine)",
@@ -355,7 +362,7 @@ SUBCOMMANDS = (
     ),
 )  # fmt: skip
 
-OWN_WORDS = ("auth", "config", "mcp")
+OWN_WORDS = ("auth", "config", "mcp", "usage")
 """The commands that read the words after them themselves."""
 
 HOST_COMMANDS = ("cp", "ps", "attach", "logs", "stop", "gc", "clean", "trust", "disconnect", "doctor")

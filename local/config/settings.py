@@ -67,6 +67,21 @@ class RuleSettings:
 
 
 @dataclass(frozen=True)
+class BudgetSettings:
+    """What model calls may cost. This machine keeps account of them itself, whatever a host says."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = _PYDANTIC
+
+    sessionUsd: float | None = field(default=None, metadata=_key("Dollars for one session.", gt=0))
+    dayUsd: float | None = field(
+        default=None, metadata=_key("Dollars for all sessions of this machine since midnight.", gt=0)
+    )
+    dayTokens: int | None = field(
+        default=None, metadata=_key("Tokens of all kinds for all sessions of this machine since midnight.", gt=0)
+    )
+
+
+@dataclass(frozen=True)
 class SettingsLayer:
     """The settings of one source. `path` is the file, or the option. `unknown` are the keys that this version does not
     know: they have no effect."""
@@ -120,6 +135,9 @@ class Settings:
         metadata=_key("Whether WebFetch may read from private, loopback and link-local addresses."),
     )
     permissions: RuleSettings = field(default_factory=RuleSettings, metadata=_key("Permission rules of every session."))
+    budgets: BudgetSettings = field(
+        default_factory=BudgetSettings, metadata=_key("What model calls may cost before this machine refuses more.")
+    )
     backgroundAfterSeconds: float = field(
         default=15,
         metadata=_key(
@@ -284,6 +302,9 @@ def _layer(source: str, path: str, text: str | None) -> SettingsLayer:
     if isinstance(rules := known.get("permissions"), dict):
         known["permissions"], others = _split(rules, tuple(each.name for each in fields(RuleSettings)))
         unknown += [f"permissions.{name}" for name in others]
+    if isinstance(limits := known.get("budgets"), dict):
+        known["budgets"], others = _split(limits, tuple(each.name for each in fields(BudgetSettings)))
+        unknown += [f"budgets.{name}" for name in others]
     _validated(known, {path: text})
     return SettingsLayer(source, path, text, known, tuple(unknown))
 
@@ -332,7 +353,7 @@ def _merged(layers: Sequence[SettingsLayer]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.values.items():
-            if name in ("permissions", "env", "mcpServers") and name in merged:
+            if name in ("permissions", "env", "mcpServers", "budgets") and name in merged:
                 before = merged[name]
                 joined = {key: [*before.get(key, []), *each] for key, each in value.items() if isinstance(each, list)}
                 merged[name] = {**before, **value, **joined}

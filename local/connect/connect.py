@@ -24,9 +24,12 @@ from ccb.tunnel.wire.requests import TRUST_PROJECT
 from ..command_line.model import Arguments
 from ..command_line.resume_hint import resume_command
 from ..command_line.transport_choice import host_label
+from ..config.log import state_dir
 from ..config.own_files import own_files
 from ..config.projects import Projects
 from ..config.settings import SettingsChoice
+from ..ledger.accounts import SessionAccounts, budgets
+from ..ledger.entries import CallPlace
 from ..login.unattended_login import log_in_unattended
 from ..session.answers.notification_hooks import NotificationHooks
 from ..session.connection import AttachOptions
@@ -105,18 +108,22 @@ async def connect_session(
         if not _has_environ_credential(environ):
             loader.start()
             await (await loader.loaded()).provider.credential_name()
-        dialer, startup = await _first_dialer(arguments, prompts, environ, loader, stack, kept)
+        dialer, startup, accounts = await _first_dialer(arguments, prompts, environ, loader, stack, kept)
         dialer.parameters = await session_parameters(
             arguments, session_id, startup.settings, lambda: _choose(arguments, dialer, startup.bundle, choose)
         )
         servers, mcp_warnings = laptop_servers(arguments, startup.settings, environ)
         files, left = own_files() if choice.user else ("", [])
         options = await _options(arguments, startup, list(servers), files)
+        accounts.check_model(options.model)
+        known = str(dialer.parameters.get("session") or session_id)
+        accounts.place = CallPlace(known, host_label(arguments.connection), arguments.directory or "")
         desk = ProjectDesk(arguments, startup.settings, Projects(environ))
         attach = _attach_options(arguments, startup, options, dialer.parameters, desk)
         session = await stack.enter_async_context(RemoteSession(dialer.dial, attach))
         session.register(TRUST_PROJECT, desk.answer)
         dialer.tell_limits(session.warn)
+        accounts.warn = session.warn
         mcp: LaptopServers | None = None
         has_program = arguments.streams.input_format == "stream-json"
         if servers or has_program:
@@ -140,6 +147,7 @@ async def connect_session(
         stack.push_async_callback(cancelled, watching)
         hello = session.hello
         host = host_label(arguments.connection)
+        accounts.place = CallPlace(hello.session, host, hello.cwd)
         log.info("attached to session %s on %s, worker pid %d", hello.session, host, hello.pid)
         resume = resume_command(arguments, hello.session, directory=hello.cwd)
         session.come_back_with(resume)
@@ -180,8 +188,9 @@ async def _first_dialer(
     loader: StartupLoader[SessionStartup],
     stack: AsyncExitStack,
     kept: KeptTransport | None,
-) -> tuple[Dialer, SessionStartup]:
-    """Connect for the first time. The dialer keeps the connection; `stack` closes it and the auth proxy."""
+) -> tuple[Dialer, SessionStartup, SessionAccounts]:
+    """Connect for the first time. The dialer keeps the connection; `stack` closes it, the auth proxy and its
+    accounts."""
 
     async def log_in(ask: bool) -> Transport:
         def open_with(answering: Prompts) -> Awaitable[Transport]:
@@ -198,15 +207,17 @@ async def _first_dialer(
         loader.start()
     try:
         startup = await loader.loaded()
-        dialer, proxy = startup.dialer(transport, log_in)
+        accounts = SessionAccounts(state_dir(environ), budgets(arguments.sdk.max_budget_usd, startup.settings))
+        dialer, proxy = startup.dialer(transport, log_in, accounts)
     except BaseException:
         await transport.close()
         raise
     stack.push_async_callback(dialer.aclose)
     if kept is not None:
         stack.callback(kept.keep, dialer)
+    await stack.enter_async_context(accounts)
     await stack.enter_async_context(proxy)
-    return dialer, startup
+    return dialer, startup, accounts
 
 
 def settings_choice(arguments: Arguments) -> SettingsChoice:

@@ -18,6 +18,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
     from ccb.tunnel.proxy.core import AuthProxy
+    from ccb.tunnel.proxy.metering import Accounts
     from ccb.tunnel.proxy.providers.provider import Provider
     from ccb.tunnel.transports.pipe import Transport
 
@@ -43,14 +44,16 @@ class SessionStartup(Startup):
 
     provider: Provider
 
-    def dialer(self, transport: Transport, open_transport: OpenTransport) -> tuple[Dialer, AuthProxy]:
+    def dialer(
+        self, transport: Transport, open_transport: OpenTransport, accounts: Accounts
+    ) -> tuple[Dialer, AuthProxy]:
         """Return the dialer of a session, which first uses `transport`, and the session's auth proxy (not yet
-        entered)."""
+        entered), whose calls go into `accounts`."""
         from ccb.tunnel.proxy.core import AuthProxy
 
         from .dial import Dialer
 
-        proxy = AuthProxy(self.provider)
+        proxy = AuthProxy(self.provider, accounts=accounts)
         return Dialer(open_transport, self.bundle, proxy, transport), proxy
 
 

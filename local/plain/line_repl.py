@@ -12,7 +12,7 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.kinds.mcp import ELICITATION
 from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, ResultLine
-from ccb.tunnel.wire.model_names import may_be_model
+from ccb.tunnel.wire.models import may_be_model
 from ccb.tunnel.wire.records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message
 from ccb.tunnel.wire.requests import (
     CAN_USE_TOOL,

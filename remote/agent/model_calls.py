@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from ccb.tunnel.wire.models import facts
 from ccb.tunnel.wire.records import ModelEndRecord, ModelRecord
 
 from ..model import request
 from ..model.attempt import CallSettings, MessageEnd
 from ..model.call import ModelCall
-from ..model.errors import ModelError
-from ..model.models import betas_of, facts, max_tokens, resolve_model
+from ..model.errors import LAPTOP_BUDGET, ModelError
+from ..model.models import betas_of, max_tokens, resolve_model
 from ..model.retry import MAX_OVERLOADS, RetryPolicy
 from ..ports import NotKept
 from . import messages
@@ -114,6 +115,8 @@ class ModelCalls:
     def failed(self, failure: ModelError) -> Ending:
         """Return the ending of a turn whose model call has finally failed."""
         text = failure.prose(self._agent.model)
+        if failure.error_type == LAPTOP_BUDGET:
+            return Ending(Terminal.BUDGET_EXHAUSTED, errors=(failure.message,))
         self._tell_api_error(text, failure.kind, failure)
         terminal = Terminal.PROMPT_TOO_LONG if failure.prompt_too_long else Terminal.API_ERROR
         return Ending(terminal, text=text, api_error_status=failure.status)

@@ -8,10 +8,9 @@ from typing import Any
 
 from ccb.tunnel.wire.kinds.rewind import RewindRecord
 from ccb.tunnel.wire.messages import ResultLine
+from ccb.tunnel.wire.models import cost_usd, count, facts
 from ccb.tunnel.wire.projection import Projection, on, replay
 from ccb.tunnel.wire.records import AgentResultRecord, ModelEndRecord, Record
-
-from ..model.models import cost_usd, count, facts
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.model_names import may_be_model
+from ccb.tunnel.wire.models import may_be_model
 
 Json = dict[str, Any]
 

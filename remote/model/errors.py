@@ -28,6 +28,9 @@ class Retry(Enum):
     NO = "no"
 
 
+LAPTOP_BUDGET = "laptop_budget"
+"""The error type of a call that the laptop refuses because a budget is used up."""
+
 OF_THE_LAPTOP = "laptop_"
 """The prefix of the auth proxy's own error types: no provider has answered, so the status of the response means
 nothing."""

@@ -1,71 +1,17 @@
-"""What the worker knows about models: aliases, limits, prices."""
+"""Which model the worker asks for, for how many tokens, and with which beta features."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
-
-from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.model_names import ALIASES
+from ccb.tunnel.wire.models import ALIASES, DEFAULT_MAX_TOKENS, LONG_CONTEXT, facts
 
 DEFAULT_MODEL = ALIASES["default"]
-DEFAULT_MAX_TOKENS = 8_000
 ESCALATED_MAX_TOKENS = 64_000
-LONG_CONTEXT = "[1m]"
-"""The end of a model's name that asks for its window of a million tokens. The provider gets the name without it."""
 LONG_CONTEXT_BETA = "context-1m-2025-08-07"
-
-
-@dataclass(frozen=True)
-class ModelFacts:
-    """Limits in tokens, prices in US dollars for a million tokens."""
-
-    context_window: int = 200_000
-    max_output: int = 64_000
-    input_price: float = 0.0
-    output_price: float = 0.0
-
-
-_UNKNOWN = ModelFacts(max_output=DEFAULT_MAX_TOKENS)  # many models refuse a request for more than their limit
-_FAMILIES = (  # the first matching prefix counts
-    ("claude-opus-4-1", ModelFacts(max_output=32_000, input_price=15, output_price=75)),
-    ("claude-opus-4-0", ModelFacts(max_output=32_000, input_price=15, output_price=75)),
-    ("claude-opus-4-2", ModelFacts(max_output=32_000, input_price=15, output_price=75)),  # claude-opus-4-20250514
-    ("claude-opus-4@", ModelFacts(max_output=32_000, input_price=15, output_price=75)),
-    ("claude-3-opus", ModelFacts(max_output=4_096, input_price=15, output_price=75)),
-    ("claude-3-sonnet", ModelFacts(max_output=4_096, input_price=3, output_price=15)),
-    ("claude-3-7-sonnet", ModelFacts(input_price=3, output_price=15)),
-    ("claude-3-5-sonnet", ModelFacts(max_output=8_192, input_price=3, output_price=15)),
-    ("claude-3-5-haiku", ModelFacts(max_output=8_192, input_price=0.8, output_price=4)),
-    ("claude-3-haiku", ModelFacts(max_output=4_096, input_price=0.25, output_price=1.25)),
-    ("claude-opus", ModelFacts(input_price=5, output_price=25)),
-    ("claude-sonnet", ModelFacts(input_price=3, output_price=15)),
-    ("claude-haiku", ModelFacts(input_price=1, output_price=5)),
-)
 
 
 def resolve_model(name: str | None) -> str:
     """Return the model id for an alias or an id; the default model for None and ""."""
     return ALIASES.get(name, name) if name else DEFAULT_MODEL
-
-
-def facts(model: str) -> ModelFacts:
-    """Return the limits and prices of a model. An unknown model costs 0, because a wrong sum is worse than none. Ids of
-    other providers are understood as well (`us.anthropic.claude-…-v1:0`, `anthropic/claude-opus-4.1`)."""
-    if model.endswith(LONG_CONTEXT):
-        return replace(facts(sent_name(model)), context_window=1_000_000)
-    start = model.find("claude-")
-    name = model[start:].replace(".", "-") if start >= 0 else ""
-    for prefix, known in _FAMILIES:
-        if name.startswith(prefix) or f"{name}@" == prefix:
-            return known
-    return _UNKNOWN
-
-
-def sent_name(model: str) -> str:
-    """Return the name of a model as its provider knows it."""
-    return model[: -len(LONG_CONTEXT)] if model.endswith(LONG_CONTEXT) else model
 
 
 def betas_of(model: str) -> tuple[str, ...]:
@@ -76,21 +22,3 @@ def betas_of(model: str) -> tuple[str, ...]:
 def max_tokens(model: str, *, escalated: bool) -> int:
     """Return the output limit to ask for, in tokens. `escalated`: the answer was cut at the default limit before."""
     return min(ESCALATED_MAX_TOKENS if escalated else DEFAULT_MAX_TOKENS, facts(model).max_output)
-
-
-def cost_usd(model: str, usage: Mapping[str, Any]) -> float:
-    """Return the price of one answer. A cache write costs 1.25 times as much as an input token, a cache read a
-    tenth."""
-    known = facts(model)
-    paid_input = (
-        count(usage, "input_tokens")
-        + 1.25 * count(usage, "cache_creation_input_tokens")
-        + 0.1 * count(usage, "cache_read_input_tokens")
-    )
-    return (paid_input * known.input_price + count(usage, "output_tokens") * known.output_price) / 1_000_000
-
-
-def count(usage: Mapping[str, Any], name: str) -> int:
-    """Return a token count from a usage object; 0 when it is missing or not a whole number."""
-    value = usage.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -10,9 +10,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from ccb.tunnel.wire.models import sent_name
 from ccb.tunnel.wire.ndjson import dump, load, to_bytes
-
-from .models import sent_name
 
 Json = dict[str, Any]
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
-
-from .models import facts
+from ccb.tunnel.wire.models import facts
 
 Json = dict[str, Any]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from ccb.tunnel.wire.messages import AssistantLine
+from ccb.tunnel.wire.models import count
 from ccb.tunnel.wire.records import Content, MessageRecord, ModelEndRecord, Record
 
-from ..model.models import count
 from ..ports import Emitter
 
 Json = dict[str, Any]

@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.kinds.worktrees import WorktreeRecord
-from ccb.tunnel.wire.model_names import may_be_model
+from ccb.tunnel.wire.models import may_be_model
 from ccb.tunnel.wire.records import MAIN_AGENT, MessageRecord
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, SKILL
 

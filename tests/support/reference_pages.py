@@ -22,7 +22,7 @@ from ccb.local.command_line.help_text import HOSTS, PATHS
 from ccb.local.command_line.option_table.declaration import Group, Option, OptionKind, Subcommand
 from ccb.local.command_line.options import OPTIONS, SUBCOMMANDS
 from ccb.local.commands.auth import auth_parser
-from ccb.local.config.settings import RuleSettings, Settings
+from ccb.local.config.settings import BudgetSettings, RuleSettings, Settings
 from ccb.local.tui.attached.commands import COMMANDS, KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -143,15 +143,18 @@ def _settings() -> Iterator[str]:
     yield '```json\n{"model": "opus", "permissions": {"allow": ["Bash(git status)"], "deny": ["Read(**/.env)"]}}\n```'
 
 
-def _setting_rows(keys: type[Settings | RuleSettings], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+def _setting_rows(
+    keys: type[Settings | RuleSettings | BudgetSettings], prefix: str = ""
+) -> Iterator[tuple[str, str, str, str]]:
     kinds = get_type_hints(keys)
     for each in fields(keys):
-        if kinds[each.name] is RuleSettings:
-            yield from _setting_rows(RuleSettings, f"{prefix}{each.name}.")
+        kind = kinds[each.name]
+        if kind in (RuleSettings, BudgetSettings):
+            yield from _setting_rows(kind, f"{prefix}{each.name}.")
         elif each.metadata:
             default = each.default_factory() if callable(each.default_factory) else each.default
-            kind = _type_text(kinds[each.name]) + _limits(each.metadata)
-            yield f"`{prefix}{each.name}`", kind, _default(default), each.metadata["description"]
+            shown = _type_text(kind) + _limits(each.metadata)
+            yield f"`{prefix}{each.name}`", shown, _default(default), each.metadata["description"]
 
 
 def _type_text(kind: Any) -> str:

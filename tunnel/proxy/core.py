@@ -13,9 +13,10 @@ from typing import Self
 from ..errors import CcbError
 from ..secret import Secret
 from .bodies import RequestBodies
-from .call import BUFFER, Call, Reader, ResponseHead
+from .call import BUFFER, Call, CallState, Reader, ResponseHead
 from .call_registry import HOLD, CallRegistry
 from .headers import request_headers, response_headers
+from .metering import Accounts, CallMeter, NoAccounts
 from .pace import CallPace
 from .policy import Policy, Refusal, RequestHead
 from .providers.provider import Provider, ProviderError, ProviderRequest
@@ -72,12 +73,20 @@ class AuthProxy:
     """Owns the model calls of one session, over any number of connections, and the provider that answers them.
 
     Use as a context; leaving it aborts the calls that are under way. Calls without a reader are kept for `hold`
-    seconds.
+    seconds. `accounts` decide whether another call may be paid for, and are told what each has used.
     """
 
-    def __init__(self, provider: Provider, policy: Policy | None = None, *, hold: float = HOLD) -> None:
+    def __init__(
+        self,
+        provider: Provider,
+        policy: Policy | None = None,
+        *,
+        accounts: Accounts | None = None,
+        hold: float = HOLD,
+    ) -> None:
         self._provider = provider
         self._policy = policy or Policy()
+        self._accounts = accounts or NoAccounts()
         self._calls = CallRegistry(self._abort, hold)
         self._tasks: dict[Call, asyncio.Task[None]] = {}
         self._pace = CallPace(self._policy.max_burst, self._policy.max_per_minute, time.monotonic())
@@ -173,12 +182,14 @@ class AuthProxy:
         if len(self._tasks) >= self._policy.max_calls:
             raise Refusal(529, f"more than {self._policy.max_calls} model calls at once", headers={"retry-after": "1"})
         self._check_pace()
+        reserved = self._accounts.check(head.size)
         log.info("model call %s", head.id)
         call = Call(head.id, BUFFER if keep else _PIECE)
         reader = call.attach(0)
-        task = asyncio.create_task(self._run(call, head, body), name=f"model call {head.id}")
+        meter = CallMeter(head.id, head.path.partition("?")[0])
+        task = asyncio.create_task(self._run(call, head, body, meter), name=f"model call {head.id}")
         self._tasks[call] = task
-        task.add_done_callback(lambda _: self._tasks.pop(call, None))
+        task.add_done_callback(lambda _: self._ended(call, meter, reserved))
         if head.id:
             self._calls.add(call)
         return call, reader
@@ -220,11 +231,15 @@ class AuthProxy:
             return Refusal(502, text, kind=kind, headers={"x-should-retry": "false"})
         return Refusal(503, f"{text}; check {self._provider.what_to_check}", kind=kind)
 
-    async def _run(self, call: Call, head: RequestHead, body: AsyncIterator[bytes]) -> None:
+    def _ended(self, call: Call, meter: CallMeter, reserved: float) -> None:
+        self._tasks.pop(call, None)
+        self._accounts.ended(meter.report(complete=call.state is CallState.DONE), reserved)
+
+    async def _run(self, call: Call, head: RequestHead, body: AsyncIterator[bytes], meter: CallMeter) -> None:
         """Send the call to the provider and fill `call` with the response."""
         upload = Upload(call, body, head.size, self._policy)
         try:
-            await self._exchange(call, head, upload)
+            await self._exchange(call, head, upload, meter)
             call.finish()
         except Refusal as refusal:
             call.fail(refusal)
@@ -238,12 +253,17 @@ class AuthProxy:
             log.exception("the auth proxy failed on a call")
             text = "the auth proxy on the laptop failed; its log says why"
             call.fail(Refusal(500, text, kind="laptop_failed"))
+        finally:
+            meter.uploaded(upload.sent, upload.digest)
 
-    async def _exchange(self, call: Call, head: RequestHead, upload: Upload) -> None:
+    async def _exchange(self, call: Call, head: RequestHead, upload: Upload, meter: CallMeter) -> None:
         request = ProviderRequest(head.method, head.path, request_headers(head.headers), upload.pieces(), head.size)
         async with self._provider.exchange(request) as response:
-            call.start(ResponseHead(response.status, response_headers(response.headers)))
+            seen = ResponseHead(response.status, response_headers(response.headers))
+            meter.answer(seen.status, seen.headers)
+            call.start(seen)
             async for chunk in response.chunks:
+                meter.feed(chunk)
                 await call.put(chunk)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator
 
 from .call import Call
@@ -16,7 +17,7 @@ class Upload:
     """Passes one request body on, and remembers in `failure` what was wrong with it.
 
     A provider reads `pieces`. The exception that ends them may reach the auth proxy changed (an HTTP client wraps it);
-    `failure` is the original.
+    `failure` is the original. `sent` are the bytes so far, `digest` is their SHA-256 in hex once it is all of them.
     """
 
     def __init__(self, call: Call, body: AsyncIterator[bytes], size: int | None, policy: Policy) -> None:
@@ -25,6 +26,8 @@ class Upload:
         self._size = size
         self._policy = policy
         self.failure: Refusal | None = None
+        self.sent = 0
+        self.digest = ""
         call.uploaded = size == 0
 
     async def pieces(self) -> AsyncIterator[bytes]:
@@ -32,24 +35,27 @@ class Upload:
 
         Raise Refusal if it is too large, differs from its announced length, or is no longer wanted.
         """
-        sent = 0
+        digest = hashlib.sha256()
         try:
-            while self._size is None or sent < self._size:
+            while self._size is None or self.sent < self._size:
                 piece = await anext(self._body, None)
                 if piece is None:
                     break
                 if self._call.over:  # a provider would bill a whole request, although nobody reads the answer
                     raise Refusal(400, "the call was given up while its request was sent")
-                sent += len(piece)
-                self._policy.check_size(sent)
-                if self._size is not None and sent >= self._size:
+                self.sent += len(piece)
+                self._policy.check_size(self.sent)
+                digest.update(piece)
+                if self._size is not None and self.sent >= self._size:
                     self._call.uploaded = True
-                if self._size is not None and sent > self._size:
+                    self.digest = digest.hexdigest()
+                if self._size is not None and self.sent > self._size:
                     raise Refusal(400, "the request body is longer than announced")
                 yield piece
-            if self._size is not None and sent < self._size:
+            if self._size is not None and self.sent < self._size:
                 raise Refusal(400, "the request body is shorter than announced")
             self._call.uploaded = True
+            self.digest = digest.hexdigest()
         except Refusal as refusal:
             self.failure = refusal
             raise

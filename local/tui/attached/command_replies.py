@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.wire.model_names import ALIASES, may_be_model
+from ccb.tunnel.wire.models import ALIASES, may_be_model
 
 from ...session.client import SessionClient
 from ..model.agents.agent_runs import agent_label

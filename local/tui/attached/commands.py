@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.reasoning import EFFORTS
-from ccb.tunnel.wire.model_names import ALIASES
+from ccb.tunnel.wire.models import ALIASES
 
 from ..completion.candidates import Candidate
 from ..theme.themes import THEME_NAMES

@@ -7,10 +7,11 @@ import json
 import logging
 import uuid
 
+from ccb.tunnel.wire.models import sent_name
 from ccb.tunnel.wire.ndjson import dump, to_bytes
 
 from ...model import request
-from ...model.models import betas_of, sent_name
+from ...model.models import betas_of
 from ...ports import ModelLinkError
 from ...system.deadline import within
 from ..deps import AgentDeps

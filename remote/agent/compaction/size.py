@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...model.models import count
+from ccb.tunnel.wire.models import count
+
 from ...model.tokens import block_tokens
 
 Json = dict[str, Any]

@@ -55,6 +55,7 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
             "additionalDirectories": ["/srv"],
             "disableBypassPermissionsMode": "disable",
         },
+        "budgets": {"sessionUsd": 5, "dayUsd": 20.5, "dayTokens": 1_000_000},
         "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "make"}]}]},
         "notify": "osc9",
         "disableAllHooks": True,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ccb.remote.model.models import cost_usd, facts, max_tokens
+from ccb.remote.model.models import max_tokens
+from ccb.tunnel.wire.models import cost_usd, facts
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,154 @@
+"""The file of the ledger: SQLite with a write-ahead log, so that several ccb write and read at once."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from ccb.tunnel.errors import ConfigError
+from ccb.tunnel.proxy.metering import CallReport
+
+from .entries import CallPlace, Spent, UsageSum
+
+Json = dict[str, Any]
+By = Literal["host", "model", "day", "session"]
+
+_BUSY_MS = 5_000
+_VERSION = 1
+_TABLE = """
+CREATE TABLE IF NOT EXISTS calls (
+    id INTEGER PRIMARY KEY,
+    began REAL NOT NULL,
+    session TEXT NOT NULL,
+    host TEXT NOT NULL,
+    directory TEXT NOT NULL,
+    call TEXT NOT NULL,
+    model TEXT NOT NULL,
+    input INTEGER NOT NULL,
+    cache_write INTEGER NOT NULL,
+    cache_read INTEGER NOT NULL,
+    output INTEGER NOT NULL,
+    usd REAL NOT NULL,
+    first_byte_s REAL NOT NULL,
+    duration_s REAL NOT NULL,
+    status INTEGER NOT NULL,
+    complete INTEGER NOT NULL,
+    request_bytes INTEGER NOT NULL,
+    digest TEXT NOT NULL
+)"""
+_INDEXES = (
+    "CREATE INDEX IF NOT EXISTS calls_began ON calls (began)",
+    "CREATE INDEX IF NOT EXISTS calls_session ON calls (session, began)",
+)
+_APPEND_ONLY = (
+    "CREATE TRIGGER IF NOT EXISTS kept BEFORE UPDATE ON calls BEGIN SELECT RAISE(ABORT, 'rows are not changed'); END"
+)
+_GROUPS: Mapping[By, str] = {
+    "host": "host",
+    "model": "model",
+    "session": "session",
+    "day": "date(began, 'unixepoch', 'localtime')",
+}
+
+
+class CallLedger:
+    """The open file. Use as a context manager. Every method may raise sqlite3.Error."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._base: sqlite3.Connection | None = None
+
+    def __enter__(self) -> Self:
+        self.open()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Open the file, or create it for this user alone."""
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+        base = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000)
+        self._base = base
+        base.execute("PRAGMA journal_mode=WAL")
+        base.execute("PRAGMA synchronous=NORMAL")
+        if base.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
+            for statement in (_TABLE, *_INDEXES, _APPEND_ONLY, f"PRAGMA user_version={_VERSION}"):
+                base.execute(statement)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._base is not None:
+            self._base.close()
+            self._base = None
+
+    def add(self, place: CallPlace, report: CallReport) -> None:
+        """Append a call."""
+        row = {
+            "began": report.began,
+            "session": place.session,
+            "host": place.host,
+            "directory": place.directory,
+            "call": report.call_id,
+            "model": report.model,
+            "input": report.input_tokens,
+            "cache_write": report.cache_write_tokens,
+            "cache_read": report.cache_read_tokens,
+            "output": report.output_tokens,
+            "usd": report.cost_usd,
+            "first_byte_s": report.first_byte_s,
+            "duration_s": report.duration_s,
+            "status": report.status,
+            "complete": report.complete,
+            "request_bytes": report.request_bytes,
+            "digest": report.digest,
+        }
+        names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
+        self._run(f"INSERT INTO calls ({names}) VALUES ({marks})", row)  # noqa: S608 - fixed names
+
+    def spent(self, *, since: float = 0.0, session: str | None = None, host: str | None = None) -> Spent:
+        """Return what calls have cost that began at `since` or later, of one session or host if it is given."""
+        where, values = "began >= :since", {"since": since, "session": session, "host": host}
+        where += " AND session = :session" if session is not None else ""
+        where += " AND host = :host" if host is not None else ""
+        total = "TOTAL(usd), SUM(input + cache_write + cache_read + output)"
+        found = self._run(f"SELECT {total} FROM calls WHERE {where}", values)  # noqa: S608 - fixed names
+        (usd, tokens), *_ = found
+        return Spent(float(usd), int(tokens or 0))
+
+    def sums(self, by: By, *, since: float = 0.0) -> list[UsageSum]:
+        """Return the sums of the calls that began at `since` or later, the group that was used last at the end."""
+        query = (
+            f"SELECT {_GROUPS[by]} AS name, COUNT(*), SUM(NOT complete OR status >= 400), SUM(input), "  # noqa: S608
+            "SUM(cache_write), SUM(cache_read), SUM(output), TOTAL(usd), MAX(began) AS last "
+            "FROM calls WHERE began >= :since GROUP BY name ORDER BY last"
+        )
+        return [UsageSum(str(row[0]), *row[1:]) for row in self._run(query, {"since": since})]
+
+    def _run(self, statement: str, values: Mapping[str, object]) -> Iterable[tuple[Any, ...]]:
+        if self._base is None:
+            raise sqlite3.ProgrammingError("the ledger is closed")
+        return self._base.execute(statement, values).fetchall()
+
+
+def ledger_path(state: Path) -> Path:
+    """Return the path of the ledger in the directory for state. It may not exist."""
+    return state / "ledger.sqlite3"
+
+
+def open_ledger(state: Path) -> CallLedger:
+    """Return the ledger, open. Raise ConfigError."""
+    ledger = CallLedger(ledger_path(state))
+    try:
+        ledger.open()
+    except (OSError, sqlite3.Error) as error:
+        raise ConfigError(
+            f"the ledger {ledger_path(state)} cannot be used",
+            evidence=str(error),
+            do="Move the file away, and try again.",
+        ) from error
+    return ledger

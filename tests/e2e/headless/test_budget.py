@@ -1,0 +1,53 @@
+"""A budget holds over runs, because this machine counts for itself; `ccb usage` shows what it has counted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Laptop, tidy_laptop
+
+from ccb.local.command_line.exit_codes import ExitCode
+
+ARGV = ["-p", "go", "--output-format", "stream-json", "--verbose"]
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
+    with tidy_laptop(tmp_path, fake_model.url) as laptop:
+        yield laptop
+
+
+async def test_a_run_beyond_the_budget_of_the_day_is_refused_on_the_laptop(
+    laptop: Laptop, fake_model: FakeModel
+) -> None:
+    config = laptop.home / ".config" / "ccb"
+    config.mkdir(parents=True)
+    (config / "settings.json").write_text(json.dumps({"budgets": {"dayUsd": 0.000001}}))
+    fake_model.add({"text": "one"}, {"text": "two"})
+    first = await laptop.run(ARGV)
+    assert (first.code, first.results[0]["result"]) == (0, "one"), first.stderr
+    second = await laptop.run(ARGV)
+    (result,) = second.results
+    assert (second.code, result["subtype"]) == (ExitCode.LIMIT_REACHED, "error_max_budget_usd")
+    assert "the budget of the day is used up" in result["errors"][0]
+    assert "No more model calls: the budget of the day is used up" in second.stderr
+    assert len(fake_model.requests) == 1
+    shown = await laptop.run(["usage", "--by", "session", "--json"])
+    (row,) = map(json.loads, shown.stdout.splitlines())
+    assert (row["session"], row["calls"]) == (first.results[0]["session_id"], 1)
+    assert row["usd"] == pytest.approx(first.results[0]["total_cost_usd"])
+    table = (await laptop.run(["usage", "--by", "model"])).stdout.splitlines()
+    assert table[0].split() == ["MODEL", "CALLS", "FAILED", "INPUT", "CACHED", "OUTPUT", "COST", "LAST"]
+    assert table[1].split()[1:3] == ["1", "0"] and len(table) == 2
+
+
+async def test_a_budget_for_a_model_without_a_price_is_refused_before_anything_is_asked(
+    laptop: Laptop, fake_model: FakeModel
+) -> None:
+    done = await laptop.run([*ARGV, "--model", "some/model-9", "--max-budget-usd", "1"])
+    assert done.code == ExitCode.USAGE and "the price of some/model-9 is not known" in done.stderr
+    assert not fake_model.requests

@@ -1,0 +1,161 @@
+"""The ledger keeps one row for each model call, and a budget holds over all ccb of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import sqlite3
+import stat
+import time
+from pathlib import Path
+
+import pytest
+
+from ccb.local.ledger.accounts import Budgets, SessionAccounts
+from ccb.local.ledger.entries import CallPlace
+from ccb.local.ledger.store import CallLedger, ledger_path, open_ledger
+from ccb.tunnel.errors import ConfigError, UsageError
+from ccb.tunnel.proxy.metering import CallReport
+from ccb.tunnel.proxy.policy import Refusal
+
+PLACE = CallPlace("s1", "gpu", "/work")
+
+
+def report(usd: float = 0.5, *, began: float | None = None, model: str = "claude-sonnet-4-5") -> CallReport:
+    return CallReport(
+        "c1",
+        "/v1/messages",
+        model,
+        input_tokens=10,
+        cache_write_tokens=20,
+        cache_read_tokens=30,
+        output_tokens=40,
+        cost_usd=usd,
+        began=time.time() if began is None else began,
+        first_byte_s=0.2,
+        duration_s=1.0,
+        status=200,
+        complete=True,
+        request_bytes=100,
+        digest="d",
+    )
+
+
+def test_calls_are_summed_by_group_and_rows_are_never_changed(tmp_path: Path) -> None:
+    with CallLedger(tmp_path / "state" / "ledger.sqlite3") as ledger:
+        ledger.add(PLACE, report(began=1_000))
+        ledger.add(CallPlace("s2", "web", "/x"), report(0.25, began=2_000, model="claude-haiku-4-5"))
+        ledger.add(PLACE, report(began=3_000))
+        hosts = ledger.sums("host")
+        assert [(each.group, each.calls, each.usd, each.last) for each in hosts] == [
+            ("web", 1, 0.25, 2_000),
+            ("gpu", 2, 1.0, 3_000),
+        ]
+        assert [each.group for each in ledger.sums("model")] == ["claude-haiku-4-5", "claude-sonnet-4-5"]
+        assert ledger.spent(since=2_000).usd == 0.75
+        assert (ledger.spent(session="s1").usd, ledger.spent(host="web").tokens) == (1.0, 100)
+        assert ledger._base is not None
+        with pytest.raises(sqlite3.IntegrityError, match="not changed"):
+            ledger._base.execute("UPDATE calls SET usd = 0")
+    path = tmp_path / "state" / "ledger.sqlite3"
+    assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(path.parent.stat().st_mode)) == (0o600, 0o700)
+
+
+def _add_many(path: Path, count: int) -> None:
+    with CallLedger(path) as ledger:
+        for _ in range(count):
+            ledger.add(PLACE, report(0.01))
+
+
+def test_several_ccb_write_at_once_and_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite3"
+    writers = [multiprocessing.get_context("fork").Process(target=_add_many, args=(path, 50)) for _ in range(4)]
+    for each in writers:
+        each.start()
+    for each in writers:
+        each.join(60)
+        assert each.exitcode == 0
+    with CallLedger(path) as ledger:
+        assert [each.calls for each in ledger.sums("session")] == [200]
+
+
+async def test_a_budget_counts_what_other_ccb_have_spent(tmp_path: Path) -> None:
+    with CallLedger(ledger_path(tmp_path)) as other:
+        other.add(CallPlace("s9", "web", "/"), report(0.7))
+        async with SessionAccounts(tmp_path, Budgets(day_usd=1.0)) as accounts:
+            told: list[str] = []
+            accounts.place, accounts.warn = PLACE, told.append
+            reserved = accounts.check(100)
+            accounts.ended(report(0.2), reserved)
+            accounts.ended(report(0.0), accounts.check(100))
+            assert told == ["$0.90 of the budget of the day ($1.00) are spent."]
+            other.add(CallPlace("s9", "web", "/"), report(0.2))
+            with pytest.raises(Refusal, match=r"the budget of the day is used up: \$1.10 of \$1.00") as refused:
+                accounts.check(100)
+            assert (refused.value.kind, refused.value.headers) == ("laptop_budget", {"x-should-retry": "false"})
+            assert told[1:] == ["No more model calls: the budget of the day is used up: $1.10 of $1.00."]
+        assert other.spent(session="s1").usd == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    "budgets",
+    [Budgets(run_usd=0.5), Budgets(session_usd=0.5), Budgets(day_tokens=100)],
+    ids=["run", "session", "tokens"],
+)
+async def test_each_kind_of_budget_ends(tmp_path: Path, budgets: Budgets) -> None:
+    async with SessionAccounts(tmp_path, budgets) as accounts:
+        accounts.place = PLACE
+        accounts.ended(report(0.5), accounts.check(100))
+        with pytest.raises(Refusal) as refused:
+            accounts.check(100)
+        assert refused.value.kind == "laptop_budget"
+
+
+async def test_near_the_end_of_a_budget_calls_wait_for_those_under_way(tmp_path: Path) -> None:
+    async with SessionAccounts(tmp_path, Budgets(run_usd=1.0)) as accounts:
+        reserved = accounts.check(4_000_000)  # may cost more than all of it
+        with pytest.raises(Refusal) as refused:
+            accounts.check(10)
+        assert (refused.value.status, refused.value.headers) == (529, {"retry-after": "1"})
+        accounts.ended(report(0.1), reserved)
+        assert accounts.check(10) > 0
+
+
+async def test_a_budget_in_dollars_needs_prices(tmp_path: Path) -> None:
+    async with SessionAccounts(tmp_path, Budgets(run_usd=1.0)) as accounts:
+        accounts.check_model("opus")
+        accounts.check_model(None)
+        with pytest.raises(UsageError, match="the price of grok-9 is not known"):
+            accounts.check_model("grok-9")
+        accounts.ended(report(0.0, model="grok-9"), accounts.check(10))
+        with pytest.raises(Refusal, match="the price of grok-9 is not known"):
+            accounts.check(10)
+    async with SessionAccounts(tmp_path, Budgets()) as accounts:
+        accounts.check_model("grok-9")
+
+
+async def test_without_a_usable_ledger_calls_go_on_and_budgets_refuse(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger_path(tmp_path).write_bytes(b"this is no database" * 100)
+    with pytest.raises(ConfigError, match="cannot be used"):
+        open_ledger(tmp_path)
+    async with SessionAccounts(tmp_path, Budgets()) as accounts:
+        accounts.ended(report(), accounts.check(10))
+    assert "not in the ledger" in caplog.text
+    async with SessionAccounts(tmp_path, Budgets(day_usd=1.0)) as accounts:
+        for _ in range(2):
+            with pytest.raises(Refusal, match="no budget can hold"):
+                accounts.check(10)
+
+
+async def test_writing_does_not_hold_up_the_answers(tmp_path: Path) -> None:
+    """Another program holds the file for writing. The row waits, the loop does not."""
+    with CallLedger(ledger_path(tmp_path)) as ledger:
+        assert ledger._base is not None
+        ledger._base.execute("BEGIN IMMEDIATE")
+        async with SessionAccounts(tmp_path, Budgets()) as accounts:
+            async with asyncio.timeout(1):
+                accounts.ended(report(), accounts.check(10))
+            ledger._base.execute("COMMIT")
+        assert ledger.spent().usd == 0.5

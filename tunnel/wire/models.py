@@ -1,0 +1,96 @@
+"""What both ends know about models: short names, what an id can look like, limits and prices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from .dataclass import dataclass
+
+ALIASES = {
+    "default": "claude-sonnet-4-5",
+    "sonnet": "claude-sonnet-4-5",
+    "opus": "claude-opus-4-5",
+    "haiku": "claude-haiku-4-5",
+}
+"""Short names of models, and the ids that they stand for."""
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+\[\]-]{0,199}")
+_TELLING = re.compile(r"[0-9/:]")
+
+
+def may_be_model(name: str) -> bool:
+    """Return whether `name` is an alias, or an id that some provider may know. An id names a version, a vendor or a
+    tag, so it has a digit, a slash or a colon in it: a plain word is a slip."""
+    return name in ALIASES or bool(_ID.fullmatch(name) and _TELLING.search(name))
+
+
+DEFAULT_MAX_TOKENS = 8_000
+LONG_CONTEXT = "[1m]"
+"""The end of a model's name that asks for its window of a million tokens. The provider gets the name without it."""
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """Limits in tokens, prices in US dollars for a million tokens."""
+
+    context_window: int = 200_000
+    max_output: int = 64_000
+    input_price: float = 0.0
+    output_price: float = 0.0
+
+
+_UNKNOWN = ModelFacts(max_output=DEFAULT_MAX_TOKENS)  # many models refuse a request for more than their limit
+_FAMILIES = (  # the first matching prefix counts
+    ("claude-opus-4-1", ModelFacts(max_output=32_000, input_price=15, output_price=75)),
+    ("claude-opus-4-0", ModelFacts(max_output=32_000, input_price=15, output_price=75)),
+    ("claude-opus-4-2", ModelFacts(max_output=32_000, input_price=15, output_price=75)),  # claude-opus-4-20250514
+    ("claude-opus-4@", ModelFacts(max_output=32_000, input_price=15, output_price=75)),
+    ("claude-3-opus", ModelFacts(max_output=4_096, input_price=15, output_price=75)),
+    ("claude-3-sonnet", ModelFacts(max_output=4_096, input_price=3, output_price=15)),
+    ("claude-3-7-sonnet", ModelFacts(input_price=3, output_price=15)),
+    ("claude-3-5-sonnet", ModelFacts(max_output=8_192, input_price=3, output_price=15)),
+    ("claude-3-5-haiku", ModelFacts(max_output=8_192, input_price=0.8, output_price=4)),
+    ("claude-3-haiku", ModelFacts(max_output=4_096, input_price=0.25, output_price=1.25)),
+    ("claude-opus", ModelFacts(input_price=5, output_price=25)),
+    ("claude-sonnet", ModelFacts(input_price=3, output_price=15)),
+    ("claude-haiku", ModelFacts(input_price=1, output_price=5)),
+)
+
+
+def facts(model: str) -> ModelFacts:
+    """Return the limits and prices of a model. An unknown model costs 0, because a wrong sum is worse than none. Ids of
+    other providers are understood as well (`us.anthropic.claude-…-v1:0`, `anthropic/claude-opus-4.1`)."""
+    if model.endswith(LONG_CONTEXT):
+        return replace(facts(sent_name(model)), context_window=1_000_000)
+    start = model.find("claude-")
+    name = model[start:].replace(".", "-") if start >= 0 else ""
+    for prefix, known in _FAMILIES:
+        if name.startswith(prefix) or f"{name}@" == prefix:
+            return known
+    return _UNKNOWN
+
+
+def sent_name(model: str) -> str:
+    """Return the name of a model as its provider knows it."""
+    return model[: -len(LONG_CONTEXT)] if model.endswith(LONG_CONTEXT) else model
+
+
+def cost_usd(model: str, usage: Mapping[str, Any]) -> float:
+    """Return the price of one answer. A cache write costs 1.25 times as much as an input token, a cache read a
+    tenth."""
+    known = facts(model)
+    paid_input = (
+        count(usage, "input_tokens")
+        + 1.25 * count(usage, "cache_creation_input_tokens")
+        + 0.1 * count(usage, "cache_read_input_tokens")
+    )
+    return (paid_input * known.input_price + count(usage, "output_tokens") * known.output_price) / 1_000_000
+
+
+def count(usage: Mapping[str, Any], name: str) -> int:
+    """Return a token count from a usage object; 0 when it is missing or not a whole number."""
+    value = usage.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
