@@ -19,8 +19,8 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Callable, Union
 
-from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Head, Open
-from ccb.tunnel.wire.calls.outgoing import OutgoingBody
+from ccb.tunnel.wire import INITIAL_CREDIT, Cancel, Credit, Data, End, Head, Open
+from ccb.tunnel.wire.calls.outgoing import OutgoingBody, chunks
 from ccb.tunnel.wire.calls.sent import SentBodies
 from ccb.tunnel.wire.dataclass import dataclass
 
@@ -33,6 +33,7 @@ CLIENT_WAIT_S = 5.0
 drives."""
 
 _GRANT_AT = 64 * 1024
+_AT_ONCE = 8 * 1024  # bytes of a body that go before the events that wait to be sent
 Outgoing = Union[Open, Data, End, Credit, Cancel]
 
 
@@ -51,6 +52,13 @@ class ModelLink:
         self.urgent = urgent
         self.bulk = bulk
         self.deltas = False
+
+    async def send(self, frame: Outgoing, *, first: bool) -> None:
+        """Send a frame before all others, or when there is room."""
+        if first:
+            self.urgent(frame)
+        else:
+            await self.bulk(frame)
 
 
 @dataclass(frozen=True)
@@ -352,37 +360,27 @@ class Calls:
         if link.deltas:
             body = await self._sent.outgoing(link.name, request.body, whole=call.whole)
         call.outgoing = body
-        link.urgent(
-            Open(
-                link.epoch,
-                stream,
-                request.id,
-                link.nonce,
-                request.method,
-                request.path,
-                dict(request.headers),
-                request.size,
-                call.response.received,
-                body.digest,
-                body.base,
-                body.parts,
-                body.sent,
-                body.deflated,
-            )
-        )
+        opened = Open(
+            link.epoch, stream, request.id, link.nonce, request.method, request.path, dict(request.headers),
+            request.size, call.response.received, body.digest, body.base, body.parts, body.sent, body.deflated,
+        )  # fmt: skip
+        link.urgent(opened)
+        size = body.sent if body.parts else request.size
+        first = size <= _AT_ONCE  # the model answers sooner if the events of the last call do not come before it
         offset = 0
-        for piece in body.pieces:
+        for piece in chunks(body.pieces):
             view = memoryview(piece)
             while view:
                 while call.credit <= 0:
                     call.credit_news.clear()
                     await call.credit_news.wait()
-                count = min(CHUNK, len(view), call.credit)
+                count = min(len(view), call.credit)
                 call.credit -= count
-                await link.bulk(Data(link.epoch, stream, offset, base64.b64encode(view[:count]).decode("ascii")))
+                sent = base64.b64encode(view[:count]).decode("ascii")
+                await link.send(Data(link.epoch, stream, offset, sent), first=first)
                 offset += count
                 view = view[count:]
-        await link.bulk(End(link.epoch, stream))
+        await link.send(End(link.epoch, stream), first=first)
 
     def _send_whole(self, call: _Call, link: ModelLink) -> None:
         """Open a call again whose body the laptop cannot make of parts, and send all of it."""

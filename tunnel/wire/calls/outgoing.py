@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ..dataclass import dataclass
+from .call_frames import CHUNK
 from .deltas import MAX_PARTS, KnownBody, difference
 
 _MIN_DEFLATED = 4 * 1024
@@ -63,6 +64,22 @@ def shortest(pieces: Sequence[bytes], known: Iterable[tuple[str, KnownBody]]) ->
     if deflated is not None and len(deflated) < sent * _ENOUGH:
         return OutgoingBody(digest_of(pieces), base, parts, len(deflated), True, [deflated], copied)
     return OutgoingBody(digest_of(pieces), base, parts, sent, False, new, copied) if base else as_it_is(pieces)
+
+
+def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the bytes of a body for one `data` frame after the other."""
+    held: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        for start in range(0, len(piece), CHUNK):
+            part = piece[start : start + CHUNK]
+            if size + len(part) > CHUNK:
+                yield b"".join(held)
+                held, size = [], 0
+            held.append(part)
+            size += len(part)
+    if held:
+        yield b"".join(held)
 
 
 def _deflated(pieces: Sequence[bytes]) -> bytes:
