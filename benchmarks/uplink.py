@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +103,14 @@ async def _calls(host: Host, model: FakeModel, size: int, program: str) -> float
     first, arrived = len(model.requests), []
     run = asyncio.create_task(_run(host, model, f"go {words[: size * 1000]}", program))
     for number in range(first, first + FAR_CALLS + 1):
-        await model.until(lambda seen, number=number: len(seen.requests) > number)
+        await model.until(partial(_has_more_than, number))
         arrived.append(time.monotonic())
     await run
     return arrived[-1] - arrived[0]
+
+
+def _has_more_than(number: int, model: FakeModel) -> bool:
+    return len(model.requests) > number
 
 
 async def _round_trip(network: KernelNetwork) -> float:

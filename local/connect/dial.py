@@ -54,6 +54,12 @@ class WorkerConnection:
         """See `connection.Connection`."""
         return self._calls is not None and self._calls.open_streams > 0
 
+    @property
+    def request_bytes(self) -> tuple[int, int]:
+        """See `connection.Connection`."""
+        saving = self._proxy.bodies.saving
+        return saving.bodies, saving.sent
+
     async def read_out(self) -> None:
         """See `connection.Connection`."""
         if self._calls is not None:

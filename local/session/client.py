@@ -144,6 +144,11 @@ class SessionClient(Protocol):
     def round_trip_s(self) -> float | None:
         """Seconds that the newest ping took to the host and back; None before the first answer."""
 
+    @property
+    def request_bytes(self) -> tuple[int, int]:
+        """The bytes of the requests to the model in this run of ccb, and how many of them crossed the link. Both are 0
+        while there is no connection, and with an older worker."""
+
     def events(self) -> AsyncIterator[Item]:
         """Yield everything that happens from now on, in order, until the session ends. Raises CcbError when the session
         is lost for good."""

@@ -32,6 +32,10 @@ class Connection(Protocol):
     def reading(self) -> bool:
         """Whether a model answer is being read for the session over this connection."""
 
+    @property
+    def request_bytes(self) -> tuple[int, int]:
+        """The bytes of the requests to the model in this run of ccb, and how many of them crossed the link."""
+
     async def read_out(self) -> None:
         """Wait until no model answer is being read over this connection."""
 

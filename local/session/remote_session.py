@@ -132,6 +132,11 @@ class RemoteSession:
         """See SessionClient."""
         return self._connection.link.round_trip_s if self._connection is not None else None
 
+    @property
+    def request_bytes(self) -> tuple[int, int]:
+        """See SessionClient."""
+        return self._connection.request_bytes if self._connection is not None else (0, 0)
+
     # What comes from the host.
 
     async def events(self) -> AsyncIterator[Item]:

@@ -15,6 +15,7 @@ from ..model.blocks import Level
 from ..model.status.totals import tokens
 from ..model.transcript_reducer import TranscriptReducer
 from ..theme.theme_store import ThemeRefused
+from ..widgets.composing.attachments import size_text
 from ..widgets.connection import ConnectionView
 from ..widgets.info import ReplInfo
 from .commands import TypedCommand
@@ -187,6 +188,13 @@ class CommandReplies:
                 lines.append(f"  {agent_label(block.tool_input)[:80]}: {tokens(run.tokens)} tokens{cost}")
         return ["Of that, by sub-agents:", *lines] if lines else []
 
+    def _uploads(self) -> list[str]:
+        """Return a line about what requests to the model cost on the way up from the host, if there were any."""
+        size, sent = self._client.request_bytes
+        if not size:
+            return []
+        return [f"Requests    {size_text(size)} to the model, of which the host sent {size_text(sent)}"]
+
     def _status(self) -> str:
         hello, connection, reducer = self._client.hello, self._view.connection, self._reducer
         reason = f": {connection.reason}" if connection.reason else ""
@@ -200,6 +208,7 @@ class CommandReplies:
                 f"Host        {self._info.place}",
                 f"Worker      pid {hello.pid}, Python {one_line(hello.python)} on {one_line(hello.platform)}",
                 f"Connection  {connection.state.value}{reason}; {journal}",
+                *self._uploads(),
                 f"Model       {one_line(reducer.model) or '?'}, {mode}",
                 f"Sandbox     {one_line(reducer.sandbox) or 'no cage: the worker is of an older version'}",
                 f"Used        {self._cost()}",

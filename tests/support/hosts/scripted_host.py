@@ -32,6 +32,8 @@ class LinkConnection:
 
     reading = False
 
+    request_bytes = (0, 0)
+
     async def read_out(self) -> None:
         return
 

@@ -79,6 +79,7 @@ class ScriptedSession:
         self.unanswered_s = 0.0
         self.command_lines: list[str] = []  # those of the prompts
         self.round_trip_s: float | None = None
+        self.request_bytes = (0, 0)
 
     @property
     def hello(self) -> Hello:

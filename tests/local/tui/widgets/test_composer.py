@@ -258,6 +258,14 @@ async def test_commands_answer(typed: str, seen: list[str]) -> None:
         assert at.session.prompts == ([typed] if typed == "/" else [])
 
 
+async def test_status_says_how_much_of_the_requests_the_host_has_sent() -> None:
+    async with desk() as at:
+        at.session.request_bytes = (27_400_000, 430_000)
+        await at.type("/status")
+        await at.pilot.press("enter")
+        await at.sees("Requests    26.13 MB to the model, of which the host sent 420 KB")
+
+
 async def test_model_and_theme_change() -> None:
     async with desk() as at:
         await at.type("/model opus")
