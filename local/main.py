@@ -20,6 +20,7 @@ from .command_line.exit_codes import ExitCode
 from .command_line.model import Arguments, private_texts
 from .command_line.options import HOST_COMMANDS, OWN_WORDS
 from .config.log import logging_to_file
+from .first_run import set_up
 from .terminal.console import flush_stdout, write_stdout
 
 log = logging.getLogger(__name__)
@@ -131,7 +132,7 @@ def _run(arguments: Arguments) -> int:
     if arguments.streams.plain or os.environ.get("TERM", "") == "dumb":
         with collection_paused():
             from .plain.run import run_plain
-
+        set_up(arguments)
         return asyncio.run(run_plain(arguments))
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # the REPL draws on stderr
         raise UsageError(
@@ -140,5 +141,5 @@ def _run(arguments: Arguments) -> int:
         )
     with collection_paused():
         from .repl import run_interactive
-
+    set_up(arguments)
     return asyncio.run(run_interactive(arguments))

@@ -48,7 +48,8 @@ def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
     options = auth_parser().parse_args(list(args))
     host = anthropic_endpoint(environ, allow_plain=True).host
     if options.command == "login":
-        return _login(host, environ, from_stdin=options.api_key_stdin)
+        login(environ, from_stdin=options.api_key_stdin)
+        return ExitCode.OK
     return _status(host, environ) if options.command == "status" else _logout(host, environ)
 
 
@@ -62,7 +63,9 @@ def auth_parser() -> _AuthParser:
     return parser
 
 
-def _login(host: str, environ: Mapping[str, str], *, from_stdin: bool) -> int:
+def login(environ: Mapping[str, str], *, from_stdin: bool = False) -> None:
+    """Ask for a key, check it with the provider, and store it. Raises CcbError; nothing is stored then."""
+    host = anthropic_endpoint(environ, allow_plain=True).host
     store = KeyStore()
     backend = store.require()
     key = _read_key(host, from_stdin=from_stdin)
@@ -72,7 +75,6 @@ def _login(host: str, environ: Mapping[str, str], *, from_stdin: bool) -> int:
     shadow = _shadowed_by(environ)
     if shadow:
         _print(f"{shadow} is set, and ccb uses it instead of the stored key.")
-    return ExitCode.OK
 
 
 def _read_key(host: str, *, from_stdin: bool) -> Secret:

@@ -1,0 +1,166 @@
+"""The set-up of the first run: a credential, colours, and a word on trust. Each step can be skipped.
+
+It asks in lines on the terminal, before anything is drawn: so it is the same for a screen reader. It is for a person
+who has no credential yet, once on each machine; a script is never asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from ccb.tunnel.errors import CcbError
+
+from .command_line.error_text import error_text
+from .command_line.model import Arguments
+
+log = logging.getLogger(__name__)
+
+_MARK = "set-up"
+_VARIABLES = ("CI", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+"""Where one of these is set, nobody is asked."""
+_KEYRING_S = 5.0
+_TRIES = 3
+_WELCOME = """\
+Welcome to ccb. Three short steps; Enter skips a step, Ctrl+C skips all. ccb does not ask again.
+"""
+_CREDENTIAL = """\
+1 of 3: the credential of the model. It stays on this machine; no host ever gets it.
+  1  type an API key now: it is checked, and kept in the keyring of this machine
+  2  use something else: say how
+  Enter  later, with `ccb auth login`"""
+_OTHERS = """\
+  export ANTHROPIC_API_KEY=... before you start ccb; or name a command that prints the key as "apiKeyHelper" in
+  ~/.config/ccb/settings.json, such as "pass show anthropic". Start ccb again after that."""
+_TRUST = """\
+3 of 3: trust.
+  The agent works on the host, and asks here before it changes anything that your rules do not allow.
+  The files of a project may bring settings, hooks and servers: ccb shows them once and asks before any of them counts.
+  Nothing that a host sends can run on this machine, or read a file of it."""
+
+
+def set_up(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> None:
+    """Ask a person who has no credential yet, unless they were asked before or cannot be asked."""
+    from .config.log import state_dir
+
+    mark = state_dir(environ) / _MARK
+    if any(environ.get(name) for name in _VARIABLES) or not _somebody_to_ask() or _exists(mark):
+        return  # at once, because the first frame waits
+    needed = _needs_credential(arguments, environ)
+    _keep(mark)
+    if not needed:
+        return
+    say = sys.stderr.write
+    try:
+        _steps(environ, say, samples=not arguments.streams.plain)
+    except (KeyboardInterrupt, EOFError):
+        say("\n")
+    say("The set-up is done. `ccb auth login`, /theme and /trust change this later.\n\n")
+
+
+def _somebody_to_ask() -> bool:
+    return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _keep(mark: Path) -> None:
+    """Remember before the first question that it was asked."""
+    try:
+        mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mark.touch(mode=0o600)
+    except OSError as error:
+        log.warning("%s cannot be written: %s", mark, error)
+
+
+def _needs_credential(arguments: Arguments, environ: Mapping[str, str]) -> bool:
+    """Return whether no credential is known. What cannot be found out is left to the session, whose error says more."""
+    from ccb.tunnel.proxy.providers.anthropic import anthropic_endpoint
+
+    from .config.credentials import KeyringCredential, credential_source
+    from .config.keyring_store import NoKeyring
+    from .config.settings import load_settings
+    from .connect.connect import settings_choice
+    from .terminal.stdio import in_thread
+
+    async def stored() -> bool:
+        from .config.keyring_store import KeyStore
+
+        async with asyncio.timeout(_KEYRING_S):  # it may wait for its own password
+            return await in_thread(lambda: KeyStore().get(host)) is not None
+
+    try:
+        host = anthropic_endpoint(environ, allow_plain=True).host
+        settings = load_settings(environ, settings_choice(arguments))
+        if not isinstance(credential_source(environ, settings, host), KeyringCredential):
+            return False
+        return not asyncio.run(stored())
+    except NoKeyring:
+        return True
+    except (CcbError, TimeoutError):
+        return False
+
+
+def _steps(environ: Mapping[str, str], say: Callable[[str], object], *, samples: bool) -> None:
+    say(_WELCOME)
+    _ask_credential(environ, say)
+    _ask_theme(environ, say, samples=samples)
+    say(f"\n{_TRUST}\n")
+    _choice("Press Enter to begin: ")
+
+
+def _ask_credential(environ: Mapping[str, str], say: Callable[[str], object]) -> None:
+    from .commands.auth import login
+
+    say(f"\n{_CREDENTIAL}\n")
+    chosen = _choice("1, 2 or Enter: ")
+    if chosen == "2":
+        say(f"{_OTHERS}\n")
+    if chosen != "1":
+        return
+    for _ in range(_TRIES):
+        try:
+            login(environ)
+            return
+        except CcbError as error:
+            say(error_text(error))
+        if _choice("Enter goes on without a key, 1 tries again: ") != "1":
+            return
+
+
+def _ask_theme(environ: Mapping[str, str], say: Callable[[str], object], *, samples: bool) -> None:
+    from .tui.theme.sample import sample
+    from .tui.theme.theme_store import ThemeStore
+    from .tui.theme.themes import THEME_NAMES
+
+    say("\n2 of 3: colours. /theme changes them at any time.\n")
+    for number, name in enumerate(THEME_NAMES, start=1):
+        shown = sample(name, environ) if samples else ""
+        say(f"  {number}  {name:<20} {shown}".rstrip(" ") + "\n")
+    say("  Enter  as the background of the terminal asks for\n")
+    chosen = _choice(f"1 to {len(THEME_NAMES)} or Enter: ")
+    store = ThemeStore.of(environ)
+    if store is not None and chosen.isdecimal() and 1 <= int(chosen[:3]) <= len(THEME_NAMES):
+        store.keep(THEME_NAMES[int(chosen[:3]) - 1])
+
+
+def _choice(question: str) -> str:
+    """Return what the person types. Raise EOFError at the end of input, KeyboardInterrupt for Ctrl+C."""
+    from .terminal.line_prompt import read_line
+
+    answer = asyncio.run(read_line(question))
+    if answer is None:
+        raise EOFError
+    with suppress(IndexError):
+        return answer.split()[0]
+    return ""
