@@ -10,8 +10,9 @@ from typing import Any
 Json = dict[str, Any]
 
 _VOLATILE = {
-    "uuid", "session_id", "duration_ms", "duration_api_ms", "total_cost_usd", "usage", "modelUsage", "timestamp", "id",
-    "pid", "request_id", "requestId", "ttft_ms", "model", "num_turns", "cwd",
+    "uuid", "session_id", "duration_ms", "duration_api_ms", "total_cost_usd", "usage", "modelUsage",
+    "model_usage_since_last_result", "timestamp", "id", "pid", "request_id", "requestId", "ttft_ms", "model",
+    "num_turns", "cwd",
     "totalTokens", "totalDurationMs", "pre_tokens", "post_tokens", "prefix_tokens", "totalCostUsd",
 }  # fmt: skip
 _SKIPPED = ("stream_event", "tool_progress", "keep_alive", "control_response")
