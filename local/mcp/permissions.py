@@ -16,6 +16,7 @@ from typing import Any
 
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.mcp import rule_tool, server_name, unmarked
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, PublicLine, UserLine
 from ccb.tunnel.wire.requests import (
     CAN_USE_TOOL,
@@ -64,7 +65,7 @@ class McpRules:
             for rule in (each for text in texts for each in split_rules(text)[0]):
                 tool, limit, _ = rule.partition("(")
                 if kind != "allow" or not limit or rule.endswith("(*)"):
-                    found[kind].add(tool)
+                    found[kind].add(rule_tool(tool))
         return McpRules(**{kind: frozenset(tools) for kind, tools in found.items()})
 
 
@@ -260,7 +261,7 @@ class LaptopPermissions:
         """Raise RequestRefused unless the model may read this resource."""
         arguments = {"server": server, "uri": uri}
         digest = _digest(arguments)
-        if self._denies(READ_RESOURCE) or self._denies(f"mcp__{server}__"):
+        if self._denies(READ_RESOURCE) or self._denies(f"mcp__{server_name(server)}__"):
             raise RequestRefused("A rule of this laptop denies reading resources of this server.")
         if f"{server}:{uri}" in self._typed:
             return
@@ -268,7 +269,7 @@ class LaptopPermissions:
             if call.allows(READ_RESOURCE, digest):
                 del self._calls[tool_use_id]
                 return
-        if not (self._allows(READ_RESOURCE) or self._allows(f"mcp__{server}__")):
+        if not (self._allows(READ_RESOURCE) or self._allows(f"mcp__{server_name(server)}__")):
             await self._asked_here(READ_RESOURCE, arguments, "")
 
     async def check_prompt(self, server: str, command: str, arguments: Json) -> None:
@@ -277,7 +278,7 @@ class LaptopPermissions:
             raise RequestRefused("A rule of this laptop denies this prompt.")
         if command in self._typed:
             del self._typed[command]
-        elif not self._allows(f"mcp__{server}__"):
+        elif not self._allows(f"mcp__{server_name(server)}__"):
             await self._asked_here(command, arguments, "")
 
     def _denies(self, tool: str) -> bool:
@@ -290,7 +291,8 @@ class LaptopPermissions:
 
     def _covered(self, kind: str, tool: str) -> bool:
         rules: frozenset[str] = getattr(McpRules.of(self._rules()), kind)
-        return any(mcp_rule_covers(rule, tool) for rule in rules | self._session[kind])
+        names = (tool,) if kind == "allow" else (tool, unmarked(tool))
+        return any(mcp_rule_covers(rule, each) for rule in rules | self._session[kind] for each in names)
 
     async def _asked_here(self, tool: str, arguments: Json, tool_use_id: str) -> Json:
         shown = one_line(tool)[:200]

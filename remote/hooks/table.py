@@ -9,6 +9,7 @@ from dataclasses import field, replace
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.mcp import unmarked
 from ccb.tunnel.wire.models import may_be_model
 
 Json = dict[str, Any]
@@ -120,9 +121,10 @@ class Hook:
         """Return whether the hook runs for an event about `subject`: a tool's name, a source, a trigger."""
         if self.matcher in _ALL or self.event in WITHOUT_MATCHER:
             return True
+        names = {subject, unmarked(subject)}
         if _NAMES.fullmatch(self.matcher):
-            return subject in self.matcher.split("|")
-        return re.search(self.matcher, subject) is not None
+            return not names.isdisjoint(self.matcher.split("|"))
+        return any(re.search(self.matcher, name) for name in names)
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,18 @@ async def clear(context: Context) -> str:
     return f"the answer is {(await context.elicit('Throw all notes away?', Nothing)).action}"
 
 
+@server.tool("list.all")
+def list_dotted() -> str:
+    """List all notes."""
+    return "by its name with a dot"
+
+
+@server.tool("list_all")
+def list_plain() -> str:
+    """List the names of all notes."""
+    return "by its name without a dot"
+
+
 @server.resource("notes://today")
 def today() -> str:
     """The note of today."""

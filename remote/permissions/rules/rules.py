@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.mcp import rule_tool
 from ccb.tunnel.wire.tool_traits import RuleKind, mcp_rule_covers, traits_of
 
-_TOOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(?:__\*)?")
+_TOOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(?:__\*)?|mcp__[^\s(),*]+(?:__\*)?")
 
 
 class RuleError(ValueError):
@@ -40,6 +41,7 @@ def parse_rule(text: str) -> Rule:
     tool, paren, rest = text.partition("(")
     if not _TOOL.fullmatch(tool) or (tool.endswith("__*") and not tool.startswith("mcp__")):
         raise RuleError(f"permission rule {text!r}: {tool!r} is not a tool name; write Tool or Tool(pattern)")
+    tool = rule_tool(tool)
     if not paren:
         return Rule(tool)
     if not rest.endswith(")"):

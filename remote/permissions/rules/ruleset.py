@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ccb.tunnel.wire.kinds.mcp import unmarked
+
 from ..decision import Behavior
 from .rules import Rule
 
@@ -52,12 +54,13 @@ class RuleSet:
 
     def about(self, behavior: Behavior, tool: str) -> list[Rule]:
         """Return the rules that cover calls of a tool, with and without a pattern."""
+        names = (tool,) if behavior is Behavior.ALLOW else (tool, unmarked(tool))
         return [
             rule
             for (_, held_behavior), rules in self._rules.items()
             if held_behavior is behavior
             for rule in rules
-            if rule.covers_tool(tool)
+            if any(map(rule.covers_tool, names))
         ]
 
     def only(self, behavior: Behavior, *tools: str) -> RuleSet:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.mcp import rule_tool, unmarked
 from ccb.tunnel.wire.tool_traits import own_name
 
 INHERIT = "inherit"
@@ -37,12 +38,14 @@ class AgentDefinition:
     def offers(self, tool_name: str) -> bool:
         """Return whether the agent may have a tool of this name."""
         allowed = self.tools is None or any(_names(entry, tool_name) for entry in self.tools)
-        return allowed and not any(_names(entry, tool_name) for entry in self.disallowed_tools)
+        names = (tool_name, unmarked(tool_name))
+        return allowed and not any(_names(entry, name) for entry in self.disallowed_tools for name in names)
 
 
 def _names(entry: str, tool_name: str) -> bool:
     """Return whether an entry of a list names a tool: by its name, or by the server that brings it (`mcp__server`)."""
     if entry.startswith("mcp__"):
+        entry = rule_tool(entry)
         server = entry[: -len("__*")] if entry.endswith("__*") else entry
         return tool_name == entry or (server.count("__") == 1 and tool_name.startswith(server + "__"))
     return entry == "*" or own_name(entry) == tool_name

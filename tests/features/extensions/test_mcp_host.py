@@ -14,6 +14,8 @@ from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Laptop, tidy_laptop
 from tests.support.person.terminal import terminal
 
+from ccb.tunnel.wire.kinds.mcp import tool_name
+
 Json = dict[str, Any]
 ROOT = Path(__file__).parents[3]
 
@@ -50,7 +52,7 @@ async def test_the_agent_uses_the_servers_of_a_trusted_project(
     bring(project, notes=notes(tmp_path), web={"type": "http", "url": "https://example.com/mcp"}, a__b={"command": "x"})
     (tmp_path / "go").touch()
     fake_model.add(tool("mcp__notes__token"), tool("mcp__notes__leave"), tool("mcp__notes__count", to=2))
-    fake_model.add({"text": "one"})
+    fake_model.add(tool(tool_name("notes", "list.all")), tool("mcp__notes__list_all"), {"text": "one"})
     fake_model.add({"text": "two"}, {"text": "three"})
     argv = [str(project), *STREAMS, "--trust", "--allowedTools", "mcp__notes"]
     async with laptop.start(argv, HOST_TOKEN="secret") as running:
@@ -71,6 +73,7 @@ async def test_the_agent_uses_the_servers_of_a_trusted_project(
     results = said(running.lines + done.messages)
     assert results[0] == "the token has 6 letters" and results[2] == "counted"
     assert "it has ended with exit code 3" in results[1] and "the next call starts it again" in results[1]
+    assert results[3:5] == ["by its name with a dot", "by its name without a dot"]
     assert (tmp_path / "calls").read_text() == "token\ncount 1\ncount 2\ncounted\n"
     warned = [m["content"] for m in running.lines if m.get("subtype") == "informational"]
     warned = [each for each in warned if "waits for" not in each]  # on a slow machine

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Coroutine
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,11 +11,15 @@ from typing import Any, cast
 
 import pytest
 
+from ccb.local.mcp.permissions import McpRules
 from ccb.remote.commands.mcp_prompts import prompt_commands
 from ccb.remote.commands.registry import CommandCall, CommandRefused, Expanded
 from ccb.remote.mcp.client import McpClient, McpError
 from ccb.remote.mcp.servers import IN_CLIENT, McpServers
 from ccb.remote.mcp.tool import tool_result
+from ccb.remote.permissions.decision import Behavior
+from ccb.remote.permissions.rules.rules import parse_rule
+from ccb.remote.permissions.rules.ruleset import RuleSet
 from ccb.remote.session.clients.client_setup import call_seconds
 from ccb.remote.tools.contract import CallContext, ToolContext
 from ccb.remote.tools.registry import ToolRegistry
@@ -25,6 +30,8 @@ Json = dict[str, Any]
 
 ADD: Json = {"name": "add", "description": "Adds.", "inputSchema": {"properties": {"a": {"type": "number"}}}}
 LOOK: Json = {"name": "look around", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+
+LOOK_0, LOOK_1 = tool_name("s0", "look around"), tool_name("s1", "look around")
 
 
 class Server:
@@ -85,7 +92,7 @@ def called_as(call: CallContext) -> ToolContext:
 async def test_the_tools_of_all_pages_join_the_registry() -> None:
     server = Server(ADD, LOOK, {"name": "no schema"})
     servers, registry = await connected(server)
-    assert [tool.name for tool in registry] == ["mcp__s0__add", "mcp__s0__look_around"]
+    assert [tool.name for tool in registry] == ["mcp__s0__add", LOOK_0]
     assert registry[0].input_schema == {"type": "object", **ADD["inputSchema"]}
     assert [tool.traits.parallel for tool in registry] == [False, True]
     (status,) = servers.status()
@@ -111,15 +118,15 @@ async def test_a_server_that_fails_is_told_and_can_be_connected_again() -> None:
     server = Server(ADD)
     server.failure = "no such server"
     servers, registry = await connected(server, Server(LOOK))
-    assert [tool.name for tool in registry] == ["mcp__s1__look_around"]
+    assert [tool.name for tool in registry] == [LOOK_1]
     assert (servers.status()[0]["status"], servers.status()[0]["error"]) == ("failed", "no such server")
     server.failure = ""
     servers.reconnect("s0")
     await servers.ready()
-    assert [tool.name for tool in registry.begin_turn()] == ["mcp__s1__look_around", "mcp__s0__add"]
+    assert [tool.name for tool in registry.begin_turn()] == [LOOK_1, "mcp__s0__add"]
     servers.toggle("s0", enabled=False)
     assert servers.summary()[0]["status"] == "disabled"
-    assert [tool.name for tool in registry.begin_turn()] == ["mcp__s1__look_around"]
+    assert [tool.name for tool in registry.begin_turn()] == [LOOK_1]
     servers.use(IN_CLIENT, {})
     assert not registry.begin_turn() and servers.status() == []
     await servers.close()
@@ -131,7 +138,7 @@ async def test_a_server_may_change_its_tools() -> None:
     server.tools = [LOOK]
     servers.said("s0", {"method": "notifications/tools/list_changed"})
     await servers.ready()
-    assert [tool.name for tool in registry.begin_turn()] == ["mcp__s0__look_around"]
+    assert [tool.name for tool in registry.begin_turn()] == [LOOK_0]
 
 
 async def test_what_a_server_changes_counts_from_the_next_turn_and_progress_reaches_its_call() -> None:
@@ -147,7 +154,7 @@ async def test_what_a_server_changes_counts_from_the_next_turn_and_progress_reac
     await servers.ready()
     assert [each["method"] for each in server.heard].count("initialize") == 1
     assert [tool.name for tool in registry] == before
-    assert [tool.name for tool in registry.begin_turn()] == [*before, "mcp__s0__look_around"]
+    assert [tool.name for tool in registry.begin_turn()] == [*before, LOOK_0]
     (command,) = prompt_commands(servers)
     assert (command.name, command.hint) == ("mcp__s0__review", "<what> [how]")
     content = {"type": "text", "text": "Review it."}
@@ -230,9 +237,52 @@ def test_what_the_model_cannot_see_is_kept_in_a_file(tmp_path: Path) -> None:
     assert "left out: it is not base64" in str(broken.content)
 
 
-def test_names_fit_the_model_api() -> None:
-    assert tool_name("my server", "ü.x") == "mcp__my_server____x"
-    assert len(tool_name("s" * 100, "t" * 100)) == 128
+def test_every_tool_has_a_name_of_its_own_that_the_model_api_takes() -> None:
+    names = ["a.b", "a_b", "a b", "a__b", "ü", "é", "t" * 120, "t" * 121, "_", "a_b_0123abcd"]
+    servers = ["s", "s.s", "s_s", "s s", "s__a_b", "s_", "x" * 64, "x" * 65, "", "s_0123abcd"]
+    found = {tool_name(server, name) for server in servers for name in names}
+    assert len(found) == len(names) * len(servers)
+    assert all(re.fullmatch(r"mcp__[A-Za-z0-9_-]{1,123}", each) for each in found)
+    assert tool_name("notes", "add_one") == "mcp__notes__add_one"
+    marked = tool_name("my.notes", "add.one")
+    assert re.fullmatch(r"mcp__my_notes_[0-9a-f]{8}__add_one_[0-9a-f]{8}", marked)
+    assert not tool_name("notes__more", "x").startswith("mcp__notes__")
+
+
+def test_a_rule_allows_exactly_one_tool_of_those_whose_names_differ_in_punctuation_only() -> None:
+    dotted, plain = tool_name("s", "a.b"), tool_name("s", "a_b")
+    for rule, covered in ((plain, plain), (dotted, dotted), ("mcp__s__a.b", dotted), ("mcp__s__a/b", "")):
+        rules = RuleSet()
+        rules.add("", Behavior.ALLOW, [parse_rule(rule)])
+        assert [each for each in (dotted, plain) if rules.about(Behavior.ALLOW, each)] == [covered][: len(covered)]
+        laptop = McpRules.of({"allow": [rule]}).allow
+        assert [each for each in (dotted, plain) if each in laptop] == [covered][: len(covered)]
+    denied = RuleSet()
+    denied.add("", Behavior.DENY, [parse_rule("mcp__s__c_d"), parse_rule("mcp__my.s")])
+    assert denied.about(Behavior.DENY, tool_name("s", "c.d")), "whoever wrote it may not know of the mark"
+    assert denied.about(Behavior.DENY, tool_name("my.s", "x"))
+    assert not denied.about(Behavior.DENY, tool_name("my_s", "x"))
+
+
+async def test_tools_whose_names_differ_in_punctuation_only_keep_their_names() -> None:
+    dotted: Json = {**ADD, "name": "add.one"}
+    server = Server(dotted)
+    servers, registry = await connected(server)
+    (alone,) = [tool.name for tool in registry]
+    server.tools = [{**ADD, "name": "add_one"}, dotted]
+    servers.said("s0", {"method": "notifications/tools/list_changed"})
+    await servers.ready()
+    assert [tool.name for tool in registry.begin_turn()] == [alone, "mcp__s0__add_one"]
+    for order in (server.tools, server.tools[::-1]):
+        server.tools = order
+        servers.reconnect("s0")
+        await servers.ready()
+        assert {tool.name for tool in registry.begin_turn()} == {alone, "mcp__s0__add_one"}
+        for name, called in ((alone, "add.one"), ("mcp__s0__add_one", "add_one")):
+            tool = registry.named(name)
+            assert tool is not None
+            await tool.run({}, called_as(CallContext("toolu_1")))
+            assert server.heard[-1]["params"]["name"] == called
 
 
 async def test_a_client_limits_how_long_a_call_of_its_server_takes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Any
 
@@ -27,13 +28,44 @@ TOOL_USE_ID = "claudecode/toolUseId"
 """The key in the `_meta` of a call that holds the id of the tool call."""
 
 
+_OTHER = re.compile(r"[^A-Za-z0-9_-]")
+_MARK = re.compile(r"_[0-9a-f]{8}(?=__|\Z)")
+_MAX_SERVER = 64
+
+
 def tool_name(server: str, tool: str) -> str:
-    """Return the name under which the model and the rules know a tool."""
-    return f"mcp__{_plain(server)}__{_plain(tool)}"[:MAX_NAME]
+    """Return the name under which the model and the rules know a tool. It is the same on both machines and at any time,
+    and no other tool has it: a name that loses something ends with a mark, which is a hash of the whole name."""
+    first = f"mcp__{server_name(server)}__"
+    return first + _marked(tool, _OTHER.sub("_", tool), MAX_NAME - len(first))
 
 
-def _plain(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+def server_name(server: str) -> str:
+    """Return the part of the names of a server's tools that stands for the server. It has no `__`."""
+    return _marked(server, re.sub("__+", "_", _OTHER.sub("_", server)).strip("_"), _MAX_SERVER)
+
+
+def _marked(name: str, plain: str, room: int) -> str:
+    if name == plain and len(name) <= room and not _MARK.search(name):
+        return name
+    return f"{plain[: room - 9]}_{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:8]}"
+
+
+def unmarked(name: str) -> str:
+    """Return the name of an MCP tool without marks. Rules that deny or ask cover it, too: whoever wrote them may know
+    the tool by that name."""
+    return _MARK.sub("", name) if name.startswith("mcp__") else name
+
+
+def rule_tool(tool: str) -> str:
+    """Return the tool of a rule by the name that the model knows: a rule may name an MCP tool as its server does
+    (`mcp__tracker__issues.list`)."""
+    end = "__*" if tool.endswith("__*") else ""
+    whole = tool[: len(tool) - len(end)]
+    if not tool.startswith("mcp__") or not _OTHER.search(whole):
+        return tool
+    server, has_tool, name = whole[len("mcp__") :].partition("__")
+    return (tool_name(server, name) if has_tool else f"mcp__{server_name(server)}") + end
 
 
 @dataclass(frozen=True)
