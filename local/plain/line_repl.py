@@ -25,7 +25,16 @@ from ccb.tunnel.wire.requests import (
     RequestKind,
 )
 
-from ..session.client import LaptopNotice, LinkChange, LinkState, Received, SessionClient, Skipped, parse_snapshot
+from ..session.client import (
+    LaptopNotice,
+    LinkChange,
+    LinkState,
+    Received,
+    SendAs,
+    SessionClient,
+    Skipped,
+    parse_snapshot,
+)
 from ..session.messages import ControlRequest, ControlRequestBody, StreamEvent, ToolProgress, parse_message
 from ..tui.model.blocks import Level
 from ..tui.model.forms.questions import OpenQuestions, ReplayMonitor
@@ -280,7 +289,7 @@ class LineRepl:
             self._write("ccb: queued")
         self.reducer.prompt_sent(text, name, connected=self._client.state is LinkState.CONNECTED)
         try:
-            await self._client.prompt(sent, uuid=name, command_line=command_line)
+            await self._client.prompt(sent, uuid=name, how=SendAs(command_line=command_line))
         except CcbError as error:
             self.reducer.prompt_failed(name)
             self._write(f"ccb: not sent: {one_line(error.what)}")

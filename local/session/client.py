@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import cached_property
 from typing import Any, Protocol
 
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.commands import SHELL_COMMAND
+from ccb.tunnel.wire.kinds.queue import BEFORE, LATER, PRIORITY
 from ccb.tunnel.wire.messages import ControlRequestLine, PublicLine
 from ccb.tunnel.wire.records import Record, parse_event
 from ccb.tunnel.wire.requests import A, P, Request, RequestKind
@@ -17,6 +19,7 @@ from ccb.tunnel.wire.requests import A, P, Request, RequestKind
 from .state import LinkState
 
 __all__ = [
+    "AS_PROMPT",
     "FoundNames",
     "Item",
     "Json",
@@ -24,6 +27,7 @@ __all__ = [
     "LinkChange",
     "LinkState",
     "Received",
+    "SendAs",
     "SessionClient",
     "Skipped",
     "Witness",
@@ -94,6 +98,29 @@ class FoundNames:
     settled: bool
     cut: bool
 
+
+@dataclass(frozen=True)
+class SendAs:
+    """As what a prompt is sent. `command_line`: the host runs it, behind a `!`. It goes in front of the first of the
+    prompts `before` that still waits, and last without one. `waits`: while a turn runs it waits for the end of that;
+    otherwise the agent gets it with the next tool results."""
+
+    command_line: bool = False
+    before: tuple[str, ...] = ()
+    waits: bool = False
+
+    @property
+    def fields(self) -> Json:
+        """The fields of the user message that say so."""
+        return {
+            **({SHELL_COMMAND: True} if self.command_line else {}),
+            **({BEFORE: [*self.before]} if self.before else {}),
+            **({PRIORITY: LATER} if self.waits else {}),
+        }
+
+
+AS_PROMPT = SendAs()
+"""As an ordinary prompt, which the agent gets as soon as it can."""
 
 Item = Received | Skipped | LinkChange | LaptopNotice
 
@@ -168,18 +195,10 @@ class SessionClient(Protocol):
     def take_back(self) -> None:
         """Become the driver: as a viewer, or after another client took over. The other client is fenced."""
 
-    async def prompt(
-        self,
-        content: str | list[Json],
-        *,
-        uuid: str | None = None,
-        command_line: bool = False,
-        before: Sequence[str] = (),
-    ) -> str:
-        """Send a user message and return its uuid. `command_line`: it is one that the host runs, behind a `!`. It goes
-        in front of the first of the prompts `before` that still waits, and last without one. The
-        worker queues it while a turn runs, this client while there is no connection. It is applied once, even if it is
-        sent again after a reconnect. Raises UsageError when this client does not drive."""
+    async def prompt(self, content: str | list[Json], *, uuid: str | None = None, how: SendAs = AS_PROMPT) -> str:
+        """Send a user message and return its uuid. The worker queues it while a turn runs, this client while there is
+        no connection. It is applied once, even if it is sent again after a reconnect. Raises UsageError when this
+        client does not drive."""
 
     async def send(self, body: Json) -> str:
         """Send a raw public object (headless stream-json input). Return its id in the journal (in the records `input`
@@ -211,12 +230,14 @@ class SessionClient(Protocol):
 @dataclass(frozen=True)
 class SnapshotPrompt:
     """A prompt that waits for the agent, or whose turn is running if `taken`. `text` may be only its beginning. `ids`
-    holds the id of the input and, if it differs, the uuid of the user message. `files` go along with it."""
+    holds the id of the input and, if it differs, the uuid of the user message. `files` go along with it. `steers`: it
+    does not wait for the end of the running turn."""
 
     ids: tuple[str, ...]
     text: str
     taken: bool
     files: int = 0
+    steers: bool = False
 
 
 @dataclass(frozen=True)
@@ -279,7 +300,8 @@ def _prompts(values: object) -> Iterator[SnapshotPrompt]:
         if text.strip():
             files = each.get("files")
             ids = input_ids(each.get("input"), each.get("uuid"))
-            yield SnapshotPrompt(ids, text, each.get("taken") is True, files if isinstance(files, int) else 0)
+            count = files if isinstance(files, int) else 0
+            yield SnapshotPrompt(ids, text, each.get("taken") is True, count, each.get("steers") is True)
 
 
 def input_ids(input_id: object, uuid: object) -> tuple[str, ...]:

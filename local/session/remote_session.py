@@ -10,14 +10,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Self
 
 from ccb.tunnel.errors import ConnectionLost, UsageError
 from ccb.tunnel.wire import Detach, Fetch, Hello
-from ccb.tunnel.wire.kinds.commands import SHELL_COMMAND
 from ccb.tunnel.wire.kinds.lookups import NAMES, FindNames
-from ccb.tunnel.wire.kinds.queue import BEFORE
 from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, PublicLine, parse_message
 from ccb.tunnel.wire.requests import (
     CLIENT_DEADLINE_S,
@@ -34,7 +32,19 @@ from ccb.tunnel.wire.requests import (
 
 from .answers.answering import RequestResponder
 from .answers.own_questions import OwnQuestions
-from .client import FoundNames, Item, Json, LaptopNotice, Received, Skipped, Witness, parse_names, parse_snapshot
+from .client import (
+    AS_PROMPT,
+    FoundNames,
+    Item,
+    Json,
+    LaptopNotice,
+    Received,
+    SendAs,
+    Skipped,
+    Witness,
+    parse_names,
+    parse_snapshot,
+)
 from .connection import AttachOptions, Connection, Dial
 from .event_feed import EventFeed
 from .link_reader import ClientParts, LinkReader
@@ -257,14 +267,7 @@ class RemoteSession:
 
     # What goes to the host.
 
-    async def prompt(
-        self,
-        content: str | list[Json],
-        *,
-        uuid: str | None = None,
-        command_line: bool = False,
-        before: Sequence[str] = (),
-    ) -> str:
+    async def prompt(self, content: str | list[Json], *, uuid: str | None = None, how: SendAs = AS_PROMPT) -> str:
         """See SessionClient."""
         identity = uuid or new_id()
         await self.send(
@@ -274,8 +277,7 @@ class RemoteSession:
                 "parent_tool_use_id": None,
                 "session_id": self.hello.session,
                 "uuid": identity,
-                **({SHELL_COMMAND: True} if command_line else {}),
-                **({BEFORE: [*before]} if before else {}),
+                **how.fields,
             }
         )
         return identity

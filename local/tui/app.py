@@ -230,7 +230,7 @@ class Repl(App[int]):
 
     def on_composer_submitted(self, event: Composer.Submitted) -> None:
         if self.attached is not None:
-            self.attached.submit(event.text, event.before)
+            self.attached.submit(event.text, event.before, steers=event.steers)
             return
         command, why_not = parse_command(event.text.strip()), refusal(event.text)
         if why_not:

@@ -19,6 +19,7 @@ async def take_off(app: Repl) -> None:
     said = way_back(view.left_behind)
     app.opening = Opening(app.opening.host)
     app.composer.around.may_take_back = lambda: False
+    app.composer.around.steer_next = lambda: None
     with app.batch_update():
         await app.mount(app.opening, before=app.composer)
         await app.mount(app.opening.line, after=app.composer)

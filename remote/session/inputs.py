@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.kinds.queue import QueuedRecord
+from ccb.tunnel.wire.kinds.queue import LATER, PRIORITY, QueuedRecord
 from ccb.tunnel.wire.messages import PublicLine, UserLine
 from ccb.tunnel.wire.records import MAIN_AGENT
 
@@ -21,7 +22,7 @@ MAX_WAITING = 1000
 
 _MAX_SEEN = 20_000  # number of remembered ids; the clients of older inputs have received their `applied` long ago
 _NOW, _NEXT, _LATER = range(3)
-_PRIORITIES = {"now": _NOW, "next": _NEXT, "later": _LATER}
+_PRIORITIES = {"now": _NOW, "next": _NEXT, LATER: _LATER}
 
 
 class TooManyInputs(Exception):
@@ -95,7 +96,7 @@ class Inputs:
     def put(self, input_id: str, line: UserLine) -> bool:
         """Queue the prompt in a user message. Return whether the running turn is to make room for it."""
         self.any_prompt = True
-        priority = _PRIORITIES.get(str(line.body.get("priority")), _NEXT)
+        priority = _PRIORITIES.get(str(line.body.get(PRIORITY)), _NEXT)
         self._add(Waiting(Prompt.from_input(input_id, line), line.uuid, priority))
         return priority == _NOW
 
@@ -134,9 +135,11 @@ class Inputs:
     def take_all(
         self, agent_id: str = MAIN_AGENT, alone: Callable[[Sequence[Json]], bool] = lambda blocks: False
     ) -> list[Prompt]:
-        """Take what waits for an agent out of the queue, for its running turn. A prompt whose blocks need a turn of
-        their own (`alone`) and the prompts after it stay."""
-        ours = [each for each in self._queue if each.agent_id == agent_id]
+        """Take what waits for an agent out of the queue, for its running turn. Prompts that wait for the end of the
+        turn stay, as do one whose blocks need a turn of their own (`alone`) and the prompts after it."""
+        ours = [
+            each for each in self._queue if each.agent_id == agent_id and (each.is_notice or each.priority < _LATER)
+        ]
         command = next(
             (
                 at
@@ -158,10 +161,13 @@ class Inputs:
         """Take a prompt out of the queue: no turn is to have it."""
         self._queue = [each for each in self._queue if each.prompt.input_id != input_id]
 
-    def move(self, input_id: str, before: str) -> None:
-        """Put a waiting prompt in front of the prompt of the input `before`, or last if that does not wait."""
+    def move(self, input_id: str, before: str, *, steers: bool = False) -> None:
+        """Put a waiting prompt in front of the prompt of the input `before`, or last if that does not wait. `steers`:
+        it does not wait for the end of the running turn any more."""
         item = next(each for each in self._queue if each.prompt.input_id == input_id)
         self._queue.remove(item)
+        if steers and item.priority == _LATER:
+            item = replace(item, priority=_NEXT)
         places = [at for at, each in enumerate(self._queue) if before and each.prompt.input_id == before]
         if places and self._queue[places[0]].priority == item.priority:
             self._queue.insert(places[0], item)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -12,6 +11,7 @@ from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.queue import BEFORE, MovedRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.reasoning import ReasoningRecord
+from ccb.tunnel.wire.kinds.tasks import QueueMove
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, UserLine, parse_message
 from ccb.tunnel.wire.records import InputRecord, OptionsRecord
 from ccb.tunnel.wire.requests import AnsweredBy, answer_in
@@ -107,15 +107,14 @@ class Session:
             self._watchers.changed()
         return bool(input_id)
 
-    def move(self, uuid: str, before: Sequence[str]) -> bool:
-        """Put a prompt that no turn has taken in front of the first of `before` that waits, or last. Return whether it
-        waited. Raise JournalError."""
-        input_id = self._inputs.waiting_id(uuid)
+    def move(self, move: QueueMove) -> bool:
+        """Give a prompt that no turn has taken another place. Return whether it waited. Raise JournalError."""
+        input_id = self._inputs.waiting_id(move.uuid)
         if input_id:
-            others = (self._inputs.waiting_id(each) for each in before)
+            others = (self._inputs.waiting_id(each) for each in move.before)
             place = next((each for each in others if each not in ("", input_id)), "")
-            self.log.emit(MovedRecord(input_id, place))
-            self._inputs.move(input_id, place)
+            self.log.emit(MovedRecord(input_id, place, move.steers))
+            self._inputs.move(input_id, place, steers=move.steers)
         return bool(input_id)
 
     def name(self, title: str) -> None:
@@ -205,7 +204,7 @@ class Session:
             self.turns.put(input_id, line, echo=echo)
             before = line.body.get(BEFORE)
             if isinstance(before, list) and before:
-                self.move(input_id, [str(each) for each in before])
+                self.move(QueueMove(input_id, [str(each) for each in before]))
             self._watchers.changed()
         elif echo:
             self.log.say({**line.body, "isReplay": True})

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any
 
 from ccb.tunnel.wire.content.attached import is_attached_file
-from ccb.tunnel.wire.kinds.queue import MovedRecord, TakenRecord, UnqueuedRecord
+from ccb.tunnel.wire.kinds.queue import LATER, PRIORITY, MovedRecord, TakenRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.rewind import RewindRecord
 from ccb.tunnel.wire.kinds.workers import ForkedRecord
 from ccb.tunnel.wire.messages import (
@@ -36,6 +36,7 @@ class _TrackedPrompt:
         self.uuid = line.uuid
         self.text = _shortened(line.text("\n"))
         self.files = sum(each.get("type") != "text" or is_attached_file(each) for each in line.blocks)
+        self.steers = line.body.get(PRIORITY) != LATER
 
 
 class SnapshotProjection(Projection):
@@ -62,6 +63,7 @@ class SnapshotProjection(Projection):
                 "text": prompt.text,
                 "taken": prompt.taken <= seq,
                 "files": prompt.files,
+                "steers": prompt.steers,
             }
             for prompt in self._prompts
             if prompt.seq <= seq < prompt.ended
@@ -108,6 +110,7 @@ class SnapshotProjection(Projection):
         moved = next((each for each in self._prompts if each.input_id == content.id), None)
         if moved is not None:
             self._prompts.remove(moved)
+            moved.steers = moved.steers or content.steers
             before = (at for at, each in enumerate(self._prompts) if each.input_id == content.before)
             self._prompts.insert(next(before, len(self._prompts)), moved)
 

@@ -58,13 +58,14 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 """The arguments of commands that the list above the composer offers."""
 
 KEYS = (
-    ("Enter", "send; queued while the agent works"),
+    ("Enter", "send; while the agent works, queued until its turn ends"),
+    ("Ctrl+S", "steer: while the agent works, it gets this with its next tool results; else the next queued prompt"),
     ("Ctrl+J, Shift+Enter", "new line"),
     ("Up, Down", "earlier prompts, from the first and last line of the input"),
     ("Ctrl+R", "search the prompts of this directory; again for the next one, Enter takes it, Esc goes back"),
     ("Up", "while nothing is typed: take the newest prompt back that waits for the agent"),
     ("Alt+Q", "the prompts that wait for the agent, as /queue"),
-    ("Enter, Shift+Up, Shift+Down, D", "on a prompt that waits: edit it, move it, drop it"),
+    ("Enter, S, Shift+Up, Shift+Down, D", "on a prompt that waits: edit it, let it steer, move it, drop it"),
     ("Ctrl+B", "let the running command go on in the background"),
     ("Esc", "interrupt the agent"),
     ("Esc, Esc", "while nothing is typed and the agent is idle: go back to an earlier prompt"),

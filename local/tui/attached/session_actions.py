@@ -11,7 +11,7 @@ from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.kinds.commands import REMEMBER, SHELL_COMMAND
 from ccb.tunnel.wire.requests import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
 
-from ...session.client import LinkState, SessionClient
+from ...session.client import AS_PROMPT, LinkState, SendAs, SessionClient
 from ..model.blocks import Level, PromptFacts
 from ..model.transcript_reducer import TranscriptReducer
 from ..render.permission_updates import KEPT, Keep, describe_update
@@ -61,20 +61,18 @@ class SessionActions:
         """Show a short answer to a key."""
         self._status.hint(text)
 
-    async def send_prompt(
-        self, text: str, content: list[Json] | None = None, *, command_line: bool = False, before: tuple[str, ...] = ()
-    ) -> bool:
-        """Send a prompt, or a command line. `content`: the text with the files that go along with it. It goes in front
-        of the waiting prompts `before`. Return False if nothing can be sent now, so that the text must go back into the
-        composer."""
-        if command_line and SHELL_COMMAND not in self._client.hello.capabilities:
+    async def send_prompt(self, text: str, content: list[Json] | None = None, *, how: SendAs = AS_PROMPT) -> bool:
+        """Send a prompt, or a command line. `content`: the text with the files that go along with it. Return False if
+        nothing can be sent now, so that the text must go back into the composer."""
+        if how.command_line and SHELL_COMMAND not in self._client.hello.capabilities:
             self._status.hint("the worker of this session is too old to run a command: /stop, then start again")
             return False
         uuid = str(uuid4())
-        facts = PromptFacts(len(content) - 1 if content else 0, command_line=command_line, before=before)
+        files = len(content) - 1 if content else 0
+        facts = PromptFacts(files, command_line=how.command_line, before=how.before, steers=not how.waits)
         self._reducer.prompt_sent(text, uuid, connected=self._connection.state is LinkState.CONNECTED, facts=facts)
         try:
-            await self._client.prompt(content or text, uuid=uuid, command_line=command_line, before=before)
+            await self._client.prompt(content or text, uuid=uuid, how=how)
         except UsageError as error:
             self._reducer.prompt_refused(uuid)
             self._status.hint(f"not sent: {one_line(error.what)}")

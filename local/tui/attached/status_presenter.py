@@ -78,6 +78,7 @@ class StatusPresenter:
             hint=self._hint,
             tasks=len(reducer.tasks.running),
             queued=reducer.prompts.queued_count,
+            steering=reducer.prompts.steering_count,
             branch=reducer.branch,
             approval_waits=self._approvals.wants_focus,
             more_below=self._transcript.lines_below > 1,

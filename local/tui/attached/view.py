@@ -14,7 +14,7 @@ from textual.widgets import Input
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
 
-from ...session.client import LaptopNotice, LinkChange, LinkState, SessionClient, Skipped
+from ...session.client import LaptopNotice, LinkChange, LinkState, SendAs, SessionClient, Skipped
 from ..model.blocks import Level
 from ..model.notices import tips
 from ..model.transcript_reducer import TranscriptReducer
@@ -226,9 +226,9 @@ class SessionView(Vertical):
     # What the person sends.
 
     @work
-    async def submit(self, text: str, before: tuple[str, ...] = ()) -> None:
+    async def submit(self, text: str, before: tuple[str, ...] = (), *, steers: bool = False) -> None:
         """Send a prompt, in front of the waiting prompts `before`, or run a slash command."""
-        await self.submissions.submit(text, self.transcript, before)
+        await self.submissions.submit(text, self.transcript, SendAs(before=before, waits=not steers))
 
     @work
     async def submit_all(self, texts: Sequence[str]) -> None:

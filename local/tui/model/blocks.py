@@ -67,12 +67,14 @@ class PromptState(Enum):
 @dataclass(frozen=True)
 class PromptFacts:
     """What is known of a prompt besides its text. `files`: how many images and files go along with it. `whole`: its
-    text is not only the beginning. `command_line`: the host runs it. `before` are the prompts that it goes before."""
+    text is not only the beginning. `command_line`: the host runs it. `before` are the prompts that it goes before.
+    `steers`: it does not wait for the end of the running turn."""
 
     files: int = 0
     whole: bool = True
     command_line: bool = False
     before: tuple[str, ...] = ()
+    steers: bool = False
 
 
 @dataclass(eq=False)

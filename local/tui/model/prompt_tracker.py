@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ccb.tunnel.plain_text import neutralise
 
@@ -59,6 +59,11 @@ class PromptTracker:
     def queued_count(self) -> int:
         """The number of prompts that the worker has and the agent has not taken."""
         return sum(block.state is PromptState.QUEUED for block in self._waiting.values())
+
+    @property
+    def steering_count(self) -> int:
+        """How many of them the agent gets with its next tool results."""
+        return sum(block.state is PromptState.QUEUED and block.facts.steers for block in self._waiting.values())
 
     @property
     def waiting(self) -> list[WaitingPrompt]:
@@ -149,12 +154,19 @@ class PromptTracker:
         if block is not None:
             self._container.take_away(block)
 
-    def moved(self, uuid: str, before: Sequence[str]) -> None:
-        """Put a prompt that waits in front of the first of `before` that waits, or last. Idempotent."""
+    def moved(self, uuid: str, before: Sequence[str], *, steers: bool = False) -> None:
+        """Put a prompt that waits in front of the first of `before` that waits, or last. Prompts that steer come before
+        all others; with `steers` it becomes one of them. Idempotent."""
         block = self._waiting.pop(uuid, None)
         if block is None:
             return
+        if steers and not block.facts.steers:
+            block.facts = replace(block.facts, steers=True)
+            block.changed()
         following = next((each for each in before if each in self._waiting), "")
+        if not following or self._waiting[following].facts.steers != block.facts.steers:
+            queued = (each for each, other in self._waiting.items() if not other.facts.steers)
+            following = next(queued, "") if block.facts.steers else ""
         order = {**self._waiting}
         self._waiting.clear()
         for key, each in order.items():
@@ -201,7 +213,8 @@ class PromptTracker:
     def _show_from_snapshot(self, prompt: SnapshotPrompt) -> None:
         ids = prompt.ids
         if not self._knows(ids):
-            facts = PromptFacts(prompt.files, whole=not prompt.text.endswith(" …") and prompt.text[:1] not in "!#")
+            whole = not prompt.text.endswith(" …") and prompt.text[:1] not in "!#"
+            facts = PromptFacts(prompt.files, whole=whole, steers=prompt.steers)
             state = PromptState.TAKEN if prompt.taken else PromptState.QUEUED
             block = self._show(prompt.text, state, *ids, facts=facts)
             if prompt.taken:
@@ -227,7 +240,7 @@ class PromptTracker:
         self._note_command_line(block)
         if state is not PromptState.TAKEN:
             self._waiting[ids[0]] = block
-            if facts.before:
+            if facts.before or facts.steers:
                 self.moved(ids[0], facts.before)
         return block
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.content.attached import is_attached_file
 from ccb.tunnel.wire.kinds.commands import SHELL_COMMAND
-from ccb.tunnel.wire.kinds.queue import BEFORE, MovedRecord, TakenRecord, UnqueuedRecord
+from ccb.tunnel.wire.kinds.queue import BEFORE, LATER, PRIORITY, MovedRecord, TakenRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.rewind import RewindRecord, RewoundRecord
 from ccb.tunnel.wire.kinds.workers import DriverRecord, ForkedRecord
 from ccb.tunnel.wire.messages import UserLine
@@ -226,7 +226,7 @@ class TranscriptReducer(Projection):
 
     @on(MovedRecord)
     def _moved(self, content: MovedRecord, _record: Record) -> None:
-        self.prompts.moved(content.id, [content.before])
+        self.prompts.moved(content.id, [content.before], steers=content.steers)
 
     @on(TakenRecord)
     def _taken(self, content: TakenRecord, _record: Record) -> None:
@@ -367,4 +367,5 @@ def _facts_of(sent: UserLine) -> PromptFacts:
         files=sum(each.get("type") != "text" or is_attached_file(each) for each in sent.blocks),
         command_line=sent.body.get(SHELL_COMMAND) is True,
         before=tuple(str(each) for each in before) if isinstance(before, list) else (),
+        steers=sent.body.get(PRIORITY) != LATER,
     )

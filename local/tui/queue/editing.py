@@ -41,6 +41,7 @@ class QueueEditing(Vertical):
         self._prompts = prompts
         self._composer = composer
         self._says = says
+        composer.around.steer_next = lambda: self.run_worker(self.steer_next())
         self._doing: dict[str, str] = {}
         self.panel: QueuePanel | None = None
 
@@ -67,6 +68,14 @@ class QueueEditing(Vertical):
         if at_worker:
             await self._edit(at_worker[-1])
 
+    async def steer_next(self) -> None:
+        """Let the next prompt that waits for the end of the turn steer the agent."""
+        prompt = next((each for each in self._prompts.waiting if not each.facts.steers), None)
+        if prompt is None:
+            self._says.hint("Ctrl+S sends what is typed to the agent while it works")
+        else:
+            await self._steer(prompt)
+
     async def on_queue_panel_queue_closed(self) -> None:
         await self._close()
 
@@ -75,6 +84,8 @@ class QueueEditing(Vertical):
             await self._edit(event.prompt)
         elif event.act is QueueAct.DROP:
             await self._take_back(event.prompt, "dropping")
+        elif event.act is QueueAct.STEER:
+            await self._steer(event.prompt)
         else:
             await self._move(event.prompt, -1 if event.act is QueueAct.UP else 1)
 
@@ -105,6 +116,18 @@ class QueueEditing(Vertical):
         self.refresh_panel()
         return True
 
+    async def _steer(self, prompt: WaitingPrompt) -> None:
+        """Let a prompt that waits for the end of the turn go to the agent with the next tool results."""
+        if prompt.facts.steers:
+            self._says.hint("the agent gets this prompt with its next tool results already")
+        elif prompt.text.startswith(("!", "/")):
+            self._says.hint("a command has a turn of its own: it waits for the end of this one")
+        elif "steer" not in self._client.hello.capabilities:
+            self._says.hint("the worker of this session is too old for this: /stop, then start again")
+        else:
+            followers = [each.id for each in self._prompts.waiting if not each.facts.steers and each.id != prompt.id]
+            await self._moved(prompt, QueueMove(prompt.id, followers, steers=True))
+
     async def _move(self, prompt: WaitingPrompt, by: int) -> None:
         ids = [each.id for each in self._prompts.waiting]
         if prompt.id not in ids or not 0 <= ids.index(prompt.id) + by < len(ids):
@@ -114,11 +137,14 @@ class QueueEditing(Vertical):
             return
         at = ids.index(prompt.id) + by
         ids.remove(prompt.id)
-        answer = await self._asked(prompt, "moving", Request(MOVE_ASYNC_MESSAGE, QueueMove(prompt.id, ids[at:])))
+        await self._moved(prompt, QueueMove(prompt.id, ids[at:]))
+
+    async def _moved(self, prompt: WaitingPrompt, move: QueueMove) -> None:
+        answer = await self._asked(prompt, "moving", Request(MOVE_ASYNC_MESSAGE, move))
         if answer is None:
             return
         if answer.get("moved") is True:
-            self._prompts.moved(prompt.id, ids[at:])
+            self._prompts.moved(prompt.id, move.before, steers=move.steers)
             self.refresh_panel()
         else:
             self._says.hint(_TAKEN)

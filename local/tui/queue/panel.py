@@ -17,7 +17,7 @@ from ..model.prompt_tracker import WaitingPrompt
 from ..theme.palette import Palette, palette_of
 
 _ROWS = 8
-_KEYS = "Enter edits · Shift+Up, Shift+Down move · D drops · Esc closes"
+_KEYS = "Enter edits · S steers · Shift+Up, Shift+Down move · D drops · Esc closes"
 
 
 class QueueAct(Enum):
@@ -27,11 +27,13 @@ class QueueAct(Enum):
     DROP = "drop"
     UP = "up"
     DOWN = "down"
+    STEER = "steer"
 
 
 _ACTS = {
-    "enter": QueueAct.EDIT, "e": QueueAct.EDIT, "d": QueueAct.DROP, "D": QueueAct.DROP, "delete": QueueAct.DROP,
-    "shift+up": QueueAct.UP, "K": QueueAct.UP, "shift+down": QueueAct.DOWN, "J": QueueAct.DOWN,
+    "enter": QueueAct.EDIT, "e": QueueAct.EDIT, "s": QueueAct.STEER, "ctrl+s": QueueAct.STEER,
+    "d": QueueAct.DROP, "D": QueueAct.DROP, "delete": QueueAct.DROP, "shift+up": QueueAct.UP, "K": QueueAct.UP,
+    "shift+down": QueueAct.DOWN, "J": QueueAct.DOWN,
 }  # fmt: skip
 
 
@@ -125,6 +127,8 @@ class QueuePanel(Static, can_focus=True):
             state = "the agent has it"
         elif row.prompt.unsent and not state:
             state = "waiting to be sent"
+        elif row.prompt.facts.steers and not state:
+            state = "steers"
         line = Text("\n› " if marked else "\n  ", style=f"bold {palette.accent}")
         line.append(f"{state}  " if state else "", style=f"not bold {palette.warn if not row.taken else palette.dim}")
         shown = one_line(row.prompt.text)[:200] or "(no text)"

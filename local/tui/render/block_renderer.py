@@ -88,7 +88,8 @@ class BlockRenderer:
         if hidden > 0:
             text.append(f"\n  … {counted(hidden, 'more line')} (Ctrl+O)", style=palette.dim)
         if block.state is PromptState.QUEUED:
-            text.append("  (queued)", style=palette.dim)
+            steers = block.facts.steers
+            text.append("  (steers)" if steers else "  (queued)", style=palette.accent if steers else palette.dim)
         elif block.state is PromptState.UNSENT:
             text.append("  (waiting to be sent)", style=palette.warn)
         elif block.state is PromptState.FAILED:

@@ -50,11 +50,12 @@ class Composer(TextArea):
 
     @dataclass
     class Submitted(Message):
-        """The person pressed Enter on `text`, which is not blank. Blanks at its start are kept. It goes before the
-        waiting prompts `before`."""
+        """The person pressed Enter or Ctrl+S on `text`, which is not blank. Blanks at its start are kept. It goes
+        before the waiting prompts `before`. `steers`: the agent gets it while it works."""
 
         text: str
         before: tuple[str, ...] = ()
+        steers: bool = False
 
     @dataclass
     class Shortcut(Message):
@@ -125,6 +126,9 @@ class Composer(TextArea):
             return True
         if event.key == "enter":
             self._submit()
+            return True
+        if event.key == "ctrl+s":
+            self._submit(steers=True)
             return True
         if event.key in ("ctrl+j", "shift+enter"):
             self.insert("\n")
@@ -241,17 +245,19 @@ class Composer(TextArea):
         before = self.text[:at]
         return before.count("\n"), at - (before.rfind("\n") + 1)
 
-    def _submit(self) -> None:
+    def _submit(self, *, steers: bool = False) -> None:
         text = self.whole_text.rstrip()
         if self.read_only:
             self.post_message(self.SubmitRefused())
             return
         if not text:
+            if steers:
+                self.around.steer_next()
             return
         self.recall.add(text, kept=self.attachments.with_paths(text))
         before, self.recall.before = self.recall.before, ()
         self.text = ""
-        self.post_message(self.Submitted(text, before))
+        self.post_message(self.Submitted(text, before, steers))
 
     def _recall(self, step: int) -> bool:
         """Show the previous or next prompt; after the newest one comes the draft. Return False if there is none."""

@@ -75,6 +75,8 @@ class StatusFacts:
     """How many tasks run in the background."""
     queued: int = 0
     """How many prompts wait for the agent."""
+    steering: int = 0
+    """How many of them steer it."""
     branch: str = ""
 
 
@@ -211,7 +213,10 @@ def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_S
         entries.append(_StatusEntry("approval waits: Tab", "Tab: answer", palette.warn))
     entries += _link_entries(facts.link, palette, tone)
     if facts.queued:
-        entries.append(_StatusEntry(f"{facts.queued} queued", f"{facts.queued} queued", palette.dim))
+        waiting = f"{facts.steering} steering" if facts.steering else ""
+        queued = f"{facts.queued - facts.steering} queued" if facts.queued > facts.steering else ""
+        both = ", ".join(filter(None, (waiting, queued)))
+        entries.append(_StatusEntry(both, both.replace(" steering, ", "+"), palette.dim))
     busy = facts.busy
     if busy is not None and busy.asking and not facts.approval_waits:
         entries.append(_StatusEntry("waits for an answer", "waits", palette.warn))

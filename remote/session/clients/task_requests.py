@@ -25,7 +25,7 @@ def register_task_requests(session: Session) -> None:
     broker.register(STOP_TASK, lambda task_id: _stop(session, task_id))
     broker.register(READ_TASK, lambda task_id: Handled(_output(find_task(session, task_id))))
     broker.register(CANCEL_ASYNC_MESSAGE, lambda uuid: Handled({"cancelled": session.take_back(uuid)}))
-    broker.register(MOVE_ASYNC_MESSAGE, lambda move: Handled({"moved": session.move(move.uuid, move.before)}))
+    broker.register(MOVE_ASYNC_MESSAGE, lambda move: Handled({"moved": session.move(move)}))
 
 
 def find_task(session: Session, task_id: str) -> Task:

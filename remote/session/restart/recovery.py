@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
-from ccb.tunnel.wire.kinds.queue import MovedRecord, QueuedRecord, TakenRecord, UnqueuedRecord
+from ccb.tunnel.wire.kinds.queue import PRIORITY, MovedRecord, QueuedRecord, TakenRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.reasoning import ReasoningRecord
 from ccb.tunnel.wire.kinds.turns import HookRecord
 from ccb.tunnel.wire.kinds.workers import ForkedRecord
@@ -87,7 +87,7 @@ class UnfinishedPrompts(Projection):
         if line is None:
             return
         others = list(self.waiting.items())
-        self.waiting[content.id] = line
+        self.waiting[content.id] = replace(line, body={**line.body, PRIORITY: ""}) if content.steers else line
         place = next((at for at, (each, _line) in enumerate(others) if each == content.before), len(others))
         for each, _line in others[place:]:
             self.waiting.move_to_end(each)

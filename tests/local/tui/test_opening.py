@@ -15,7 +15,7 @@ from tests.support.person.terminal import Terminal, terminal
 from tests.support.repl.pilot import COLOURFUL, QuickPilot, screen_text, wait_until
 from tests.support.repl.scripted_session import MODEL, ScriptedSession
 
-from ccb.local.session.client import LinkState
+from ccb.local.session.client import AS_PROMPT, LinkState
 from ccb.local.tui.app import Repl
 from ccb.local.tui.widgets.info import ReplInfo
 
@@ -87,10 +87,10 @@ async def test_what_is_sent_before_the_session_is_there_is_shown_and_sent_in_ord
 
 async def test_what_is_sent_while_the_first_ones_are_on_their_way_comes_after_them() -> None:
     class Slow(ScriptedSession):
-        async def prompt(self, content, *, uuid=None, command_line=False, before=()):  # type: ignore[no-untyped-def]
+        async def prompt(self, content, *, uuid=None, how=AS_PROMPT):  # type: ignore[no-untyped-def]
             if not self.prompts:
                 await gate.wait()
-            return await super().prompt(content, uuid=uuid)
+            return await super().prompt(content, uuid=uuid, how=how)
 
     gate = asyncio.Event()
     async with waiting(Slow()) as at:

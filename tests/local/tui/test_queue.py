@@ -163,7 +163,7 @@ async def test_an_edited_prompt_keeps_its_files_or_is_not_edited(tmp_path: Path)
         assert at.session.contents[2] == at.session.contents[3]
         blocks = [{"type": "text", "text": "see [image: far.png 1 KB]"}, {"type": "image", "source": {}}]
         message = {"role": "user", "content": blocks}
-        at.session.input({"type": "user", "message": message, "uuid": "of-another-terminal"})
+        at.session.input({"type": "user", "message": message, "uuid": "of-another-terminal", "priority": "later"})
         await at.until(lambda: len(waiting(at)) == 3)
         await listed(at)
         await at.pilot.press("enter")

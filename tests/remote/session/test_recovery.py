@@ -122,6 +122,61 @@ async def test_the_person_s_order_of_waiting_prompts_outlives_the_worker(host: W
     assert moved == [("d", "b"), ("b2", "c"), ("c", "")]
 
 
+async def test_what_steers_goes_with_the_next_tool_results_once_and_the_rest_waits(
+    host: WorkerHost, session: str
+) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
+    assert "steer" in hello.capabilities
+    await first.say("go")
+    opened, _ = await first.call()
+
+    async def say(laptop: Laptop, text: str, **fields: Any) -> None:
+        body = {"type": "user", "message": {"role": "user", "content": text}, "uuid": text, **fields}
+        await laptop.send(Input(laptop.epoch, text, body))
+        await laptop.next(Event, lambda event: event.kind == "input" and event.body["id"] == text)
+
+    await say(first, "queued", priority="later")
+    await say(first, "promoted", priority="later")
+    await say(first, "steers")
+    request_id = await first.control("move_async_message", message_uuid="promoted", before=["queued"], steer=True)
+    while (await first.message("control_response"))["response"]["request_id"] != request_id:
+        pass
+    again = await host.connect(session)  # the connection is lost, and the same input comes once more
+    await again.attach()
+    await again.send(Input(again.epoch, "steers", {"type": "user", "message": {"role": "user", "content": "steers"}}))
+    opened, _ = await again.call()
+    await again.answer(opened, content(calls(("toolu_1", "Bash", {"command": "true"}))))
+    opened, body = await again.call()
+    last = json.loads(body)["messages"][-1]["content"]
+    assert [block["type"] for block in last] == ["tool_result", "text", "text"]
+    assert [block["text"] for block in last[1:]] == ["steers", "promoted"]
+    await kill(again, hello)
+    second = await host.connect(session)
+    await second.attach()
+    opened, body = await second.call()
+    assert json.loads(body)["messages"][-1]["content"][-1]["text"] == "queued"
+    assert body.count(b'"steers"') == body.count(b'"promoted"') == 1
+
+
+async def test_a_prompt_that_was_made_to_steer_does_so_after_a_restart(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))
+    await first.say("go")
+    await first.call()
+    for each in ("b", "c"):
+        waits = {"type": "user", "message": {"role": "user", "content": each}, "priority": "later"}
+        await first.send(Input(first.epoch, each, waits))
+    request_id = await first.control("move_async_message", message_uuid="c", before=["b"], steer=True)
+    while (await first.message("control_response"))["response"]["request_id"] != request_id:
+        pass
+    await kill(first, hello)
+    second = await host.connect(session)
+    await second.attach()
+    _, body = await second.call()
+    assert json.loads(body)["messages"][-1]["content"][-1]["text"] == "c", "it comes before what waits"
+
+
 async def test_what_a_killed_worker_left_running_is_ended(host: WorkerHost, session: str) -> None:
     first = await host.connect(session)
     hello = await first.attach(SessionOptions(allowed_tools=["Bash"]))

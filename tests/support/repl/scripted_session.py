@@ -9,16 +9,15 @@ import asyncio
 import sys
 import uuid
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ccb.local.session.client import FoundNames, Item, LinkChange, LinkState, Received, Skipped
+from ccb.local.session.client import AS_PROMPT, FoundNames, Item, LinkChange, LinkState, Received, SendAs, Skipped
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
 from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.kinds.commands import LIST_COMMANDS, SHELL_COMMAND
 from ccb.tunnel.wire.kinds.mcp import ELICITATION
-from ccb.tunnel.wire.kinds.queue import BEFORE
 from ccb.tunnel.wire.kinds.tasks import MOVE_ASYNC_MESSAGE
 from ccb.tunnel.wire.requests import CAN_USE_TOOL, A, P, Request, RequestFailed, RequestKind, Success
 
@@ -32,7 +31,7 @@ def hello(*, notes: list[str] | None = None, cwd: str = "/srv/shop", storage: st
     """The hello of a session that waits for its first prompt."""
     return Hello(
         1, "b" * 64, "5e55", 4242, "3.11.2", "Linux x86_64", cwd, 1, 0, "idle", storage=storage, notes=notes or [],
-        capabilities=[SHELL_COMMAND, MOVE_ASYNC_MESSAGE.name],
+        capabilities=[SHELL_COMMAND, MOVE_ASYNC_MESSAGE.name, "steer"],
     )  # fmt: skip
 
 
@@ -59,6 +58,7 @@ class ScriptedSession:
         self._taken = 0
         self.prompts: list[str] = []
         self.placed: list[tuple[str, tuple[str, ...]]] = []  # the prompts that go before others, with those
+        self.steering: list[str] = []  # the prompts that do not wait for the end of the turn
         self.contents: list[str | list[Json]] = []  # of the prompts
         self.identities: list[str] = []
         self.controls: list[tuple[str, Json]] = []
@@ -124,14 +124,7 @@ class ScriptedSession:
                 raise item
             yield item
 
-    async def prompt(
-        self,
-        content: str | list[Json],
-        *,
-        uuid: str | None = None,
-        command_line: bool = False,
-        before: Sequence[str] = (),
-    ) -> str:
+    async def prompt(self, content: str | list[Json], *, uuid: str | None = None, how: SendAs = AS_PROMPT) -> str:
         if self.prompt_failure is not None:
             raise self.prompt_failure
         if not self._driving:
@@ -140,13 +133,16 @@ class ScriptedSession:
         identity = uuid or _id()
         self.prompts.append(text)
         self.contents.append(content)
-        if command_line:
+        if how.command_line:
             self.command_lines.append(text)
         self.identities.append(identity)
-        if before:
-            self.placed.append((text, tuple(before)))
-        placed = {BEFORE: [*before]} if before else {}
-        self._apply({"type": "user", "message": {"role": "user", "content": content}, "uuid": identity, **placed})
+        if how.before:
+            self.placed.append((text, how.before))
+        if not how.waits:
+            self.steering.append(text)
+        body = {"type": "user", "message": {"role": "user", "content": content}, "uuid": identity, **how.fields}
+        body.pop(SHELL_COMMAND, None)
+        self._apply(body)
         if self._play is not None:
             self._waiting.append(text)
             if self._player is None:
@@ -240,7 +236,8 @@ class ScriptedSession:
         """Another client (or an earlier terminal) sends a prompt; its uuid."""
         identity = identity or _id()
         self.identities.append(identity)
-        self.input({"type": "user", "message": {"role": "user", "content": text}, "uuid": identity})
+        message = {"role": "user", "content": text}
+        self.input({"type": "user", "message": message, "uuid": identity, "priority": "later"})
         return identity
 
     def answered(self, request_id: str, behavior: str = "allow") -> None:

@@ -12,6 +12,10 @@ BEFORE = "before"
 """The field of a user message with the uuids of the waiting prompts that it goes before: in front of the first of them
 that still waits, last if none does."""
 
+PRIORITY, LATER = "priority", "later"
+"""The field of a user message that says when its prompt is taken, and its value for a prompt that waits until the
+running turn is over. Any other prompt goes to the agent with the next tool results."""
+
 TASK_PREFIX = "task:"
 """The start of the `id` of a `queued` record that tells the end of a task; the id of the task follows."""
 
@@ -40,11 +44,12 @@ class UnqueuedRecord:
 @dataclass(frozen=True)
 class MovedRecord:
     """`moved`: the waiting prompt of the input `id` now stands before that of the input `before`, or last without
-    one."""
+    one. `steers`: it does not wait for the end of the running turn any more."""
 
     kind: ClassVar[str] = "moved"
     id: str
     before: str = ""
+    steers: bool = False
 
 
 @dataclass(frozen=True)

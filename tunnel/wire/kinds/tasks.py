@@ -29,20 +29,25 @@ CANCEL_ASYNC_MESSAGE: RequestKind[str, Json] = client_kind(
 @dataclass(frozen=True)
 class QueueMove:
     """A waiting prompt goes in front of the first of `before` that still waits, and last if none does. All are uuids
-    of messages, or ids of inputs."""
+    of messages, or ids of inputs. `steers`: it no longer waits for the end of the running turn."""
 
     uuid: str
     before: Sequence[str] = ()
+    steers: bool = False
 
 
 def _queue_move(fields: Json) -> QueueMove:
     before = fields.get("before")
     return QueueMove(
-        str(fields.get("message_uuid")), [str(each) for each in before] if isinstance(before, list) else []
+        str(fields.get("message_uuid")),
+        [str(each) for each in before] if isinstance(before, list) else [],
+        fields.get("steer") is True,
     )
 
 
 MOVE_ASYNC_MESSAGE: RequestKind[QueueMove, Json] = client_kind(
-    "move_async_message", _queue_move, lambda move: {"message_uuid": move.uuid, "before": list(move.before)}
+    "move_async_message",
+    _queue_move,
+    lambda move: {"message_uuid": move.uuid, "before": list(move.before), **({"steer": True} if move.steers else {})},
 )
 """Give a prompt that no turn has taken another place among those that wait. The answer says whether it was `moved`."""

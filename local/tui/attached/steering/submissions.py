@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from ccb.tunnel.plain_text import one_line
 
-from ....session.client import SessionClient
+from ....session.client import SendAs, SessionClient
 from ...completion.candidates import Candidate
 from ...completion.completion_list import CompletionList
 from ...model.blocks import Level
@@ -16,6 +17,8 @@ from ...widgets.composer import Composer
 from ...widgets.transcript import Transcript
 from ..commands import TypedCommand, own_candidates, parse_command, refusal
 from ..session_actions import SessionActions
+
+_QUEUED = SendAs(waits=True)
 
 
 class Submissions:
@@ -33,12 +36,11 @@ class Submissions:
         self.completion = CompletionList(composer, client, one_line(host), self._own_commands)
         composer.around.completes = self.completion.take_key
 
-    async def submit(self, text: str, transcript: Transcript, before: tuple[str, ...] = ()) -> None:
-        """Send a prompt, in front of the waiting prompts `before`, or run a slash command. It waits behind what
-        `submit_all` has not sent yet."""
+    async def submit(self, text: str, transcript: Transcript, how: SendAs) -> None:
+        """Send a prompt, or run a slash command. It waits behind what `submit_all` has not sent yet."""
         if self._backlog:
             self._backlog.append(text)
-        elif not await self._submitted(text, transcript, before):
+        elif not await self._submitted(text, transcript, how):
             self._composer.give_back(text)
 
     async def submit_all(self, first_prompt: str, texts: Sequence[str], transcript: Transcript) -> None:
@@ -55,7 +57,7 @@ class Submissions:
             self._backlog.popleft()
             is_prompt = False
 
-    async def _submitted(self, text: str, transcript: Transcript, before: tuple[str, ...] = ()) -> bool:
+    async def _submitted(self, text: str, transcript: Transcript, how: SendAs = _QUEUED) -> bool:
         """Handle one input. Return False if it must go back to the composer."""
         command, why_not = parse_command(text.strip()), refusal(text)
         if why_not:
@@ -69,18 +71,19 @@ class Submissions:
             return await self._actions.remember(text[1:].strip())
         if text.startswith("!"):
             transcript.anchor()
-            return await self._actions.send_prompt(text.strip(), command_line=True, before=before)
+            return await self._actions.send_prompt(text.strip(), how=replace(how, command_line=True, waits=True))
         known = self.completion.worker_commands.knows
         if command is None or self.run is None or (command.command is None and await known(command.name)):
-            return await self._send(text.strip(), transcript, before)
+            # A command of the worker has a turn of its own.
+            return await self._send(text.strip(), transcript, how if command is None else replace(how, waits=True))
         await self.run(command)
         return True
 
-    async def _send(self, text: str, transcript: Transcript, before: tuple[str, ...] = ()) -> bool:
+    async def _send(self, text: str, transcript: Transcript, how: SendAs = _QUEUED) -> bool:
         transcript.anchor()
         attachments = self._composer.attachments
         content = attachments.blocks(text) if attachments.named_in(text) else None
-        return await self._actions.send_prompt(text, content, before=before)
+        return await self._actions.send_prompt(text, content, how=how)
 
     def _own_commands(self) -> list[Candidate]:
         tasks = [one_line(task.id) for task in self._reducer.tasks.running]

@@ -220,9 +220,9 @@ async def test_help_is_searched_and_scrolled_and_leaves_the_conversation_as_it_i
     async with desk(size=(100, 30)) as at:
         await at.type("half a prompt")
         await at.pilot.press("f1")
-        await at.sees("Help: type to search", "Esc closes", "send; queued while the agent works")
+        await at.sees("Help: type to search", "Esc closes", "send; while the agent works, queued")
         await at.pilot.press("pagedown", "pagedown")
-        await at.loses("send; queued while the agent works")
+        await at.loses("send; while the agent works, queued")
         await at.type("theme")
         await at.sees("Help: theme", "/theme [NAME]")
         assert "/stop" not in at.screen
