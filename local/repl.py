@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .connect.connect import Connected
     from .connect.kept_transport import KeptTransport
-    from .connect.session_list import SessionRow
+    from .connect.session_list import HostSessions, SessionRow
     from .login.prompts import TerminalPrompts
     from .session.remote_session import RemoteSession
     from .tui.app import Repl
@@ -176,8 +176,9 @@ def _import_view() -> None:
         importlib.import_module("ccb.local.tui.attached.view")
 
 
-async def _choose(app: Repl, rows: Sequence[SessionRow]) -> str | None:
-    from .commands.session_picker import choose_session
+async def _choose(app: Repl, sessions: HostSessions, rows: Sequence[SessionRow]) -> str | None:
+    """Let the person choose the first session on the screen of the REPL."""
+    from .tui.stage import choose_first
 
-    async with app.login_handover.suspend():
-        return await choose_session(rows)
+    app.login_handover.come_back()  # the list is there, so the login is over
+    return await choose_first(app, sessions, rows)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from ..mcp.service import LaptopServers
     from .dial import Dialer
     from .kept_transport import KeptTransport
-    from .session_list import SessionRow
+    from .session_list import HostSessions, SessionRow
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +60,8 @@ RECONNECT_TAIL = 4 * 1024 * 1024
 HEADLESS_TAIL = 1
 """Bytes of events for a headless run that resumes a session: it needs only open questions and new events."""
 
-Choose = Callable[[Sequence["SessionRow"]], Awaitable[str | None]]
-"""Asks the person to choose one of the sessions and returns its ID, or None if they gave up."""
+Choose = Callable[["HostSessions", Sequence["SessionRow"]], Awaitable[str | None]]
+"""Asks the person to choose one of the sessions of a host and returns its ID, or None if they gave up."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Connected:
 
     `host` is the name that the person used, `resume` the command that returns to the session. `projects` asks the
     person about the project; who reads the events says how. `notifications` are hooks of the person on this machine,
-    `mcp` their MCP servers. `sessions` lists the sessions of the host. `notify` is the setting of this name.
+    `mcp` their MCP servers. `sessions` are the sessions of the host. `notify` is the setting of this name.
     """
 
     session: RemoteSession
@@ -79,7 +79,7 @@ class Connected:
     warnings: tuple[str, ...]
     resume: str
     projects: ProjectDesk
-    sessions: Callable[[], Awaitable[Sequence[SessionRow]]]
+    sessions: HostSessions
     notify: str = "auto"
     notifications: NotificationHooks = field(default_factory=lambda: NotificationHooks({}, ""))
     mcp: LaptopServers | None = None
@@ -155,12 +155,9 @@ async def connect_session(
         own_hooks = {} if startup.settings.disableAllHooks else startup.settings.hooks
         notifications = NotificationHooks(own_hooks, f"ccb {host}")
         try:
+            from .session_list import SessionsOverLink
 
-            async def sessions() -> Sequence[SessionRow]:
-                from .session_list import list_sessions
-
-                return await list_sessions(await dialer.transport(ask=False), startup.bundle)
-
+            sessions = SessionsOverLink(lambda: dialer.transport(ask=False), startup.bundle)
             notify = startup.settings.notify
             yield Connected(session, host, options, warnings, resume, desk, sessions, notify, notifications, mcp)
         finally:
@@ -284,9 +281,10 @@ async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: 
 
     `attach` offers only running sessions if there are any, and takes a single one without asking.
     """
-    from .session_list import list_sessions
+    from .session_list import SessionsOverLink
 
-    rows = await list_sessions(await dialer.transport(ask=True), bundle)
+    sessions = SessionsOverLink(lambda: dialer.transport(ask=True), bundle)
+    rows = await sessions.listed()
     if not rows:
         host = host_label(arguments.connection)
         raise NoSuchSession(f"{host}: there are no sessions on this host", do="`ccb ssh HOST:/path` starts one.")
@@ -294,7 +292,7 @@ async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: 
         rows = [row for row in rows if row.alive] or rows
         if len(rows) == 1:
             return rows[0].session
-    chosen = await choose(rows) if choose is not None else None
+    chosen = await choose(sessions, rows) if choose is not None else None
     if chosen is None:
         raise UsageError("no session was chosen", do="Give its ID: --resume ID (`ccb ps HOST` lists them).")
     return chosen

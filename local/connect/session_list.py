@@ -1,16 +1,16 @@
-"""Read the reports of a host command, and the list of sessions that `ps` shows."""
+"""Read the reports of a host command; list the sessions of a host, name and remove them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Annotated, TypeVar
+from typing import Annotated, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import Bundle
-from ccb.tunnel.errors import ConnectionLost, ProtocolError
+from ccb.tunnel.errors import ConnectionLost, ProtocolError, UsageError
 from ccb.tunnel.link.refusals import refusal_error
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.pipe import Transport
@@ -67,6 +67,29 @@ class SessionRow(SessionSummaryRow):
     driver: _Name = ""
     driver_away: bool = False
     viewers: Count = 0
+
+
+class SaidRow(ReportRow):
+    """A line of a session's log."""
+
+    source: Text = ""
+    text: Text = ""
+
+
+class HostSessions(Protocol):
+    """The sessions of one host. Every method may raise CcbError."""
+
+    async def listed(self) -> Sequence[SessionRow]:
+        """Return them, the most recently used first."""
+
+    async def last_said(self, session: str) -> Sequence[str]:
+        """Return the last things that a session has said and done, a line each, the newest last."""
+
+    async def rename(self, session: str, title: str) -> None:
+        """Name a session for the lists."""
+
+    async def remove(self, row: SessionRow) -> None:
+        """Stop a session and remove it. If nobody drives it in `row`, but somebody does now, refuse that."""
 
 
 async def reports(
@@ -133,3 +156,41 @@ def row_of(kind: type[Row], body: Json, host: str) -> Row:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise ProtocolError(f"{host} sent a report that makes no sense: {first['loc']}: {first['msg']}") from None
+
+
+_MAX_ABOUT_ONE = 10_000  # reports
+_SAID_LINES = 60
+_SAID = ("prompt: ", "agent: ", "call ", "asks to use ", "turn failed")
+
+
+class SessionsOverLink:
+    """The sessions of a host at the other end of a transport. `transport` returns it, connected."""
+
+    def __init__(self, transport: Callable[[], Awaitable[Transport]], bundle: Bundle) -> None:
+        self._transport = transport
+        self._bundle = bundle
+
+    async def listed(self) -> Sequence[SessionRow]:
+        """See HostSessions."""
+        return await list_sessions(await self._transport(), self._bundle)
+
+    async def last_said(self, session: str) -> Sequence[str]:
+        """See HostSessions."""
+        rows = await self._rows({"command": "logs", "session": session, "lines": _SAID_LINES}, "log", SaidRow)
+        return [row.text for row in rows if row.source != "worker" and row.text.startswith(_SAID)]
+
+    async def rename(self, session: str, title: str) -> None:
+        """See HostSessions."""
+        if not await self._rows({"command": "rename", "session": session, "title": title}, "renamed", ReportRow):
+            raise ProtocolError("the host did not name the session", do="Try it again.")
+
+    async def remove(self, row: SessionRow) -> None:
+        """See HostSessions."""
+        command = {"command": "remove", "session": row.session, "driven": bool(row.driver)}
+        if not await self._rows(command, "removed", ReportRow):
+            raise UsageError("the session is still there: a process on the host has it open", do="Try it again.")
+
+    async def _rows(self, command: Mapping[str, object], kind: str, shape: type[Row]) -> list[Row]:
+        transport = await self._transport()
+        async with aclosing(reports(transport, self._bundle, command, _MAX_ABOUT_ONE)) as answer:
+            return [row_of(shape, each.body, transport.name) async for each in answer if each.kind == kind]

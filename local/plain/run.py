@@ -17,6 +17,7 @@ from ccb.tunnel.login.prompter import NobodyToAsk
 from ..command_line.error_text import code_of
 from ..command_line.exit_codes import ExitCode
 from ..command_line.model import Arguments
+from ..commands.session_picker import choose_session
 from ..connect.connect import connect_session
 from ..login.prompts import prompts_for
 from ..terminal.signals import Interrupts
@@ -27,6 +28,8 @@ from .line_repl import LineRepl
 if TYPE_CHECKING:
     from ccb.tunnel.login.host_keys import HostKeyInfo
     from ccb.tunnel.login.prompter import Prompts
+
+    from ..connect.session_list import HostSessions, SessionRow
 
 _MAX_LINE = 1 << 20
 
@@ -63,7 +66,9 @@ async def run_plain(arguments: Arguments, environ: Mapping[str, str] = os.enviro
     """Run until the person leaves. Return the exit code. Raises CcbError."""
     prompts = FirstLoginPrompts(prompts_for(headless=False))
     session_id = arguments.session.session_id or str(uuid.uuid4())
-    async with connect_session(arguments, session_id=session_id, prompts=prompts, environ=environ) as connected:
+    async with connect_session(
+        arguments, session_id=session_id, prompts=prompts, choose=_choose, environ=environ
+    ) as connected:
         prompts.over()
         hello, options = connected.session.hello, connected.options
         info = ReplInfo(
@@ -85,6 +90,10 @@ async def run_plain(arguments: Arguments, environ: Mapping[str, str] = os.enviro
         _write(repl.farewell())
         await connected.session.close(done=True)
         return code
+
+
+async def _choose(_: HostSessions, rows: Sequence[SessionRow]) -> str | None:
+    return await choose_session(rows)
 
 
 async def _until_left(repl: LineRepl, lines: AsyncIterator[str], *, waits: bool) -> int:

@@ -1,7 +1,8 @@
-"""Takes a session off the screen, so that another one can follow."""
+"""What stands on the screen between sessions: the list to choose the first one, the opening of the next one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .attached.leaving import Leaving
@@ -9,6 +10,7 @@ from .opening import Opening
 from .widgets.info import way_back
 
 if TYPE_CHECKING:
+    from ..connect.session_list import HostSessions, SessionRow
     from .app import Repl
 
 
@@ -27,3 +29,24 @@ async def take_off(app: Repl) -> None:
             await each.remove()
     app.opening.say(said)
     app.composer.focus()
+
+
+async def choose_first(app: Repl, sessions: HostSessions, rows: Sequence[SessionRow]) -> str | None:
+    """Let the person choose the session that comes first. Return its ID, None if they want none."""
+    from .sessions.panel import SessionPanel
+    from .sessions.picker import SessionPicker
+
+    host = app.opening.host
+    picker = SessionPicker(host, sessions, SessionPanel(host, rows, "", leaves="leaves ccb"))
+    app.opening.visible = False
+    app.opening.line.hint(f"{host}  choose the session that comes on the screen")
+    await app.mount(picker, before=app.composer)
+    try:
+        row = await picker.chosen()
+    finally:
+        app.opening.visible = True
+        app.opening.line.hint(f"◌ {host}  opening the session  ·  Enter queues a prompt  ·  Ctrl+C leaves")
+        if picker.is_mounted:
+            await picker.remove()
+    app.composer.focus()
+    return row.session if row is not None else None

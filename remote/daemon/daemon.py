@@ -183,6 +183,7 @@ class Daemon:
         self._summary.update(
             state=self._state,
             updated=round(time.time(), 3),
+            title=known.title,
             prompt=known.prompt,
             prompts=known.prompts,
             driver=self._lease.driver,

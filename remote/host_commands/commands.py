@@ -49,6 +49,10 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
         from .stopping import chosen, stop_all
 
         stop_all(chosen(params), reports)
+    elif command in ("rename", "remove"):
+        from . import one_session
+
+        (one_session.rename if command == "rename" else one_session.remove)(params, reports)
     elif command == "gc":
         from .gc import collect
 

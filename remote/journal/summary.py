@@ -30,8 +30,8 @@ def one_line(text: str) -> str:
 class JournalSummary(Projection):
     """`created` is the time when the session began, in seconds of the host's clock; for a copy, when it was made.
     `first` is the time of the first record that could be read. `cwd` is the directory ("" when no record names it),
-    `prompt` its title or the start of the last prompt, `prompts` how many there were. A prompt that a client sent twice
-    counts once."""
+    `prompt` its `title` or the start of the last prompt, `prompts` how many there were. A prompt that a client sent
+    twice counts once."""
 
     def __init__(self) -> None:
         self.created = 0.0
@@ -39,7 +39,7 @@ class JournalSummary(Projection):
         self.cwd = ""
         self.prompt = ""
         self.prompts = 0
-        self._title = ""
+        self.title = ""
         self._uuids: OrderedDict[str, None] = OrderedDict()
 
     def apply(self, record: Record) -> None:
@@ -55,7 +55,7 @@ class JournalSummary(Projection):
     def _system(self, line: SystemLine, _: Record) -> None:
         self.cwd = self.cwd or line.cwd
         if line.subtype == "session_title_changed":
-            self.prompt = self._title = one_line(str(line.body.get("title")))
+            self.prompt = self.title = one_line(str(line.body.get("title")))
 
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, record: Record) -> None:
@@ -66,7 +66,7 @@ class JournalSummary(Projection):
         line = content.public
         if not isinstance(line, UserLine) or line.uuid in self._uuids:
             return
-        self.prompt = self._title or prompt_start(line)
+        self.prompt = self.title or prompt_start(line)
         self.prompts += 1
         if line.uuid:
             self._uuids[line.uuid] = None

@@ -18,6 +18,9 @@ Json = dict[str, Any]
 _ID = re.compile(r"[0-9a-zA-Z][0-9a-zA-Z_-]{0,63}")
 _MAX_HELLO = 256 * 1024
 _ASK_S = 2.0
+TITLE = "title"
+"""The file with the name that a list has given to a session."""
+
 _DERIVED = ("cwd", "created")  # taken from the journal when the summary does not have them
 
 
@@ -269,7 +272,7 @@ def described(entry: Entry) -> Json:
         "age_s": round(max(0.0, now - created), 1) if isinstance(created, (int, float)) else 0.0,
         "idle_s": round(max(0.0, now - used), 1),
         "prompts": _count(summary.get("prompts")),
-        "prompt": str(summary.get("prompt") or "")[:200],
+        "prompt": (_given_title(entry) or str(summary.get("prompt") or ""))[:200],
         "driver": str(summary.get("driver") or "") if alive else "",
         "driver_away": alive and bool(summary.get("driver")) and summary.get("away") is True,
         "viewers": _count(summary.get("viewers")) if alive else 0,
@@ -279,6 +282,12 @@ def described(entry: Entry) -> Json:
         "host": entry.elsewhere,
         "storage": "" if entry.directory else "memory",
     }
+
+
+def _given_title(entry: Entry) -> str:
+    """Return the name that a list has given to a session; "" when it has none, or was named otherwise since."""
+    given = read_lock(os.path.join(entry.directory, TITLE)) if entry.directory else {}
+    return str(given.get("title") or "") if given.get("over") == (entry.summary.get("title") or "") else ""
 
 
 def _count(value: object) -> int:

@@ -12,19 +12,19 @@ from .leaving import Leaving
 
 if TYPE_CHECKING:
     from ...connect.project_trust import ProjectDesk
+    from ...connect.session_list import HostSessions
     from ...mcp.service import LaptopServers
     from ..attention import Attention
-    from ..sessions.choosing import ListSessions
 
 
 @dataclass(frozen=True)
 class LaptopSide:
-    """`projects` asks about the project on the screen, `mcp` are the MCP servers of this laptop, `sessions` lists the
+    """`projects` asks about the project on the screen, `mcp` are the MCP servers of this laptop, `sessions` are the
     sessions of the host."""
 
     projects: ProjectDesk
     mcp: LaptopServers | None
-    sessions: ListSessions
+    sessions: HostSessions
 
 
 class ThemeChoice(Protocol):

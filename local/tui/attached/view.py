@@ -151,7 +151,7 @@ class SessionView(Vertical):
         self.trust.keep, self.trust.command = projects.keep, projects.command
         self.steering.mcp.laptop = laptop.mcp
         choosing = self.steering.choosing
-        choosing.listed, choosing.switching = laptop.sessions, self._shell.switching
+        choosing.sessions, choosing.switching = laptop.sessions, self._shell.switching
 
     def tell_of_project(self, text: str) -> None:
         """Show a sentence of the worker about files of the project."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from textual import work
 from textual.containers import Vertical
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.wire.requests import RequestFailed
+from ccb.tunnel.wire.kinds.commands import RENAME_SESSION
+from ccb.tunnel.wire.requests import Request, RequestFailed
 
 from ...session.client import LinkState, SessionClient
 from ..model.blocks import Level
@@ -17,11 +18,8 @@ from ..widgets.composer import Composer
 from .switching import NextSession, Switching
 
 if TYPE_CHECKING:
-    from ...connect.session_list import SessionRow
-    from .panel import SessionPanel
-
-ListSessions = Callable[[], Awaitable[Sequence["SessionRow"]]]
-"""Returns the sessions of the host, the most recently used first. Raises CcbError."""
+    from ...connect.session_list import HostSessions
+    from .picker import SessionPicker
 
 
 class Errors(Protocol):
@@ -31,7 +29,7 @@ class Errors(Protocol):
 
 
 class SessionChoosing(Vertical):
-    """Holds the panel while the person chooses. `listed` is None where there is only one session, as in a test."""
+    """Holds the panel while the person chooses. `sessions` is None where there is only one session, as in a test."""
 
     DEFAULT_CSS = "SessionChoosing { height: auto; }"
 
@@ -44,9 +42,9 @@ class SessionChoosing(Vertical):
         self._reducer = reducer
         self._composer = composer
         self._errors = errors
-        self.listed: ListSessions | None = None
+        self.sessions: HostSessions | None = None
         self.switching: Switching | None = None
-        self.panel: SessionPanel | None = None
+        self._picker: SessionPicker | None = None
 
     async def new(self) -> None:
         """Begin another session in the same directory, with the model and the mode of this one."""
@@ -56,38 +54,41 @@ class SessionChoosing(Vertical):
     async def resume(self, sought: str) -> None:
         """Let the person choose a session. What they typed after the command narrows the list; the ID of one session,
         or the start of it, opens that one."""
-        if not self._may_switch() or self.listed is None or self.panel is not None:
+        if not self._may_switch() or self.sessions is None or self._picker is not None:
             return
         try:
-            rows = await self.listed()
+            rows = await self.sessions.listed()
         except CcbError as error:
             self._errors.show_error(error)
             return
+        here = self._client.hello.session
         named = [row for row in rows if len(sought) >= 4 and row.session.startswith(sought.lower())]
-        if len(named) == 1 and named[0].session != self._client.hello.session:
+        if len(named) == 1 and named[0].session != here:
             self._go(NextSession(named[0].session))
             return
         from .panel import SessionPanel
+        from .picker import SessionPicker
 
-        self.panel = SessionPanel(self._host, rows, self._client.hello.session, sought)
-        await self.mount(self.panel)
-        self.panel.focus()
+        self._picker = SessionPicker(self._host, self.sessions, SessionPanel(self._host, rows, here, sought))
+        self._picker.here, self._picker.rename_here = here, self._rename
+        await self.mount(self._picker)
+        self._follow(self._picker)
 
-    async def on_session_panel_session_chosen(self, event: SessionPanel.SessionChosen) -> None:
-        await self._close()
-        self._go(NextSession(event.row.session))
-
-    async def on_session_panel_list_closed(self) -> None:
-        await self._close()
-
-    async def _close(self) -> None:
-        panel, self.panel = self.panel, None
-        if panel is not None:
-            await panel.remove()
+    @work
+    async def _follow(self, picker: SessionPicker) -> None:
+        """Wait for what the person chooses, and go there."""
+        row = await picker.chosen()
+        self._picker = None
+        await picker.remove()
         self._composer.focus()
+        if row is not None:
+            self._go(NextSession(row.session))
+
+    async def _rename(self, title: str) -> None:
+        await self._client.request(Request(RENAME_SESSION, title))
 
     def _may_switch(self) -> bool:
-        if self.switching is None or self.listed is None:
+        if self.switching is None or self.sessions is None:
             self._reducer.notice("This terminal shows one session only.")
             return False
         if self._client.state not in (LinkState.CONNECTED, LinkState.FENCED):

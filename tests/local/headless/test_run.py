@@ -11,6 +11,7 @@ import tty
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import cast
 
 import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, no_waits
@@ -23,7 +24,7 @@ from ccb.local.config.projects import Projects
 from ccb.local.config.settings import Settings
 from ccb.local.connect.connect import Connected
 from ccb.local.connect.project_trust import ProjectDesk
-from ccb.local.connect.session_list import SessionRow
+from ccb.local.connect.session_list import HostSessions
 from ccb.local.headless import run as headless
 from ccb.local.session.connection import AttachOptions
 from ccb.local.session.remote_session import RemoteSession
@@ -57,10 +58,6 @@ class Piped:
         return code, [line for line in lines if line["type"] == "result"]
 
 
-async def no_sessions() -> list[SessionRow]:
-    return []
-
-
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> ScriptedHost:
     """The host of every session of this test; a connection to it that is lost stays lost."""
@@ -70,7 +67,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> ScriptedHost:
     async def connect(*_: object, **__: object) -> AsyncIterator[Connected]:
         async with RemoteSession(host.dial, AttachOptions(waits=no_waits, patience=0)) as session:
             desk = ProjectDesk(Arguments(), Settings(), Projects({}))
-            yield Connected(session, "devbox", SessionOptions(), (), RESUME, desk, no_sessions)
+            yield Connected(session, "devbox", SessionOptions(), (), RESUME, desk, cast(HostSessions, None))
 
     monkeypatch.setattr(headless, "connect_session", connect)
     return host

@@ -17,9 +17,9 @@ from ccb.local.session.client import LinkState
 from ccb.local.tui.app import Repl
 from ccb.local.tui.attached.shell import LaptopSide
 from ccb.local.tui.sessions.switching import NextSession, Switching
-from ccb.local.tui.stage import take_off
+from ccb.local.tui.stage import choose_first, take_off
 from ccb.local.tui.widgets.info import ReplInfo
-from ccb.tunnel.errors import ConnectionLost
+from ccb.tunnel.errors import ConnectionLost, UsageError
 
 ROWS = [
     SessionRow(session="5e55", cwd="/srv/shop", state="idle", idle_s=1, prompt="port it"),
@@ -35,22 +35,51 @@ class Projects:
     ask = tell = keep = command = None
 
 
+class Shelf:
+    """The sessions of a host in memory."""
+
+    def __init__(self, rows: Sequence[SessionRow] | ConnectionLost) -> None:
+        self.rows = rows
+        self.done: list[tuple[str, ...]] = []
+        self.refuse = False
+
+    async def listed(self) -> Sequence[SessionRow]:
+        if isinstance(self.rows, ConnectionLost):
+            raise self.rows
+        return self.rows
+
+    async def last_said(self, session: str) -> Sequence[str]:
+        return [f"prompt: what is {session}?", "call Bash {}", f"agent: \x1b[31m{session} is a session"]
+
+    async def rename(self, session: str, title: str) -> None:
+        self._change("rename", session, title)
+
+    async def remove(self, row: SessionRow) -> None:
+        self._change("remove", row.session)
+
+    def _change(self, *what: str) -> None:
+        if self.refuse:
+            raise UsageError("somebody drives it now", do="Look again.")
+        self.done.append(what)
+
+
 @asynccontextmanager
 async def switching(
-    sessions: Sequence[ScriptedSession], rows: Sequence[SessionRow] | ConnectionLost = ROWS
+    sessions: Sequence[ScriptedSession],
+    rows: Sequence[SessionRow] | ConnectionLost = ROWS,
+    *,
+    shelf: Shelf | None = None,
+    size: tuple[int, int] = (100, 30),
 ) -> AsyncIterator[tuple[Desk, list[NextSession]]]:
     """A REPL that shows one of `sessions` after the other; and where the person has gone."""
     gone: list[NextSession] = []
 
-    async def listed() -> Sequence[SessionRow]:
-        if isinstance(rows, ConnectionLost):
-            raise rows
-        return rows
+    there = shelf or Shelf(rows)
 
     async def attend(app: Repl) -> None:
         for session in sessions:
             info = ReplInfo("devbox", session.hello.cwd, MODEL, "default", "0.1.0")
-            await app.attach(session, info, (), LaptopSide(cast(Any, Projects()), None, listed))
+            await app.attach(session, info, (), LaptopSide(cast(Any, Projects()), None, there))
             following = await app.switching.wait(app.left)
             if following is None:
                 return
@@ -59,7 +88,7 @@ async def switching(
         await app.left.wait()
 
     app = Repl("devbox", attend, environ=COLOURFUL)
-    async with app.run_test(size=(100, 30)):
+    async with app.run_test(size=size):
         pilot = QuickPilot(app)
         await wait_until(pilot, lambda: app.attached)
         yield Desk(app, sessions[0], pilot), gone
@@ -132,6 +161,92 @@ async def test_the_session_on_the_screen_is_not_opened_again_and_esc_stays() -> 
         await at.pilot.press("escape")
         await at.loses("Sessions on devbox")
         assert not gone and at.app.focused is at.app.composer
+
+
+async def test_the_last_messages_of_the_marked_session_are_shown() -> None:
+    for size in ((100, 30), (140, 30)):
+        async with switching([ScriptedSession()], size=size) as (at, _):
+            await say(at, "/resume")
+            await at.sees("❯ what is aaaa1111?", "⚙ Bash {}", "aaaa1111 is a session")
+            await at.pilot.press("down")
+            await at.sees("❯ what is bbbb2222?")
+            assert "\x1b" not in at.screen and "aaaa1111?" not in at.screen
+
+
+async def test_in_a_small_terminal_the_list_comes_before_the_preview() -> None:
+    async with switching([ScriptedSession()], size=(40, 16)) as (at, _):
+        await say(at, "/resume")
+        await at.sees("Sessions on devbox", "fix the", "write the docs", "4 sessions")
+        assert at.status.startswith("●") or "devbox" in at.screen
+
+
+async def test_f2_renames_a_session() -> None:
+    shelf, first = Shelf(ROWS), ScriptedSession()
+    async with switching([first], shelf=shelf) as (at, gone):
+        await say(at, "/resume")
+        await at.sees("fix the flaky test")
+        await at.pilot.press("f2")
+        await at.sees("New name")
+        await at.pilot.press("ctrl+u")
+        await at.type("api fix")
+        await at.pilot.press("enter")
+        await at.sees("Renamed.", "working    api fix")
+        assert shelf.done == [("rename", "aaaa1111", "api fix")]
+        await at.pilot.press("up", "f2", "x", "enter")
+        await at.until(lambda: ("rename_session", {"title": "port itx"}) in first.controls)
+        assert len(shelf.done) == 1 and not gone
+
+
+async def test_a_session_is_deleted_only_after_yes_and_the_question_names_what_goes() -> None:
+    driven = ROWS[1].model_copy(update={"driver": "bob@desk", "alive": True})
+    shelf = Shelf([ROWS[0], driven, *ROWS[2:]])
+    async with switching([ScriptedSession()], shelf=shelf) as (at, _):
+        await say(at, "/resume")
+        await at.sees("fix the flaky test")
+        await at.pilot.press("delete")
+        await at.sees("Delete “fix the flaky test” on devbox:/srv/api?", "bob@desk drives it", "Its agent works")
+        await at.type("y")
+        await at.pilot.press("enter")
+        await at.sees("Nothing was deleted.")
+        await at.pilot.press("delete", "escape")
+        assert shelf.done == []
+
+
+async def test_a_deleted_session_leaves_the_list_and_a_refusal_is_said() -> None:
+    shelf = Shelf(ROWS)
+    async with switching([ScriptedSession()], shelf=shelf) as (at, _):
+        await say(at, "/resume docs")
+        await at.sees("1 of 4 sessions")
+        shelf.refuse = True
+        for answer in ("somebody drives it now. Look again.", "Deleted."):
+            await at.pilot.press("delete")
+            await at.type("yes")
+            await at.pilot.press("enter")
+            await at.sees(answer)
+            shelf.refuse = False
+        assert shelf.done == [("remove", "bbbb2222")] and "write the docs" not in at.screen
+        await at.pilot.press(*["backspace"] * 4, "up", "delete")
+        await at.sees("This session is on the screen")
+
+
+async def test_the_first_session_is_chosen_on_the_screen() -> None:
+    chosen: list[str | None] = []
+
+    async def attend(app: Repl) -> None:
+        chosen.append(await choose_first(app, Shelf(ROWS), ROWS))
+        chosen.append(await choose_first(app, Shelf(ROWS), ROWS))
+        app.leave()
+
+    app = Repl("devbox", attend, environ=COLOURFUL)
+    async with app.run_test(size=(80, 24)):
+        at = Desk(app, ScriptedSession(), QuickPilot(app))
+        await at.sees("Sessions on devbox", "choose the session that comes on the screen")
+        await at.pilot.press("down", "down", "enter")
+        await at.until(lambda: chosen)
+        await at.sees("Sessions on devbox")
+        await at.pilot.press("escape")
+        await at.until(lambda: len(chosen) == 2)
+    assert chosen == ["bbbb2222", None]
 
 
 async def test_the_start_of_an_id_opens_that_session_and_other_text_narrows() -> None:
