@@ -376,9 +376,9 @@ class Repl(App[int]):
             self.attached.approvals.toggle_focus()
 
     def action_details(self) -> None:
-        """Ctrl+O: show all of tool output and thinking, or the summary. On a question: take the whole screen for it."""
-        if self.attached is not None and not self.attached.approvals.show_whole():
-            self.attached.transcript.toggle_details()
+        """Ctrl+O: show all of tool output and thinking, or the summary; twice: the whole conversation."""
+        if self.attached is not None:
+            self.attached.details()
 
     def action_todos(self) -> None:
         """Ctrl+T: show all todos of the agent, or only the one in progress."""

@@ -15,6 +15,7 @@ from ..model.blocks import Level
 from ..model.status.totals import tokens
 from ..model.transcript_reducer import TranscriptReducer
 from ..theme.theme_store import ThemeRefused
+from ..views.reading import Reading
 from ..widgets.composing.attachments import size_text
 from ..widgets.connection import ConnectionView
 from ..widgets.info import ReplInfo
@@ -37,6 +38,7 @@ class CommandTarget(Protocol):
     reducer: TranscriptReducer
     steering: Steering
     trust: TrustQuestions
+    reading: Reading
 
     @property
     def connection(self) -> ConnectionView: ...
@@ -82,6 +84,7 @@ class CommandReplies:
             "mcp": steering.mcp.command,
             "rename": steering.facts.rename,
             "copy": self._copy,
+            "transcript": self._transcript,
             "export": steering.exporting.command,
             "resume": steering.choosing.resume,
             "trust": self._trust,
@@ -117,6 +120,14 @@ class CommandReplies:
 
     async def _queue(self) -> None:
         self._view.show_queue()
+
+    async def _transcript(self, argument: str) -> None:
+        page = self._view.reading.open_transcript()
+        if argument == "pager":
+            problem = await self._view.reading.pager(page)
+            self._view.reading.close()
+            if problem:
+                self._show(f"{problem}.", Level.WARNING)
 
     async def _mode(self, mode: str) -> None:
         if mode:

@@ -37,6 +37,9 @@ COMMANDS = (
     ReplCommand("cost", "/cost", "show the tokens and the cost of this session"),
     ReplCommand("trust", "/trust [revoke]", 'show what is kept of this project: trust, "always"; take it back'),
     ReplCommand("theme", "/theme [NAME]", "show or change the colours, now and in later runs"),
+    ReplCommand(
+        "transcript", "/transcript [pager]", "the whole conversation on a page: search, copy; or in your PAGER"
+    ),
     ReplCommand("copy", "/copy [N]", "copy the last answer (or the Nth from the end) to the clipboard"),
     ReplCommand("diff", "/diff", "list the files that the agent has changed in this session"),
     ReplCommand("permissions", "/permissions", "list the rules that allow, ask and deny, and where they are from"),
@@ -53,6 +56,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "effort": (*EFFORTS, "default"),
     "thinking": ("on", "off"),
     "trust": ("revoke",),
+    "transcript": ("pager",),
     "theme": ("auto", *THEME_NAMES),
 }
 """The arguments of commands that the list above the composer offers."""
@@ -87,6 +91,7 @@ KEYS = (
     ("Space, Up, Down, PgUp, PgDn, Home, End", "on an approval: scroll"),
     ("Shift+Tab", "next permission mode: default, acceptEdits, plan"),
     ("Ctrl+T", "show all todos of the agent, or only the one in progress"),
+    ("Ctrl+O, Ctrl+O", "the whole conversation on a page, as /transcript: / searches, n and N go on, Esc closes"),
     ("Ctrl+O", "show or hide all of tool output and thinking; on an approval: take the whole screen for it"),
     ("PgUp, PgDn, wheel", "scroll; load events that are not loaded"),
     ("Alt+R, F5", "connect now, or log in; also r while nothing is typed"),

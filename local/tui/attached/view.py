@@ -21,9 +21,9 @@ from ..model.transcript_reducer import TranscriptReducer
 from ..queue.editing import QueueEditing
 from ..rewind.rewinding import TWICE_S, Rewinding
 from ..sessions.choosing import SessionChoosing
+from ..views.reading import Reading
 from ..widgets.cards.question_card import QuestionCard
 from ..widgets.connection import ConnectionView
-from ..widgets.help_panel import HelpPanel
 from ..widgets.history import HistoryLoader
 from ..widgets.info import LeftSession, ReplInfo, farewell
 from ..widgets.status import StatusLine, used_text
@@ -85,6 +85,7 @@ class SessionView(Vertical):
         )
         self.submissions = Submissions(client, info.host, shell.composer, self.reducer, self._actions)
         self.submissions.run = CommandReplies(self, shell, self._actions, client, info).answer
+        self.reading = Reading(client, info, self.transcript, shell.composer, shell.copied)
         self._pulse: Pulse | None = None
 
     @property
@@ -104,6 +105,7 @@ class SessionView(Vertical):
 
     def compose(self) -> ComposeResult:
         yield self.transcript
+        yield self.reading
         yield self.approvals
         yield self.rewinding
         yield self.steering.choosing
@@ -179,10 +181,12 @@ class SessionView(Vertical):
                     self._link_changed(event)
                 elif isinstance(event, Skipped):
                     router.skipped(event)
+                    self.reading.received(event)
                 elif isinstance(event, LaptopNotice):
                     self.reducer.notice(event.text, Level.WARNING)
                 else:
                     router.received(event)
+                    self.reading.received(event)
         except CcbError as error:
             self._link_changed(LinkChange(LinkState.LOST, error.what))
             self._session_ended(error)
@@ -221,6 +225,7 @@ class SessionView(Vertical):
         self._shell.leaving.tick(now)
         self._status.tick(now)
         self.steering.queue.refresh_panel()
+        self.reading.tick()
         return self.connection.shown is not LinkState.CONNECTED or not self.connection.up or self.approvals.unsettled
 
     # What the person sends.
@@ -291,11 +296,13 @@ class SessionView(Vertical):
             await self.rewinding.open()
 
     def ladder(self) -> None:
-        """Clear the input, else interrupt, else quit if pressed twice. It also quits while an interrupt is on its way.
-        A terminal that only watches can only quit."""
+        """Clear the input, else close what is read, else interrupt, else quit if pressed twice. It also quits while an
+        interrupt is on its way. A terminal that only watches can only quit."""
         drives, focused, composer = not self.connection.watching, self.screen.focused, self._shell.composer
         if isinstance(focused, Input) and focused.value:
             focused.clear()
+        elif self.reading.close():
+            return
         elif drives and composer.text and focused is composer:
             composer.clear()
         elif drives and self._actions.can_interrupt:
@@ -338,11 +345,9 @@ class SessionView(Vertical):
         await self._actions.next_mode()
 
     def page(self, direction: int) -> None:
-        """Scroll the help or the approval card if it has the focus and is longer than shown, else the transcript."""
-        for panel in self.query(HelpPanel):
-            panel.turn(direction)
-            return
-        if self.approvals.turn_page(direction):
+        """Scroll the approval card if it has the focus and is longer than shown, else what is open, else the
+        transcript."""
+        if self.approvals.turn_page(direction) or self.reading.turn(direction):
             return
         hole = self._history.hole_on_screen() if direction < 0 else None
         if hole is not None:
@@ -357,17 +362,14 @@ class SessionView(Vertical):
 
     def help(self) -> None:
         """Show the keys and commands, or close them again."""
-        if self.query(HelpPanel):
-            self.on_help_panel_help_closed()
-            return
-        panel = HelpPanel(help_sections(self.submissions.completion.worker_commands.known))
-        self.mount(panel, before=self._status.todos)
-        panel.focus()
+        if not self.reading.close():
+            self.reading.open_panel("Help", help_sections(self.submissions.completion.worker_commands.known))
 
-    def on_help_panel_help_closed(self) -> None:
-        """The person has read enough."""
-        self.query(HelpPanel).remove()
-        self._shell.composer.focus()
+    def details(self) -> None:
+        """Show all of tool output and thinking, or the summary; pressed twice, open the whole conversation. On a
+        question: take the whole screen for it."""
+        if not self.approvals.show_whole():
+            self.reading.details_pressed(time.monotonic())
 
     def farewell(self) -> str:
         """Return the text that stays on the terminal."""

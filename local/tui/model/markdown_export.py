@@ -23,6 +23,11 @@ def markdown_of(title: str, blocks: Iterable[Block]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def text_of(block: Block) -> str:
+    """Return one entry as it stands in the document."""
+    return "\n\n".join(part for part in _parts(block) if part)
+
+
 def _parts(block: Block) -> Iterator[str]:
     if isinstance(block, PromptBlock):
         yield "## Prompt"

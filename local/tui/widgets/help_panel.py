@@ -1,4 +1,4 @@
-"""/help: keys and commands in a panel above the composer, narrowed by what the person types."""
+"""A panel of rows above the composer, narrowed by what the person types: /help and other lists."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ccb.tunnel.plain_text import one_line
 from ..theme.palette import palette_of
 
 HelpRow = tuple[str, str]
-"""A key or a command, and what it does."""
+"""A name, such as that of a key or a command, and what is said of it, in one or more lines."""
 
 _KEY_CELLS = 32
 _SCROLLS = {"up": -1, "down": 1}
 
 
 class HelpPanel(VerticalScroll, can_focus=True):
-    """Lists `sections`: a title with its rows. Escape and Enter close it."""
+    """Lists `sections`: a heading with its rows. `title` stands above them. Escape and Enter close it."""
 
     DEFAULT_CSS = """
     HelpPanel {
@@ -36,8 +36,9 @@ class HelpPanel(VerticalScroll, can_focus=True):
     class HelpClosed(Message):
         """The person has read enough."""
 
-    def __init__(self, sections: Sequence[tuple[str, Sequence[HelpRow]]]) -> None:
+    def __init__(self, sections: Sequence[tuple[str, Sequence[HelpRow]]], title: str = "Help") -> None:
         super().__init__()
+        self._title = title
         self._sections = sections
         self._sought = ""
         self._page = Static()
@@ -47,6 +48,12 @@ class HelpPanel(VerticalScroll, can_focus=True):
 
     def on_mount(self) -> None:
         self._draw()
+
+    def show(self, sections: Sequence[tuple[str, Sequence[HelpRow]]], title: str) -> None:
+        """Show other rows."""
+        self._sections, self._title = sections, title
+        if self.is_mounted:
+            self._draw()
 
     def turn(self, direction: int) -> None:
         """Scroll by a page."""
@@ -74,7 +81,8 @@ class HelpPanel(VerticalScroll, can_focus=True):
 
     def _draw(self) -> None:
         palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
-        self.border_title = f"Help: {one_line(self._sought)}▏" if self._sought else "Help: type to search"
+        title = one_line(self._title)
+        self.border_title = f"{title}: {one_line(self._sought)}▏" if self._sought else f"{title}: type to search"
         self.border_subtitle = "Up, Down, PgUp, PgDn scroll · Esc closes"
         table = Table.grid(padding=(0, 2, 0, 0), expand=True)
         table.add_column(max_width=_KEY_CELLS, style=palette.accent)
@@ -85,6 +93,6 @@ class HelpPanel(VerticalScroll, can_focus=True):
             if fitting:
                 table.add_row(Text(title, style="bold"), "")
             for name, does in fitting:
-                table.add_row(Text(one_line(name)), Text(one_line(does)))
+                table.add_row(Text(one_line(name)), Text("\n".join(map(one_line, does.splitlines()))))
             found = found or bool(fitting)
         self._page.update(table if found else Text("Nothing fits what you typed.", palette.dim))

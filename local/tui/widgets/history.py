@@ -59,6 +59,14 @@ class HistoryLoader:
             self._loading = False
         self._fill(hole, [each for each in events if hole.after < each.seq < hole.before], turn_page=turn_page)
 
+    async def load_newest(self) -> bool:
+        """Load the newest events that are not loaded. Return False if there are none, no room, or no answer."""
+        if not self._holes or self._loading or not self._transcript.has_room_for_earlier:
+            return False
+        hole, before = self._holes[-1], self._holes[-1].before
+        await self.load(hole, turn_page=False)
+        return hole not in self._holes or hole.before != before
+
     def _fill(self, hole: HoleBlock, events: Sequence[Received], *, turn_page: bool) -> None:
         if not self._transcript.has_block(hole):
             return  # the full transcript has dropped the hole meanwhile

@@ -14,8 +14,8 @@ from ccb.deploy.bundling.files import joined
 from ccb.local.command_line.error_text import code_of
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.connect import session_list
-from ccb.local.connect.session_list import list_sessions, reports
-from ccb.tunnel.errors import CcbError, ConnectionLost, NoSuchSession, ProtocolError
+from ccb.local.connect.session_list import SessionsOverLink, list_sessions, reports
+from ccb.tunnel.errors import CcbError, ConnectionLost, NoSuchSession, ProtocolError, UsageError
 from ccb.tunnel.transports.command import CommandPipe
 from ccb.tunnel.transports.local import LocalTransport
 from ccb.tunnel.wire import Bye, Frame, Refused, Report, encode_frame
@@ -144,3 +144,24 @@ async def test_a_session_that_is_not_there_names_those_that_are_meant(transport:
     with pytest.raises(NoSuchSession) as caught:
         await list_sessions(transport, worker(frames(none)))
     assert "ccb ps --local" in caught.value.do
+
+
+async def test_one_session_is_looked_at_named_and_removed(transport: Watched) -> None:
+    def over(*said: Frame) -> SessionsOverLink:
+        async def reached() -> Watched:
+            return transport
+
+        return SessionsOverLink(reached, worker(frames(*said, Bye())))
+
+    said = [Report("log", {"source": "session", "text": text}) for text in ("driver: me", "prompt: go", "agent: done")]
+    assert await over(*said, Report("log", {"source": "worker", "text": "call x"})).last_said("1") == [
+        "prompt: go", "agent: done",
+    ]  # fmt: skip
+    (row,) = await over(session(1, driver="me")).listed()
+    await over(Report("renamed", {"session": "1"})).rename("1", "a name")
+    await over(Report("stopped", {"session": "1"}), Report("removed", {"path": "/x"})).remove(row)
+    with pytest.raises(ProtocolError, match="did not name"):
+        await over().rename("1", "a name")
+    with pytest.raises(UsageError, match="still there"):
+        await over(Report("kept", {"path": "/x", "why": "open"})).remove(row)
+    assert not transport.open

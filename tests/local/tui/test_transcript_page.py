@@ -1,0 +1,136 @@
+"""The whole conversation on a page: loading, search, copying, the pager, and what comes meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.support.repl.pilot import Desk, desk
+from tests.support.repl.scripted_session import ScriptedSession
+
+from ccb.local.session.client import LinkState, Received
+from ccb.local.tui.views.searching import SearchedBlocks
+
+Json = dict[str, Any]
+
+
+def said(seq: int, text: str) -> Received:
+    message = {"id": f"m{seq}", "role": "assistant", "model": "m", "content": [{"type": "text", "text": text}]}
+    return Received("message", {"type": "assistant", "message": {**message, "usage": {}}, "uuid": f"u{seq}"}, seq, True)
+
+
+def long_session(count: int = 40) -> ScriptedSession:
+    session = ScriptedSession()
+    session.past = [said(seq, f"Answer {seq}: the needle is here." if seq % 10 == 0 else f"Answer {seq}.")
+                    for seq in range(1, count + 1)]  # fmt: skip
+    return session
+
+
+async def open_page(at: Desk) -> SearchedBlocks:
+    at.app.composer.text = "/transcript"
+    await at.pilot.press("enter")
+    await at.sees("Conversation on devbox:/srv/shop", "/ searches")
+    page = at.app.view.reading.page
+    assert page is not None
+    return page.body
+
+
+async def test_the_page_takes_the_whole_screen_and_esc_goes_back() -> None:
+    async with desk(long_session()) as at:
+        await open_page(at)
+        await at.sees("Answer 40: the needle is here.")
+        assert "Ask for a change" not in at.screen and at.status.lstrip().startswith("● devbox")
+        await at.type("typed")
+        assert at.app.composer.text == ""
+        await at.pilot.press("escape")
+        await at.sees("Ask for a change")
+        assert at.app.focused is at.app.composer and "Answer 40" not in at.screen
+
+
+async def test_ctrl_o_twice_opens_it_and_once_more_closes_it() -> None:
+    async with desk(long_session()) as at:
+        await at.pilot.press("ctrl+o", "ctrl+o")
+        await at.sees("Conversation on devbox:/srv/shop", "Answer 40")
+        await at.pilot.press("ctrl+o")
+        await at.loses("Conversation on devbox:/srv/shop")
+
+
+async def test_search_loads_all_counts_and_walks_through_what_is_found() -> None:
+    session = long_session()
+    async with desk(session, size=(80, 20)) as at:
+        await open_page(at)
+        await at.type("/NEEDLE")
+        await at.sees("/NEEDLE▏")
+        await at.pilot.press("enter")
+        await at.sees("4 of 4 for “needle”", "Answer 40: the needle")
+        assert session.fetched[-1] == 1 or len(session.fetched) >= 4
+        await at.pilot.press("n")
+        await at.sees("1 of 4", "Answer 10: the needle")
+        await at.pilot.press("n", "N", "N")
+        await at.sees("4 of 4", "Answer 40: the needle")
+        await at.type("/nothing like it")
+        await at.pilot.press("enter")
+        await at.sees("nothing for “nothing like it”")
+        await at.pilot.press("escape")
+        await at.sees("/ searches")
+        await at.pilot.press("escape")
+        await at.sees("Ask for a change")
+
+
+async def test_home_loads_the_beginning_and_end_goes_back_to_what_comes() -> None:
+    session = long_session()
+    async with desk(session, size=(80, 20)) as at:
+        await open_page(at)
+        await at.pilot.press("home")
+        await at.sees("Answer 1.")
+        await at.pilot.press("end")
+        await at.sees("Answer 40: the needle")
+        session._seq = 40
+        session.text("And now this.", message_id="m99")
+        await at.sees("And now this.")
+
+
+async def test_all_output_of_tools_is_unfolded_and_copied_without_escapes() -> None:
+    session = ScriptedSession()
+    async with desk(session, size=(80, 40)) as at:
+        copied: list[str] = []
+
+        async def copy(text: str) -> str:
+            copied.append(text)
+            return "copied"
+
+        at.app.view.reading._copied = copy
+        await open_page(at)
+        session.begin()
+        call = session.call("Bash", command="seq 30")
+        session.done(call, "\n".join(f"line \x1b[31m{number}" for number in range(30)))
+        await at.sees("line 0", "line 29")
+        assert "\x1b" not in at.screen
+        await at.type("/line 17")
+        await at.pilot.press("enter")
+        await at.sees("1 of 1")
+        await at.pilot.press("y")
+        await at.sees("This entry was copied.")
+        assert "line 29" in copied[0] and "\x1b" not in copied[0]
+
+
+async def test_a_question_that_comes_is_shown_below_the_page_and_the_keys_come_back() -> None:
+    session = long_session()
+    async with desk(session) as at:
+        await open_page(at)
+        session.begin()
+        answer = session.ask("r1", "Bash", {"command": "make"})
+        await at.sees("make", "Conversation on devbox")
+        await at.card_focused()
+        await at.answer("1")
+        assert (await answer)["behavior"] == "allow"
+        await at.until(lambda: at.app.focused is at.app.view.reading.page)
+
+
+async def test_without_a_connection_it_says_so() -> None:
+    session = long_session()
+    async with desk(session) as at:
+        session.link(LinkState.RECONNECTING, "the network is down")
+        await at.sees("reconnecting")
+        at.app.composer.text = "/transcript"
+        await at.pilot.press("enter")
+        await at.sees("The conversation is not loaded: there is no connection")
