@@ -1,11 +1,11 @@
-"""The MCP servers of a trusted project: what its files say, as commands of this host."""
+"""The MCP servers of a trusted project: what its files say, as commands of this host and addresses that it reaches."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
-from typing import Any, Callable
+from collections.abc import Collection, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Union
 
 from ccb.tunnel.wire.kinds.mcp import ELICITATION, Elicitation
 from ccb.tunnel.wire.requests import Request
@@ -19,12 +19,18 @@ from .client import Channel
 from .servers import ON_HOST, McpServers
 from .stdio import ServerCommand, StdioChannel
 
+if TYPE_CHECKING:
+    from .http import ServerAddress
+
 Json = dict[str, Any]
+Wanted = Union[ServerCommand, "ServerAddress", str]
+"""How a server is reached, or why it is not."""
 
 _NAME = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
 """A rule for `mcp__notes` must not cover the tools of a server `notes__more`."""
 
 _MAX_MESSAGE = 10_000  # characters
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
@@ -39,7 +45,7 @@ class ProjectChannels:
         self._say = say
         self._settings: WorkerSettings | None = None
         self._taken: Collection[str] = ()
-        self._wanted: dict[str, ServerCommand | str] = {}
+        self._wanted: dict[str, Wanted] = {}
         self._channels: dict[str, Channel] = {}
 
     def use(self, settings: WorkerSettings, taken: Collection[str]) -> None:
@@ -58,16 +64,21 @@ class ProjectChannels:
         self._wanted = wanted
         self._servers.use(ON_HOST, self._channels)
 
-    def _channel(self, name: str, command: ServerCommand | str) -> Channel:
-        if isinstance(command, str):
-            return RefusedChannel(command)
-        return StdioChannel(
-            name,
-            command,
-            self._context.host,
-            lambda message: self._servers.said(name, message),
-            lambda params: elicited(self._broker, name, params),
-        )
+    def _channel(self, name: str, wanted: Wanted) -> Channel:
+        if isinstance(wanted, str):
+            return RefusedChannel(wanted)
+
+        def heard(message: Json) -> None:
+            self._servers.said(name, message)
+
+        def ask(params: Json) -> Coroutine[Any, Any, Json]:
+            return elicited(self._broker, name, params)
+
+        if isinstance(wanted, ServerCommand):
+            return StdioChannel(name, wanted, self._context.host, heard, ask)
+        from .http import HttpChannel
+
+        return HttpChannel(name, wanted, heard, ask)
 
 
 async def elicited(broker: Broker, name: str, params: Json) -> Json:
@@ -88,10 +99,10 @@ async def elicited(broker: Broker, name: str, params: Json) -> Json:
         return {"action": "cancel"}
 
 
-def project_servers(settings: WorkerSettings, cwd: str, environ: Mapping[str, str]) -> dict[str, ServerCommand | str]:
-    """Return the servers that may start, by name: each with its command, or with why it has none. `environ` are the
-    variables that `${NAME}` and `${NAME:-default}` stand for."""
-    found: dict[str, ServerCommand | str] = {}
+def project_servers(settings: WorkerSettings, cwd: str, environ: Mapping[str, str]) -> dict[str, Wanted]:
+    """Return the servers that may start, by name. `environ` are the variables that `${NAME}` and `${NAME:-default}`
+    stand for."""
+    found: dict[str, Wanted] = {}
     disabled, enabled = _names(settings, "disabledMcpjsonServers"), _names(settings, "enabledMcpjsonServers")
     environ = {**environ, **settings.env}
     everything = settings.value("enableAllProjectMcpServers")
@@ -100,7 +111,7 @@ def project_servers(settings: WorkerSettings, cwd: str, environ: Mapping[str, st
     for name, sourced in settings.mcp_servers.items():
         if sourced.layer.on_host and name not in (disabled or ()) and (enabled is None or name in enabled):
             try:
-                found[name] = _command(name, sourced.value, environ, cwd, settings.env)
+                found[name] = _wanted(name, sourced.value, environ, cwd, settings.env)
             except KeyError as error:
                 found[name] = f"the variable {error.args[0]} is not set"
             except ValueError as error:
@@ -114,24 +125,36 @@ def _names(settings: WorkerSettings, key: str) -> Collection[str] | None:
     return {str(name) for names in lists for name in names} if lists else None
 
 
-def _command(
+def _wanted(
     name: str, described: object, environ: Mapping[str, str], cwd: str, shared: Mapping[str, str]
-) -> ServerCommand:
+) -> ServerCommand | ServerAddress:
     if not _NAME.fullmatch(name):
         raise ValueError("a name has letters, digits, - and single _ only, at most 64 of them")
     if not isinstance(described, dict):
         raise ValueError("it is not described by an object")
-    if "url" in described or described.get("type", "stdio") != "stdio":
-        raise ValueError(
-            "ccb starts only stdio servers of a project; add it to your own settings: "
-            f"ccb mcp add {name} {str(described.get('url', 'URL'))[:200]}"
-        )
+    kind = described.get("type", "http" if "url" in described else "stdio")
+    if kind == "http":
+        return _address(described, environ)
+    if kind != "stdio":
+        raise ValueError(f"ccb knows no servers of the type {str(kind)[:40]!r}, only stdio and http")
     command, args, env = described.get("command"), described.get("args", []), described.get("env", {})
     if not (isinstance(command, str) and command and isinstance(args, list) and isinstance(env, dict)):
         raise ValueError("it needs a command, a list of args, and an object env")
     argv = tuple(_expanded(each, environ) for each in (command, *args))
     own = {str(key): _expanded(value, environ) for key, value in env.items()}
     return ServerCommand(argv, cwd, {**shared, "CLAUDE_PROJECT_DIR": cwd, **own})
+
+
+def _address(described: Json, environ: Mapping[str, str]) -> ServerAddress:
+    from .http import ServerAddress
+
+    url, headers = described.get("url"), described.get("headers", {})
+    if not (isinstance(url, str) and isinstance(headers, dict)):
+        raise ValueError("it needs a url, and an object headers")
+    given = {str(key): _expanded(value, environ) for key, value in headers.items()}
+    if not all(_HEADER.fullmatch(key) and value.isprintable() for key, value in given.items()):
+        raise ValueError("a header has characters that no header can have")
+    return ServerAddress(_expanded(url, environ), given)
 
 
 def _expanded(value: object, environ: Mapping[str, str]) -> str:

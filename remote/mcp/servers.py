@@ -213,12 +213,13 @@ async def _prompts(name: str, client: McpClient) -> list[Json]:
 
 
 def _described(server: _Server) -> Json:
+    kind = getattr(server.channel, "transport", server.place.kind)
     body: Json = {
         "name": server.name,
         "status": server.status,
         "scope": server.place.scope,
-        "transport": server.place.kind,
-        "config": {"type": server.place.kind, "name": server.name},
+        "transport": kind,
+        "config": {"type": kind, "name": server.name},
     }
     if server.info:
         body["serverInfo"] = server.info

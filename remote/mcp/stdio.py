@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, Callable
 
@@ -18,6 +18,7 @@ from ..system.deadline import within
 from ..system.host import Host, StdioRedirect
 from ..system.process import Process
 from .client import McpError
+from .incoming import Ask, Incoming, offering
 
 Json = dict[str, Any]
 
@@ -31,11 +32,6 @@ _MAX_LOGGED = 64 * 1024  # bytes of what one process says on stderr
 _READS_AT_ONCE = 16  # then the loop of the worker goes on with everything else
 _GRACE_S = 0.3  # between the end of stdin and SIGTERM
 _WAITS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-
-Ask = Callable[[Json], Awaitable[Json]]
-
-_OFFERS: Json = {"elicitation": {"form": {}, "url": {}}}
-_MAX_ASKED = 8  # forms of one server at the same time
 
 log = logging.getLogger(__name__)
 
@@ -72,8 +68,7 @@ class StdioChannel:
     async def exchange(self, message: Json) -> Json:
         """See Channel."""
         if message.get("method") == "initialize":
-            params = {**message["params"], "capabilities": _OFFERS if self._ask is not None else {}}
-            self._hello = message = {**message, "params": params}
+            self._hello = message = offering(message, self._ask)
         child = await self._running(message)
         return await child.exchange(message)
 
@@ -101,7 +96,7 @@ class StdioChannel:
 
     async def _started(self, *, again: bool) -> _Child:
         try:
-            child = await _Child.start(self._name, self._command, self._host, _Ears(self._heard, self._ask))
+            child = await _Child.start(self._name, self._command, self._host, self._heard, self._ask)
         except (OSError, ValueError) as error:
             raise McpError(f"{self._command.argv[0]} cannot be started: {getattr(error, 'strerror', error)}") from None
         try:
@@ -117,22 +112,13 @@ class StdioChannel:
         return child
 
 
-@dataclass(frozen=True)
-class _Ears:
-    """Who is told what a server says, and who answers what it asks."""
-
-    heard: Callable[[Json], None]
-    ask: Ask | None = None
-
-
 class _Child:
     """One process of a server. `why_ended` is "" while it runs."""
 
-    def __init__(self, name: str, ears: _Ears) -> None:
+    def __init__(self, name: str, heard: Callable[[Json], None], ask: Ask | None) -> None:
         self.why_ended = ""
         self._name = name
-        self._ears = ears
-        self._asking: dict[object, asyncio.Task[None]] = {}  # forms before the person, by the server's ids
+        self._incoming = Incoming(heard, ask, self._send)
         self._replies: dict[object, asyncio.Future[Json]] = {}
         self._line = bytearray()
         self._unsent = bytearray()
@@ -143,9 +129,11 @@ class _Child:
         self._watch: asyncio.Task[None] | None = None
 
     @staticmethod
-    async def start(name: str, command: ServerCommand, host: Host, ears: _Ears) -> _Child:
+    async def start(
+        name: str, command: ServerCommand, host: Host, heard: Callable[[Json], None], ask: Ask | None
+    ) -> _Child:
         """Start the process. Raise OSError, or ValueError for text that no process can be given."""
-        child = _Child(name, ears)
+        child = _Child(name, heard, ask)
         given, child._stdin = os.pipe()
         child._stderr, said = os.pipe()
         try:
@@ -236,39 +224,13 @@ class _Child:
             if line.strip():
                 self._log(line)
             return
+        if "method" in message:
+            self._incoming.hear(message)
+            return
         number = message.get("id")
-        if "method" not in message:
-            reply = self._replies.get(number) if isinstance(number, int) else None
-            if reply is not None and not reply.done():
-                reply.set_result(message)
-        elif number is None:
-            self._stop_asking(message)
-            self._ears.heard(message)
-        elif message["method"] == "elicitation/create" and self._ears.ask and len(self._asking) < _MAX_ASKED:
-            params = message.get("params")
-            work = self._put(self._ears.ask, number, params if isinstance(params, dict) else {})
-            task = self._asking[str(number)] = asyncio.ensure_future(work)
-            task.add_done_callback(lambda _: self._asking.pop(str(number), None))
-        else:
-            answer: Json = {"result": {}}
-            if message["method"] != "ping":
-                answer = {"error": {"code": -32601, "message": "ccb does not offer this"}}
-            with contextlib.suppress(McpError):
-                self._send({"id": number, **answer})
-
-    def _stop_asking(self, message: Json) -> None:
-        """Take a form back if the message says that the server no longer waits for it."""
-        params = message.get("params")
-        if message["method"] == "notifications/cancelled" and isinstance(params, dict):
-            asking = self._asking.get(str(params.get("requestId")))
-            if asking is not None:
-                asking.cancel()
-
-    async def _put(self, ask: Ask, number: object, params: Json) -> None:
-        """Put a form to the person, and send the answer."""
-        answer = await ask(params)
-        with contextlib.suppress(McpError):
-            self._send({"id": number, "result": answer})
+        reply = self._replies.get(number) if isinstance(number, int) else None
+        if reply is not None and not reply.done():
+            reply.set_result(message)
 
     async def _watched(self, process: Process) -> None:
         code = await process.wait()
@@ -282,8 +244,7 @@ class _Child:
         self.why_ended = self.why_ended or why
         self._line.clear()
         self._unsent.clear()
-        for asking in self._asking.values():
-            asking.cancel()
+        self._incoming.end()
         for reply in self._replies.values():
             if not reply.done():
                 reply.set_exception(McpError(self.why_ended))

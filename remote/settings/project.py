@@ -211,6 +211,8 @@ def _command_line(server: object) -> str:
         given = server.get("args")
         args = given if isinstance(given, list) else []
         return " ".join([server["command"], *map(str, args), *([_short(server["env"])] if server.get("env") else [])])
+    if isinstance(server, dict) and isinstance(server.get("url"), str):
+        return " ".join([server["url"], *(_short(server[key]) for key in ("headers",) if server.get(key))])
     return _short(server)
 
 

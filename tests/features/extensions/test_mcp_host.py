@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.headless.test_headless_local import STREAMS, tool, user
+from tests.support.mcp_http import HttpMcp
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Laptop, tidy_laptop
 from tests.support.person.terminal import terminal
@@ -49,7 +50,7 @@ async def test_the_agent_uses_the_servers_of_a_trusted_project(
     laptop: Laptop, fake_model: FakeModel, tmp_path: Path
 ) -> None:
     project = tmp_path / "project"
-    bring(project, notes=notes(tmp_path), web={"type": "http", "url": "https://example.com/mcp"}, a__b={"command": "x"})
+    bring(project, notes=notes(tmp_path), web={"type": "sse", "url": "https://example.com/mcp"}, a__b={"command": "x"})
     (tmp_path / "go").touch()
     fake_model.add(tool("mcp__notes__token"), tool("mcp__notes__leave"), tool("mcp__notes__count", to=2))
     fake_model.add(tool(tool_name("notes", "list.all")), tool("mcp__notes__list_all"), {"text": "one"})
@@ -77,13 +78,40 @@ async def test_the_agent_uses_the_servers_of_a_trusted_project(
     assert (tmp_path / "calls").read_text() == "token\ncount 1\ncount 2\ncounted\n"
     warned = [m["content"] for m in running.lines if m.get("subtype") == "informational"]
     warned = [each for each in warned if "waits for" not in each]  # on a slow machine
-    assert [("only stdio" in each, "a name has" in each) for each in warned] == [(True, False), (False, True)], warned
+    assert [("stdio and http" in each, "a name has" in each) for each in warned] == [
+        (True, False),
+        (False, True),
+    ], warned
     assert "web of the project is not connected" in warned[0]
     progress = [m.get("output") for m in running.lines if m["type"] == "tool_progress"]
     assert "2/2 counted to 2" in str(progress)
     second, third = (json.dumps(each.messages) for each in fake_model.requests[-2:])
     assert "Please review my code." in second
     assert "buy milk" in third and "buy milk" not in second
+
+
+async def test_the_agent_uses_a_server_of_a_trusted_project_over_http(
+    laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    project, far = tmp_path / "project", HttpMcp()
+    async with far.serving() as url:
+        bring(project, far={"type": "http", "url": url, "headers": {"X-Token": "${HOST_TOKEN}"}})
+        argv = [str(project), *STREAMS, "--allowedTools", "mcp__far"]
+        fake_model.add({"text": "nothing"})
+        before = await laptop.run([str(project), "-p", "first"])
+        assert not far.headers, "nothing is sent before trust"
+        assert url in before.stderr
+        fake_model.add(tool("mcp__far__work"), {"text": "done"})
+        async with laptop.start([*argv, "--trust"], HOST_TOKEN="secret") as running:
+            await running.send(user("second"))
+            init = await running.until("system", "init")
+            await running.until("result")
+            running.end_input()
+            done = await running.done()
+    assert done.code == 0, done.stderr
+    assert init["mcp_servers"] == [{"name": "far", "status": "connected"}]
+    assert said(running.lines) == ["worked"]
+    assert far.headers["x-token"] == "secret"
 
 
 async def test_a_form_of_a_server_of_the_project_is_a_card_that_names_the_host(

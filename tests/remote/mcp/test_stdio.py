@@ -12,7 +12,7 @@ import pytest
 
 from ccb.remote.mcp.client import McpClient, McpError
 from ccb.remote.mcp.project import elicited, project_servers
-from ccb.remote.mcp.stdio import ServerCommand, StdioChannel, _Child, _Ears
+from ccb.remote.mcp.stdio import ServerCommand, StdioChannel, _Child
 from ccb.remote.settings.worker_settings import LOCAL, PROJECT, USER, Layer, WorkerSettings
 from ccb.remote.system.deadline import within
 from ccb.remote.system.host import LocalHost
@@ -185,7 +185,7 @@ async def test_a_server_that_does_not_start_is_refused_for_a_while(
 
 
 async def test_endless_words_of_a_server_hold_nothing_up(tmp_path: Path) -> None:
-    child = _Child("endless", _Ears(print))
+    child = _Child("endless", print, None)
     child._stderr = os.open("/dev/zero", os.O_RDONLY)
     try:
         child._read_stderr()
