@@ -306,6 +306,7 @@ def _layer(source: str, path: str, text: str | None) -> SettingsLayer:
         known["budgets"], others = _split(limits, tuple(each.name for each in fields(BudgetSettings)))
         unknown += [f"budgets.{name}" for name in others]
     _validated(known, {path: text})
+    _refuse_broken_rules(path, text, known.get("permissions", {}))
     return SettingsLayer(source, path, text, known, tuple(unknown))
 
 
@@ -328,6 +329,25 @@ def _refuse_secrets(path: str, text: str, data: Mapping[str, Any]) -> None:
                 f"{path}, line {line_of(text, (name,))}: {name}: settings must not hold a secret",
                 do="Remove it, and give the key to `ccb auth login` or to an environment variable.",
             )
+
+
+def _refuse_broken_rules(path: str, text: str, permissions: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a permission rule that no host could read."""
+    from ccb.tunnel.wire.tool_traits import rule_parts, split_rules
+
+    for kind in ("allow", "deny", "ask"):
+        for given in permissions.get(kind, ()):
+            try:
+                rules, still_open = split_rules(given) if kind != "ask" else ([given], 0)
+                for rule in rules or [given]:
+                    rule_parts(rule)
+                if still_open:
+                    raise ValueError(f"permission rule {given!r}: a parenthesis is not closed")
+            except ValueError as error:
+                line = line_of(text, ("permissions", kind), given)
+                raise ConfigError(
+                    f"{path}, line {line}: permissions.{kind}: {error}", do=f"Correct the rule in {path}, or remove it."
+                ) from None
 
 
 def _validated(known: Mapping[str, Any], texts: Mapping[str, str]) -> Settings:

@@ -85,12 +85,14 @@ def write_settings(path: Path, environ: Mapping[str, str], changes: Mapping[str,
         raise ConfigError(f"{path} cannot be written", evidence=str(error.strerror), do=f"Check {path}.") from None
 
 
-def line_of(text: str, keys: Sequence[str]) -> int:
-    """Return the number of the line on which the last of these nested keys stands."""
+def line_of(text: str, keys: Sequence[str], value: str | None = None) -> int:
+    """Return the number of the line on which the last of these nested keys stands, or a text behind it."""
     at = 0
     for key in keys:
         found = re.compile(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:").search(text, at)
         at = found.start() if found else at
+    if value is not None:
+        at = max(at, text.find(json.dumps(value, ensure_ascii=False), at))
     return text.count("\n", 0, at) + 1
 
 

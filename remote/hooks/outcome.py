@@ -1,8 +1,9 @@
 """What hooks answer: the output of one hook, read, and the answers of all hooks of an event, merged.
 
 A hook that ends with exit code 0 may print a JSON object; other output of UserPromptSubmit and SessionStart hooks is
-context for the model. Exit code 2 blocks, with stderr as the reason. Any other code is an error that is shown to the
-person and decides nothing. The same object is the answer of a callback."""
+context for the model, that of PreCompact hooks goes with the request for the summary. Exit code 2 blocks, with stderr
+as the reason. Any other code is an error that is shown to the person and decides nothing. The same object is the answer
+of a callback."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import as_dict
 
-from .table import SESSION_START, USER_PROMPT_SUBMIT
+from .table import POST_TOOL_USE, PRE_COMPACT, SESSION_START, TELLS_ONLY, USER_PROMPT_SUBMIT
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -28,8 +29,9 @@ _MAX_TEXT = 30_000  # characters of one text that goes to the model or the perso
 class HookOutcome:
     """What the hooks of an event decided together. `decision` is `deny` (also for "block" and exit code 2), `ask`,
     `allow`, or "" for none; `reason` belongs to it. `context` are texts for the model, `notes` texts for the person,
-    `errors` describe hooks that failed. `stops`: the agent must not go on after this event. The last three fields are
-    for PreToolUse and PermissionRequest."""
+    `errors` describe hooks that failed. `stops`: the agent must not go on after this event. `updated_input`, `updates`
+    and `interrupt` are for PreToolUse and PermissionRequest. `mcp_output` of PostToolUse takes the place of the result
+    of an MCP tool; None leaves it as it is."""
 
     decision: str = ""
     reason: str = ""
@@ -41,6 +43,7 @@ class HookOutcome:
     updated_input: Json | None = None
     updates: tuple[Json, ...] = ()
     interrupt: bool = False
+    mcp_output: object = None
 
     @property
     def blocked(self) -> bool:
@@ -54,6 +57,8 @@ NOTHING = HookOutcome()
 
 def read_output(event: str, code: int, stdout: str, stderr: str) -> HookOutcome:
     """Return the answer of a command that has ended."""
+    if code == 2 and event in TELLS_ONLY:
+        return HookOutcome(errors=(_text(stderr) or "exit code 2",))
     if code == 2:
         return HookOutcome("deny", _text(stderr) or "The hook gave no reason.")
     if code != 0:
@@ -66,7 +71,7 @@ def read_output(event: str, code: int, stdout: str, stderr: str) -> HookOutcome:
         except (ValueError, RecursionError) as error:
             return HookOutcome(errors=(f"its output is not JSON: {error}",))
         return read_answer(event, answer)
-    if text and event in (USER_PROMPT_SUBMIT, SESSION_START):
+    if text and event in (USER_PROMPT_SUBMIT, SESSION_START, PRE_COMPACT):
         return HookOutcome(context=(_text(text),))
     return NOTHING
 
@@ -93,17 +98,19 @@ def read_answer(event: str, answer: Json) -> HookOutcome:
         updated_input=changed if isinstance(changed, dict) else None,
         updates=_objects(nested.get("updatedPermissions")),
         interrupt=nested.get("interrupt") is True,
+        mcp_output=own.get("updatedMCPToolOutput") if event == POST_TOOL_USE else None,
     )
 
 
 def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
     """Return the outcome of all hooks of an event: the strictest decision holds, with the reasons of those who made
-    it. Of several changed inputs the last one holds."""
+    it. Of several changed inputs or outputs the last one holds."""
     if len(outcomes) == 1:
         return outcomes[0]
     strictest = max((each.decision for each in outcomes), key=_RANK.__getitem__, default="")
     deciding = [each for each in outcomes if each.decision == strictest]
     changed = [each.updated_input for each in outcomes if each.updated_input is not None]
+    outputs = [each.mcp_output for each in outcomes if each.mcp_output is not None]
     return HookOutcome(
         decision=strictest,
         reason=_lines(each.reason for each in deciding),
@@ -115,6 +122,7 @@ def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
         updated_input=changed[-1] if changed else None,
         updates=_all(each.updates for each in deciding),
         interrupt=any(each.interrupt for each in deciding),
+        mcp_output=outputs[-1] if outputs else None,
     )
 
 

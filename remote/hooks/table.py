@@ -17,7 +17,8 @@ Json = dict[str, Any]
 PRE_TOOL_USE, PERMISSION_REQUEST = "PreToolUse", "PermissionRequest"
 POST_TOOL_USE, POST_TOOL_USE_FAILURE = "PostToolUse", "PostToolUseFailure"
 USER_PROMPT_SUBMIT, NOTIFICATION = "UserPromptSubmit", "Notification"
-SESSION_START, SESSION_END, PRE_COMPACT = "SessionStart", "SessionEnd", "PreCompact"
+SESSION_START, SESSION_END = "SessionStart", "SessionEnd"
+PRE_COMPACT, POST_COMPACT = "PreCompact", "PostCompact"
 STOP, SUBAGENT_START, SUBAGENT_STOP = "Stop", "SubagentStart", "SubagentStop"
 
 EVENTS = (
@@ -31,11 +32,14 @@ EVENTS = (
     SUBAGENT_START,
     SUBAGENT_STOP,
     PRE_COMPACT,
+    POST_COMPACT,
     SESSION_START,
     SESSION_END,
 )
 ABOUT_TOOLS = (PRE_TOOL_USE, PERMISSION_REQUEST, POST_TOOL_USE, POST_TOOL_USE_FAILURE)
 WITHOUT_MATCHER = (USER_PROMPT_SUBMIT, STOP)
+TELLS_ONLY = (NOTIFICATION, SUBAGENT_START, POST_COMPACT, SESSION_START, SESSION_END)
+"""The events that no hook can stop: what it says against them is for the person."""
 
 COMMAND_TIMEOUT_S, CALLBACK_TIMEOUT_S, PROMPT_TIMEOUT_S = 600.0, 60.0, 30.0
 _TARGETS = {"command": "command", "http": "url", "prompt": "prompt"}

@@ -79,6 +79,17 @@ def tool_result(result: Json, spill: Spill | None = None) -> ToolResult:
     return ToolResult([*blocks, *images], is_error, [*blocks, {"type": "text", "text": f"{len(images)} image(s)"}])
 
 
+def replaced_result(output: object, spill: Spill | None = None) -> ToolResult:
+    """Return the result that a hook puts in the place of a server's: a result object, a list of content blocks, a text,
+    or any other value as JSON."""
+    if isinstance(output, dict) and isinstance(output.get("content"), list):
+        return tool_result(output, spill)
+    if isinstance(output, list) and all(isinstance(each, dict) for each in output):
+        return tool_result({"content": output}, spill)
+    text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+    return tool_result({"content": [{"type": "text", "text": text}]}, spill)
+
+
 def _split(parts: list[Json], spill: Spill | None) -> tuple[list[str], list[Json]]:
     """Return the texts of the parts, and the images as far as there is room for them."""
     texts: list[str] = []

@@ -7,12 +7,15 @@ what only the model and the worker need: the description, the input schema and t
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 from typing import Any
 
 from .dataclass import dataclass
 
 Json = dict[str, Any]
+
+_RULE_TOOL = r"[A-Za-z_][A-Za-z0-9_.-]*(?:__\*)?|mcp__[^\s(),*]+(?:__\*)?"
 
 
 class Effect(Enum):
@@ -176,6 +179,28 @@ def traits_of(name: str) -> ToolTraits:
 def own_name(name: str) -> str:
     """Return the name of the built-in tool that models call `name`, else `name`."""
     return _BY_ALIAS[name].name if name in _BY_ALIAS else name
+
+
+def rule_parts(text: str) -> tuple[str, str | None]:
+    """Return the tool of a permission rule and the pattern in its parentheses, None if the rule covers every use of the
+    tool. Raise ValueError, which names the rule and says what is wrong."""
+    text = text.strip()
+    if not text:
+        raise ValueError("a permission rule is empty")
+    tool, paren, rest = text.partition("(")
+    if not re.fullmatch(_RULE_TOOL, tool) or (tool.endswith("__*") and not tool.startswith("mcp__")):
+        raise ValueError(f"permission rule {text!r}: {tool!r} is not a tool name; write Tool or Tool(pattern)")
+    if not paren:
+        return tool, None
+    if not rest.endswith(")"):
+        raise ValueError(f"permission rule {text!r}: the closing parenthesis is missing or not at the end")
+    content = rest[:-1].strip()
+    if not content:
+        raise ValueError(f"permission rule {text!r}: nothing between the parentheses; write {tool} for every use of it")
+    is_path = traits_of(tool).rules is RuleKind.PATH
+    if is_path and content.startswith("!"):
+        raise ValueError(f"permission rule {text!r}: a pattern cannot be negated; use a rule of the other kind")
+    return tool, None if content == "*" or (is_path and content in ("//**", "//")) else content
 
 
 def split_rules(text: str) -> tuple[list[str], int]:

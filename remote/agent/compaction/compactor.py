@@ -14,7 +14,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.turns import CompactEndRecord, CompactStartRecord
 from ccb.tunnel.wire.records import MessageRecord, PromptRecord
 
-from ...hooks.table import PRE_COMPACT, SESSION_START
+from ...hooks.table import POST_COMPACT, PRE_COMPACT, SESSION_START
 from ...model import request
 from ...model.call import ModelCall, Retrying
 from ...model.errors import ModelError
@@ -206,6 +206,8 @@ class Compactor:
             self._recorder.record(PromptRecord(more, []))
         self._recorder.record(MessageRecord({**messages.status(None), "compact_result": "success"}))
         await self._recorder.commit()
+        if self._deps.hooks is not None:
+            await self._deps.hooks.run(POST_COMPACT, {"trigger": trigger, "compact_summary": summary}, trigger)
         await self._starts_again("compact")
         return Compacted(pre, post)
 

@@ -8,9 +8,7 @@ from collections.abc import Iterable
 from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.mcp import rule_tool
-from ccb.tunnel.wire.tool_traits import RuleKind, mcp_rule_covers, traits_of
-
-_TOOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*(?:__\*)?|mcp__[^\s(),*]+(?:__\*)?")
+from ccb.tunnel.wire.tool_traits import mcp_rule_covers, traits_of
 
 
 class RuleError(ValueError):
@@ -35,26 +33,11 @@ class Rule:
 
 def parse_rule(text: str) -> Rule:
     """Parse one rule. Raise RuleError if it is invalid."""
-    text = text.strip()
-    if not text:
-        raise RuleError("a permission rule is empty")
-    tool, paren, rest = text.partition("(")
-    if not _TOOL.fullmatch(tool) or (tool.endswith("__*") and not tool.startswith("mcp__")):
-        raise RuleError(f"permission rule {text!r}: {tool!r} is not a tool name; write Tool or Tool(pattern)")
-    tool = rule_tool(tool)
-    if not paren:
-        return Rule(tool)
-    if not rest.endswith(")"):
-        raise RuleError(f"permission rule {text!r}: the closing parenthesis is missing or not at the end")
-    content = rest[:-1].strip()
-    if not content:
-        raise RuleError(f"permission rule {text!r}: nothing between the parentheses; write {tool} for every use of it")
-    is_path = traits_of(tool).rules is RuleKind.PATH
-    if is_path and content.startswith("!"):
-        raise RuleError(f"permission rule {text!r}: a pattern cannot be negated; use a rule of the other kind")
-    if content == "*" or (is_path and content in ("//**", "//")):
-        return Rule(tool)
-    return Rule(tool, content)
+    try:
+        tool, content = tool_traits.rule_parts(text)
+    except ValueError as error:
+        raise RuleError(str(error)) from None
+    return Rule(rule_tool(tool), content)
 
 
 def split_rules(text: str) -> list[str]:

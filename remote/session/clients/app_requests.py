@@ -36,6 +36,7 @@ _SUMMARIES = {
     "SubagentStart": "When a sub-agent starts",
     "SubagentStop": "When a sub-agent ends",
     "PreCompact": "Before the conversation is compacted",
+    "PostCompact": "After the conversation was compacted",
     "SessionStart": "When a session starts",
     "SessionEnd": "When a session ends",
 }

@@ -95,6 +95,27 @@ async def test_exit_code_2_refuses_at_every_event_that_can_be_refused(tmp_path: 
         assert "PreCompact says no" in str((await d.turn("/compact bad"))["result"])
 
 
+async def test_around_a_compaction_and_at_the_start_hooks_are_heard(tmp_path: Path) -> None:
+    hooks = {
+        "SessionStart": 'case "$(cat)" in *startup*) echo "no network" >&2; exit 2;; esac',
+        "PreCompact": "echo keep the ids",
+        "PostCompact": "cat > compacted",
+    }
+    scripts = {MAIN: [says("done", "m1"), says("what was said", "m2")]}
+    async with delegation(tmp_path, scripts, settings=settings(hooks)) as d:
+        await d.turn(MAIN + "go")
+        told = {each["content"] for each in d.messages("system", "informational")}
+        assert told == {"A SessionStart:startup hook failed: no network"}
+        await d.turn("/compact shortly")
+        assert "shortly\\nkeep the ids" in asked(d)[-1]
+    after = json.loads((tmp_path / "project/compacted").read_text())
+    assert (after["hook_event_name"], after["trigger"], after["compact_summary"]) == (
+        "PostCompact",
+        "manual",
+        "what was said",
+    )
+
+
 @pytest.mark.parametrize("event", ["UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"])
 async def test_continue_false_ends_the_turn(tmp_path: Path, event: str) -> None:
     hooks = settings({event: """echo '{"continue": false, "stopReason": "enough"}'"""})

@@ -52,6 +52,11 @@ async def test_the_agent_uses_the_servers_of_a_trusted_project(
     project = tmp_path / "project"
     bring(project, notes=notes(tmp_path), web={"type": "sse", "url": "https://example.com/mcp"}, a__b={"command": "x"})
     (tmp_path / "go").touch()
+    own = {"hookEventName": "PostToolUse", "updatedMCPToolOutput": "counted, says the hook"}
+    command = f"echo '{json.dumps({'hookSpecificOutput': own})}'"
+    entry = {"matcher": "mcp__notes__count", "hooks": [{"type": "command", "command": command}]}
+    (project / ".claude").mkdir()
+    (project / ".claude/settings.json").write_text(json.dumps({"hooks": {"PostToolUse": [entry]}}))
     fake_model.add(tool("mcp__notes__token"), tool("mcp__notes__leave"), tool("mcp__notes__count", to=2))
     fake_model.add(tool(tool_name("notes", "list.all")), tool("mcp__notes__list_all"), {"text": "one"})
     fake_model.add({"text": "two"}, {"text": "three"})
@@ -72,7 +77,7 @@ async def test_the_agent_uses_the_servers_of_a_trusted_project(
     assert {"ListMcpResourcesTool", "ReadMcpResourceTool"} <= set(init["tools"])
     assert "mcp__notes__review" in init["slash_commands"]
     results = said(running.lines + done.messages)
-    assert results[0] == "the token has 6 letters" and results[2] == "counted"
+    assert results[0] == "the token has 6 letters" and results[2] == "counted, says the hook"
     assert "it has ended with exit code 3" in results[1] and "the next call starts it again" in results[1]
     assert results[3:5] == ["by its name with a dot", "by its name without a dot"]
     assert (tmp_path / "calls").read_text() == "token\ncount 1\ncount 2\ncounted\n"

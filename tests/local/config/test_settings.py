@@ -266,6 +266,22 @@ def test_a_wrong_value_is_named_with_file_and_line(environ: dict[str, str]) -> N
         load_settings(environ)
 
 
+@pytest.mark.parametrize("rule", ["Bash(", "Bash()", "Bash(git", "1x", "Edit(!a)", ""])
+def test_a_rule_that_cannot_be_read_is_named_with_file_and_line(environ: dict[str, str], rule: str) -> None:
+    lines = [
+        "{",
+        '"permissions": {',
+        '"allow": ["Bash(git *)", "Read"],',
+        '"deny": [',
+        '"Read(/x)",',
+        f'"{rule}"',
+        "]}}",
+    ]
+    path = write(environ, "\n".join(lines))
+    with pytest.raises(ConfigError, match=rf"{path}, line 6: permissions\.deny: .*rule"):
+        load_settings(environ)
+
+
 def test_a_secret_for_the_environment_of_tools_is_refused(environ: dict[str, str]) -> None:
     write(environ, '{"env": {\n"MAX_THINKING_TOKENS": "9",\n"NPM_TOKEN": "x"}}')
     with pytest.raises(ConfigError, match=r"line 3: env\.NPM_TOKEN: settings must not hold a secret"):

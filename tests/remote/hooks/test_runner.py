@@ -151,6 +151,8 @@ async def test_the_command_gets_the_event_and_its_decision_counts(desk: Desk, tm
     [
         ("PreToolUse", 2, "", "no\n", HookOutcome("deny", "no")),
         ("Stop", 1, "", "oops\nmore", HookOutcome(errors=("exit code 1: oops",))),
+        ("SessionStart", 2, "", "no network\n", HookOutcome(errors=("no network",))),
+        ("PreCompact", 0, "keep the ids\n", "", HookOutcome(context=("keep the ids",))),
         ("UserPromptSubmit", 0, " today\n", "", HookOutcome(context=("today",))),
         ("PreToolUse", 0, "just talk", "", NOTHING),
         ("PostToolUse", 0, '{"decision": "block", "reason": "r"}', "", HookOutcome("deny", "r")),

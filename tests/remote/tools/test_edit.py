@@ -166,6 +166,22 @@ async def test_windows_line_endings_are_matched_and_kept(box: Toolbox) -> None:
     assert path.read_bytes() == b"1\r\n1.5\r\n2\r\nthree\r\n"
 
 
+async def test_quotes_match_straight_or_curly_and_the_style_of_the_place_is_kept(box: Toolbox) -> None:
+    path = await _seen(box, "a.txt", "He said “it’s (‘fine’)” twice.\r\nend “it’s”\r\n".encode())
+    old, new = "said \"it's ('fine')\" twice.\nend", "says \"don't ('worry')\".\nend"
+    await box.text("Edit", file_path=str(path), old_string=old, new_string=new)
+    assert path.read_bytes() == "He says “don’t (‘worry’)”.\r\nend “it’s”\r\n".encode()
+    await box.text("Edit", file_path=str(path), old_string='"it\'s"', new_string="none")
+    assert path.read_bytes().endswith(b"end none\r\n")
+
+
+async def test_curly_quotes_of_the_model_become_the_straight_ones_of_the_code(box: Toolbox) -> None:
+    path = await _seen(box, "a.py", "print('a', \"b\")\n")
+    await box.text("Edit", file_path=str(path), old_string="‘a’, “b”", new_string="‘c’, “d”")
+    assert path.read_text() == "print('c', \"d\")\n"
+    assert "not found" in await box.error("Edit", file_path=str(path), old_string="`c`", new_string="x")
+
+
 async def test_bytes_that_are_no_utf8_stay(box: Toolbox) -> None:
     path = await _seen(box, "latin.txt", b"caf\xe9 = 1\n")
     await box.text("Edit", file_path=str(path), old_string="= 1", new_string="= 2")
