@@ -82,8 +82,9 @@ class RewindPoints(Projection):
     @on(PromptRecord, main_only=True)
     def _prompt(self, content: PromptRecord, record: Record) -> None:
         for input_id in content.input_ids:
-            message, text = self._inputs.pop(input_id, (input_id, ""))
-            self.points.append(Point(record.seq, record.time, message, text))
+            said = self._inputs.pop(input_id, None)
+            if said is not None:  # others are notices of the worker
+                self.points.append(Point(record.seq, record.time, *said))
 
     @on(FileChangeRecord)
     def _file_change(self, content: FileChangeRecord, record: Record) -> None:

@@ -71,6 +71,9 @@ async def test_the_end_of_a_task_starts_a_turn_of_the_idle_agent(host: WorkerHos
     result = await laptop.message("result")
     assert (result["result"], result["origin"]["kind"]) == ("it ended", "task-notification")
     assert told(host, session) == ["task:bash_1"]
+    await laptop.control("rewind_points")
+    listed = (await laptop.message("control_response"))["response"]["response"]["points"]
+    assert [each["text"] for each in listed] == ["go"], "nobody has written the notice"
 
 
 async def test_the_end_of_a_task_joins_a_running_turn(host: WorkerHost, session: str) -> None:
