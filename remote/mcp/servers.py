@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import RunsOn
 
+from ..context.reminders import Occasion
 from ..tools.registry import ToolRegistry
 from .client import CALL_S, HANDSHAKE_S, Channel, McpClient, McpError
 from .tool import McpTool
@@ -35,6 +36,7 @@ IN_CLIENT = ServerPlace("client", "dynamic", "sdk", RunsOn.CLIENT)
 ON_LAPTOP = ServerPlace("laptop", "user", "laptop", RunsOn.LAPTOP)
 ON_HOST = ServerPlace("host", "project", "stdio", RunsOn.HOST, 30.0)
 
+_MAX_INSTRUCTIONS = 2048  # characters of what a server tells the model
 _ROUNDS = 3
 """How often the lists of a server are read when it says each time that they have changed meanwhile."""
 
@@ -64,6 +66,17 @@ class McpServers:
         self._changed = changed
         self._servers: dict[str, _Server] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._told: dict[str, str] = {}  # what the model knows of the instructions of each server
+
+    def due(self, occasion: Occasion) -> Iterable[str]:
+        """Return the instructions of servers that the model does not know yet. Follow this as a source of reminders."""
+        if occasion is Occasion.COMPACTED:
+            self._told = {}
+        for name, client in self.clients.items():
+            text = client.instructions.strip()[:_MAX_INSTRUCTIONS]
+            if text and self._told.get(name) != text:
+                self._told[name] = text
+                yield f"How to use the tools of the MCP server {name}, in its own words:\n\n{text}"
 
     def use(self, place: ServerPlace, channels: Mapping[str, Channel], call_s: Mapping[str, float] = {}) -> None:
         """Make `channels` the servers of a group: connect the new ones, and drop those that are not named any more. A

@@ -131,6 +131,7 @@ class ClientSetup:
             commands = self._agent.commands or CommandRegistry()
             self._servers = servers = McpServers(self._agent.config.tools, commands.refresh)
             commands.provide(lambda: prompt_commands(servers))
+            self._agent.reminders.follow(servers.due)
             self._agent.config.disclosure.announced.add("mcp_servers", servers.summary)
         return self._servers
 

@@ -90,6 +90,8 @@ async def test_the_agent_uses_the_servers_of_a_trusted_project(
     assert "web of the project is not connected" in warned[0]
     progress = [m.get("output") for m in running.lines if m["type"] == "tool_progress"]
     assert "2/2 counted to 2" in str(progress)
+    first = json.dumps(fake_model.requests[0].messages)
+    assert "MCP server notes, in its own words" in first and "Notes of the laptop." in first
     second, third = (json.dumps(each.messages) for each in fake_model.requests[-2:])
     assert "Please review my code." in second
     assert "buy milk" in third and "buy milk" not in second

@@ -14,6 +14,7 @@ import pytest
 from ccb.local.mcp.permissions import McpRules
 from ccb.remote.commands.mcp_prompts import prompt_commands
 from ccb.remote.commands.registry import CommandCall, CommandRefused, Expanded
+from ccb.remote.context.reminders import Occasion
 from ccb.remote.mcp.client import McpClient, McpError
 from ccb.remote.mcp.servers import IN_CLIENT, McpServers
 from ccb.remote.mcp.tool import tool_result
@@ -44,6 +45,7 @@ class Server:
         self.failure = ""
         self.silent = ""
         self.offers: Json = {"tools": {}}
+        self.instructions = ""
         self.lists: Json = {}
 
     def exchange(self, message: Json) -> Coroutine[Any, Any, Json]:
@@ -60,7 +62,9 @@ class Server:
         if method == self.silent:
             await asyncio.Event().wait()
         if method == "initialize":
-            return _reply(message, {"capabilities": self.offers, "serverInfo": {"name": "calc", "version": "1"}})
+            says = {"instructions": self.instructions} if self.instructions else {}
+            info = {"name": "calc", "version": "1"}
+            return _reply(message, {"capabilities": self.offers, "serverInfo": info, **says})
         if method == "tools/list":
             at = int(message["params"].get("cursor", 0))
             more = {"nextCursor": str(at + 1)} if at + 1 < len(self.tools) else {}
@@ -99,6 +103,18 @@ async def test_the_tools_of_all_pages_join_the_registry() -> None:
     assert (status["status"], status["serverInfo"]["name"], status["config"]["type"]) == ("connected", "calc", "sdk")
     assert [each["name"] for each in status["tools"]] == ["add", "look around"]
     assert [each["method"] for each in server.heard][:2] == ["initialize", "notifications/initialized"]
+
+
+async def test_the_model_is_told_the_instructions_of_a_server_once_and_after_a_compaction() -> None:
+    plain, server = Server(ADD), Server(ADD)
+    server.instructions = "Add in pairs. " + "x" * 5000
+    servers, _ = await connected(plain, server)
+    (told,) = servers.due(Occasion.PROMPT)
+    assert "MCP server s1" in told and "Add in pairs." in told and len(told) < 2200
+    assert [*servers.due(Occasion.TOOL_RESULTS)] == []
+    assert [*servers.due(Occasion.COMPACTED)] == [told]
+    servers.toggle("s1", False)
+    assert [*servers.due(Occasion.COMPACTED)] == []
 
 
 async def test_a_call_reaches_the_server_under_the_name_that_it_knows() -> None:
