@@ -123,6 +123,8 @@ def _hooks(host: SessionHost, parts: SessionParts) -> HookRunner:
         log,
         connected=lambda: host.calls.link_up_since() is not None,
         allow_private=lambda: host.context.web.allow_private,
+        directory=os.path.dirname(host.context.spill.directory),
+        variables=host.context.variables,
     )
     return HookRunner(session, lambda: parts.launches.options.include_hook_events)
 

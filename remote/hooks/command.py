@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import tempfile
+from collections.abc import Mapping
 
 from ccb.tunnel.wire.dataclass import dataclass
 
@@ -39,9 +40,12 @@ class _Kept:
         return self._data.decode("utf-8", "replace")
 
 
-async def run_command(host: Host, command: str, cwd: str, payload: bytes, timeout_s: float) -> CommandEnd:
-    """Run a command of the shell in `cwd` with `payload` on its stdin. It and everything that it started is stopped at
-    its end, at the timeout and when this is cancelled. Raise OSError if it cannot be started."""
+async def run_command(
+    host: Host, command: str, cwd: str, payload: bytes, timeout_s: float, env: Mapping[str, str] = {}
+) -> CommandEnd:
+    """Run a command of the shell in `cwd` with `payload` on its stdin, and `env` in its environment. It and everything
+    that it started is stopped at its end, at the timeout and when this is cancelled. Raise OSError if it cannot be
+    started."""
     stdout, stderr = _Kept(_MAX_STDOUT), _Kept(_MAX_STDERR)
     shell = host.which("bash") or "/bin/sh"
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if hasattr(os, "pipe2") else os.pipe()
@@ -62,9 +66,8 @@ async def run_command(host: Host, command: str, cwd: str, payload: bytes, timeou
             given.write(payload)
             given.seek(0)
             redirect = StdioRedirect(given.fileno(), writer)
-            process = await host.start(
-                [shell, "-c", command], cwd, stdout.add, {"CLAUDE_PROJECT_DIR": cwd}, redirect=redirect
-            )
+            whole = {**env, "CLAUDE_PROJECT_DIR": cwd}
+            process = await host.start([shell, "-c", command], cwd, stdout.add, whole, redirect=redirect)
         loop.add_reader(reader, read)
         code: int | None = None
         try:

@@ -12,6 +12,7 @@ import json
 import logging
 import uuid
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -23,7 +24,7 @@ from ..ports import Broker, NotKept
 from ..system.deadline import within, within_while
 from ..system.host import Host
 from .outcome import NOTHING, HookOutcome, merged, read_answer, read_output
-from .table import NOTIFICATION, PRE_TOOL_USE, SESSION_END, Hook, HookSource, HttpTarget, read_hooks
+from .table import NOTIFICATION, PRE_TOOL_USE, SESSION_END, SESSION_START, Hook, HookSource, HttpTarget, read_hooks
 
 if TYPE_CHECKING:
     from .prompt import Judge
@@ -50,7 +51,8 @@ class HookLog(Protocol):
 @dataclass(frozen=True)
 class HookSession:
     """What a session lends to its hooks. `connected`: the driving program can be reached now.
-    `allow_private`: hooks may be sent to private addresses."""
+    `allow_private`: hooks may be sent to private addresses. `directory` is the session's own, "" without one. Commands
+    run with `variables`, to which SessionStart hooks add."""
 
     id: str
     transcript: str
@@ -60,6 +62,8 @@ class HookSession:
     log: HookLog
     connected: Callable[[], bool] = lambda: True
     allow_private: Callable[[], bool] = lambda: False
+    directory: str = ""
+    variables: dict[str, str] = field(default_factory=dict)
 
 
 class HookRunner:
@@ -75,12 +79,15 @@ class HookRunner:
         """Tell the model what a hook says that nothing waited for; see `Reminders.add`."""
         self.judge: Judge | None = None
         """Asks a model for the hooks of the type `prompt`."""
+        self.variables: dict[str, str] = {}
+        """What SessionStart hooks have set for the commands of the session."""
         self.ran: set[str] = set()
         """The keys of the hooks that have run and run only once."""
         self._session = session
         self._reports = reports
         self._configured: tuple[Hook, ...] = ()
         self._callbacks: tuple[Hook, ...] = ()
+        self._env_file = ""
         self._later: set[asyncio.Task[HookOutcome]] = set()
         self.start_due = True
         """Whether this worker still has to run the SessionStart hooks."""
@@ -127,6 +134,10 @@ class HookRunner:
         if not hooks:
             return NOTHING
         session = self._session
+        if event == SESSION_START and session.directory and any(hook.command for hook in hooks):
+            from .env_file import make_env_file
+
+            self._env_file = make_env_file(session.directory)
         once = [each.key for each in hooks if each.once]
         self.ran.update(once)
         session.log.emit(HookRecord(event, match, about, len(hooks), " ".join(once)), agent_id)
@@ -152,12 +163,25 @@ class HookRunner:
             if any(hook.status for hook in waited):
                 await self._show_status(dict(zip(tasks, waited)), agent_id)
             outcome = merged(await asyncio.gather(*tasks))
+            if event == SESSION_START and self._env_file:
+                await self._take_variables()
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
         self._tell_all(outcome, name, agent_id)
         return outcome
+
+    async def _take_variables(self) -> None:
+        """Let the commands of the session have the variables that SessionStart hooks have set."""
+        from .env_file import read_env_file
+
+        session = self._session
+        try:
+            self.variables.update(await read_env_file(session.host, self._env_file, session.cwd))
+        except OSError as error:
+            _log.warning("the variables of the SessionStart hooks are not known: %s", error)
+        session.variables.update(self.variables)
 
     async def _show_status(self, running: Mapping[asyncio.Task[HookOutcome], Hook], agent_id: str) -> None:
         """Show what hooks that take their time are about."""
@@ -276,7 +300,10 @@ class HookRunner:
         facts = {"hook_id": str(uuid.uuid4()), "hook_name": f"{hook.event}:{match}", "hook_event": hook.event}
         self._report("hook_started", facts)
         data = json.dumps(payload).encode() + b"\n"
-        end = await run_command(session.host, hook.command, session.cwd, data, hook.timeout_s)
+        env = session.variables
+        if hook.event == SESSION_START and self._env_file:
+            env = {**env, "CLAUDE_ENV_FILE": self._env_file}
+        end = await run_command(session.host, hook.command, session.cwd, data, hook.timeout_s, env)
         if end.code is None:
             outcome = HookOutcome(errors=(f"stopped after {hook.timeout_s:g} s: {hook.command[:200]}",))
         else:

@@ -134,6 +134,7 @@ def _take_back(session: Session) -> None:
     agent.rewind(conversation)
     context.files.forget()
     context.todos.replace([])
+    context.todos.restore(log.snapshot.todos)
 
 
 async def _restore(session: Session, files: Sequence[Json]) -> list[Json]:

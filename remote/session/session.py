@@ -343,6 +343,8 @@ class Session:
         variables = context.variables
         variables.clear()
         variables.update(settings.env)
+        if self.hooks is not None:
+            variables.update(self.hooks.variables)
         self.agent.configure(replace(self.agent.config, settings=settings))
 
     def _begin_as(self, settings: WorkerSettings) -> None:

@@ -22,6 +22,7 @@ from ccb.tunnel.wire.tool_traits import View, traits_of
 Json = dict[str, Any]
 
 _MAX_PROMPTS = 64
+_MAX_LISTS = 50  # of todos, to which a person may go back
 _MAX_TEXT = 2_000  # characters of a prompt
 _NEVER = 1 << 62
 
@@ -45,13 +46,13 @@ class SnapshotProjection(Projection):
     def __init__(self) -> None:
         self._prompts: deque[_TrackedPrompt] = deque(maxlen=_MAX_PROMPTS)
         self._result: Json | None = None
-        self._todos: list[Any] | None = None
+        self._todos: deque[tuple[int, list[Any]]] = deque(maxlen=_MAX_LISTS)  # with the numbers of their events
         self._tasks: dict[str, tuple[int, Json]] = {}  # those that run, each with the number of its event
 
     @property
     def todos(self) -> list[Any] | None:
         """The last todo list of the main agent, as its call gave it."""
-        return self._todos
+        return self._todos[-1][1] if self._todos else None
 
     def body(self, seq: int, *, model: str, mode: str, asks: list[Json]) -> Json:
         """The body of a `snapshot` frame for everything up to event `seq`. `asks` are the public requests that are
@@ -69,7 +70,7 @@ class SnapshotProjection(Projection):
             if prompt.seq <= seq < prompt.ended
         ]
         tasks = [body for started, body in self._tasks.values() if started <= seq]
-        known = {"result": self._result, "todos": self._todos, "asks": asks, "prompts": prompts, "tasks": tasks}
+        known = {"result": self._result, "todos": self.todos, "asks": asks, "prompts": prompts, "tasks": tasks}
         return {"model": model, "permission_mode": mode, **known}
 
     @on(InputRecord)
@@ -128,21 +129,22 @@ class SnapshotProjection(Projection):
 
     @on(RewindRecord)
     def _rewind(self, content: RewindRecord, _: Record) -> None:
-        """The list of an abandoned part of the conversation is not shown any more."""
-        if content.to:
-            self._todos = None
+        """The list that the agent had at that place counts again."""
+        while content.to and self._todos and self._todos[-1][0] >= content.to:
+            self._todos.pop()
 
     @on(ResultLine, main_only=True)
     def _last_result(self, line: ResultLine, _: Record) -> None:
         self._result = line.body
 
     @on(AssistantLine, main_only=True)
-    def _assistant(self, line: AssistantLine, _: Record) -> None:
+    def _assistant(self, line: AssistantLine, record: Record) -> None:
         for block in line.blocks:
             tool_input = block.get("input")
             if traits_of(str(block.get("name"))).view is View.CHECKLIST and isinstance(tool_input, dict):
                 todos = tool_input.get("todos")
-                self._todos = todos if isinstance(todos, list) else self._todos
+                if isinstance(todos, list):
+                    self._todos.append((record.seq, todos))
 
 
 def _shortened(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..option_values import read_dollars, read_json_object, read_sources, read_tokens, read_uuid
 from .declaration import Group, Option, OptionKind
 
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _FLAG, _VALUE, _VARIADIC = OptionKind.FLAG, OptionKind.VALUE, OptionKind.VARIADIC
 
 SDK_OPTIONS = (
@@ -65,7 +66,7 @@ SDK_OPTIONS = (
     ),
     Option(
         ("--effort",), Group.SDK, "effort", _VALUE,
-        "Set how much effort the model spends: low, medium, high, xhigh or max.", "level",
+        "Set how much effort the model spends: low, medium, high, xhigh or max.", "level", EFFORTS,
     ),
     Option(
         ("--include-hook-events",), Group.SDK, "include_hook_events", _FLAG,

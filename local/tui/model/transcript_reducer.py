@@ -54,7 +54,7 @@ from .notices import Notices
 from .orphans import Orphans
 from .prompt_tracker import NO_FACTS, AboveWaitingPrompts, PromptTracker
 from .status.tasks import RunningTasks
-from .status.todos import Todos
+from .status.todos import TodoLists, Todos
 from .status.totals import Totals
 from .tool_calls import ToolCalls
 
@@ -85,6 +85,7 @@ class TranscriptReducer(Projection):
         self.notices = Notices(above_waiting, own_name)
         self.tasks = RunningTasks()
         self._tools = ToolCalls(above_waiting, self.orphans)
+        self._todo_lists = TodoLists()
         self._messages = AgentMessages(above_waiting, self._tools, self.orphans)
         self.model = model
         self.mode = mode
@@ -189,6 +190,7 @@ class TranscriptReducer(Projection):
             self._tools.agents.apply(record)
         else:
             super().apply(record)
+            self._todo_lists.note(record.seq, self._tools.todos)
 
     def apply_progress(self, message: Message) -> None:
         """Apply a public message that is not in the journal: a streaming event, the output of a running tool, or what a
@@ -271,7 +273,7 @@ class TranscriptReducer(Projection):
     def _rewind(self, content: RewindRecord, _record: Record) -> None:
         self.notices.rewind(content)
         if content.to:
-            self._tools.todos = Todos()
+            self._tools.todos = self._todo_lists.before(content.to)
 
     @on(RewoundRecord)
     def _rewound(self, content: RewoundRecord, _record: Record) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 from typing import Any
 
@@ -115,6 +116,20 @@ async def test_a_refused_prompt_reaches_no_model_and_context_goes_with_the_other
     await laptop.stop()
     assert json.loads((host.project / "starts").read_text())["source"] == "startup"
     assert json.loads((host.project / "ended").read_text())["reason"] == "prompt_input_exit"
+
+
+async def test_a_hook_at_the_start_sets_variables_for_the_commands_of_the_session(
+    host: WorkerHost, session: str
+) -> None:
+    lines = ["export GREETING='good day'", 'declare -x EMPTY=""', "PLAIN=yes"]
+    command = "; ".join(f'echo {shlex.quote(each)} >> "$CLAUDE_ENV_FILE"' for each in lines)
+    values = {**hooks(SessionStart=command, Stop='echo "$GREETING" > seen'), "env": {"OWN": "1"}}
+    laptop = await start(host, session, values, allowed_tools=["Bash"])
+    await laptop.say("go")
+    await tell(laptop, bash('echo "[$GREETING][$EMPTY][$PLAIN][$OWN][$CLAUDE_ENV_FILE]"'))
+    assert "[good day][][yes][1][]" in json.dumps(await tell(laptop, says("done", "msg_2")))
+    await laptop.message("result")
+    assert (host.project / "seen").read_text() == "good day\n"
 
 
 async def test_a_stop_hook_lets_the_agent_go_on_and_knows_that_it_did(host: WorkerHost, session: str) -> None:

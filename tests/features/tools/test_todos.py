@@ -53,4 +53,17 @@ async def test_the_list_survives_a_restart_and_two_items_in_progress_are_refused
     assert result["tool_use_result"]["oldTodos"] == written
     await model(second)
     await second.message("result")
+
+    await second.control("rewind_points")
+    points = (await second.message("control_response"))["response"]["response"]["points"]
+    await second.control("rewind_conversation", user_message_id=points[0]["id"])
+    await second.message("control_response")
+    await second.say("go on in another way")
+    await model(second, ("t4", "TodoWrite", {"todos": [item("Other", "pending")]}))
+    again = await second.message("user")
+    while again["message"]["content"][0].get("tool_use_id") != "t4":
+        again = await second.message("user")
+    assert again["tool_use_result"]["oldTodos"] == written, "the list of that place counts again"
+    await model(second)
+    await second.message("result")
     await second.stop()

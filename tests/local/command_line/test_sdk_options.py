@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from ccb.local.command_line.arguments import parse_arguments
+from ccb.local.command_line.option_table import sdk_options
 from ccb.local.config.settings import Settings
 from ccb.local.connect.session_request import session_options
 from ccb.tunnel.errors import UsageError
+from ccb.tunnel.wire.kinds.reasoning import EFFORTS
 
 UUID = "0a1b2c3d-1111-4222-8333-444455556666"
 STREAMS = ["--output-format", "stream-json", "--verbose", "--input-format", "stream-json"]
@@ -36,6 +38,12 @@ NPM = [
     *("--add-dir=/var", "--plugin-dir=/tmp/plug", f"--resume={UUID}", "--fork-session", "--no-session-persistence"),
     *("--foo", "bar", "--baz", "--settings", '{"a": 1}', "--append-system-prompt=APP"),
 ]
+
+
+def test_an_unknown_level_of_effort_is_refused() -> None:
+    assert sdk_options.EFFORTS == EFFORTS
+    with pytest.raises(UsageError, match=r"--effort <level>' argument 'huge' is invalid.*low, medium"):
+        parse_arguments(["-p", "go", "--effort", "huge"])
 
 
 @pytest.mark.parametrize("argv", [PYTHON, NPM], ids=["python", "npm"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ from ccb.tunnel.plain_text import one_line
 
 _MAX_ITEMS = 200
 _MAX_CHARS = 500
+_MAX_LISTS = 50
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,24 @@ class Todos:
             if found >= 0:
                 return found
         return next((index for index, each in enumerate(self.items) if each.status != "completed"), -1)
+
+
+class TodoLists:
+    """The newest lists of the agent, for the case that the person goes back to an earlier one."""
+
+    def __init__(self) -> None:
+        self._lists: deque[tuple[int, Todos]] = deque(maxlen=_MAX_LISTS)
+
+    def note(self, seq: int, todos: Todos) -> None:
+        """Remember the list that holds after event `seq`."""
+        if todos is not (self._lists[-1][1] if self._lists else None):
+            self._lists.append((seq, todos))
+
+    def before(self, seq: int) -> Todos:
+        """Return the list that held before event `seq`, and forget the later ones."""
+        while self._lists and self._lists[-1][0] >= seq:
+            self._lists.pop()
+        return self._lists[-1][1] if self._lists else Todos()
 
 
 def _item(value: dict[str, Any]) -> TodoItem:

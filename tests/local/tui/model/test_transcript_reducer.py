@@ -30,15 +30,15 @@ class Told:
     def __init__(self) -> None:
         self._container = BlockList()
         self.reducer = TranscriptReducer(self._container, own_name="me")
-        self._seq = 0
+        self.seq = 0
 
     @property
     def blocks(self) -> list[Block]:
         return self._container.blocks
 
     def record(self, kind: str, *, replayed: bool = False, **body: Any) -> None:
-        self._seq += 1
-        self.reducer.apply_event(Received(kind, body, self._seq).record, replayed=replayed)
+        self.seq += 1
+        self.reducer.apply_event(Received(kind, body, self.seq).record, replayed=replayed)
 
     def assistant(self, *content: Json, message_id: str = "m1") -> None:
         message = {"id": message_id, "role": "assistant", "model": "x", "content": list(content), "usage": {}}
@@ -198,3 +198,20 @@ def test_a_compaction_and_the_output_of_a_command_are_notices() -> None:
         "The conversation was not compacted.",
     ]
     assert texts[2].startswith("40 % of\nthe window") and "\x1b" not in texts[2] and len(texts) == 3
+
+
+def test_going_back_brings_the_todo_list_of_that_place_back() -> None:
+    told = Told()
+
+    def write(*texts: str) -> int:
+        todos = [{"content": each, "status": "pending"} for each in texts]
+        call = {"type": "tool_use", "id": f"todo_{len(texts)}", "name": "TodoWrite", "input": {"todos": todos}}
+        told.assistant(call, message_id=f"m{len(texts)}")
+        return told.seq
+
+    first = write("a")
+    write("a", "b")
+    told.record("rewind", message="u", to=first + 1, files=[], prompt="")
+    assert [each.text for each in told.reducer.todos.items] == ["a"]
+    told.record("rewind", message="u", to=first, files=[], prompt="")
+    assert told.reducer.todos.items == ()
