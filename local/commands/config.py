@@ -62,13 +62,19 @@ def run_config(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
 
 
 def _values(settings: Settings, *, origin: bool) -> Iterator[str]:
-    """Yield a line for each value that counts. Of values that add up, each has a line of its own."""
+    """Yield a line for each value that counts."""
+    for name, value, where in setting_lines(settings):
+        yield f"{name} = {value}" + (f"  ({where})" if origin else "")
+
+
+def setting_lines(settings: Settings) -> Iterator[tuple[str, str, str]]:
+    """Yield the name, the value and the origin of each value that counts. Of values that add up, each has a line of its
+    own."""
     for name in sorted({name for layer in settings.layers for name in layer.values}):
         setting = [layer for layer in settings.layers if name in layer.values]
         for layer in setting if name in _JOINED or name == "hooks" else setting[-1:]:
             for keys, value in _parts([name], layer.values[name]):
-                shown = f"{'.'.join(keys)} = {json.dumps(value, ensure_ascii=False)}"
-                yield f"{shown}  ({_origin(layer, keys)})" if origin else shown
+                yield ".".join(keys), json.dumps(value, ensure_ascii=False), _origin(layer, keys)
 
 
 def _parts(keys: list[str], value: Any) -> Iterator[tuple[list[str], Any]]:

@@ -170,6 +170,10 @@ class SessionsOverLink:
         self._transport = transport
         self._bundle = bundle
 
+    async def reached(self) -> tuple[Transport, Bundle]:
+        """Return the transport, connected, and the worker that runs commands over it."""
+        return await self._transport(), self._bundle
+
     async def listed(self) -> Sequence[SessionRow]:
         """See HostSessions."""
         return await list_sessions(await self._transport(), self._bundle)

@@ -17,6 +17,7 @@ from ccb.tunnel.transports.pipe import Transport
 from ..command_line.model import Arguments
 from ..command_line.transport_choice import TransportKind, ssh_target, transport_kind
 from ..config.settings import Settings, load_sharing
+from ..connect.session_list import HostSessions, SessionsOverLink
 from ..connect.startup import Startup, StartupLoader, load_startup
 from ..connect.transport import first_transport
 from ..login.prompts import TerminalPrompts, prompts_for
@@ -63,6 +64,16 @@ async def findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIte
             yield finding
     finally:
         await transport.close()
+
+
+async def attached_findings(sessions: HostSessions | None, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
+    """Yield the findings about this machine and, over the connection of a session, about its host. Raises CcbError."""
+    async for finding in laptop_findings(environ):
+        yield finding
+    if isinstance(sessions, SessionsOverLink):
+        transport, worker = await sessions.reached()
+        async for finding in host_findings(transport, worker):
+            yield finding
 
 
 def _is_known_key(finding: Finding) -> bool:

@@ -129,6 +129,15 @@ class CallLedger:
         )
         return [UsageSum(str(row[0]), *row[1:]) for row in self._run(query, {"since": since})]
 
+    def places(self, most: int = 50) -> list[tuple[str, str, float]]:
+        """Return the hosts and directories for which calls were made, each with the time of the last one, the one used
+        last first."""
+        query = (
+            "SELECT host, directory, MAX(began) AS last FROM calls WHERE host != '' AND directory != '' "
+            "GROUP BY host, directory ORDER BY last DESC LIMIT :most"
+        )
+        return [(str(host), str(where), float(last)) for host, where, last in self._run(query, {"most": most})]
+
     def _run(self, statement: str, values: Mapping[str, object]) -> Iterable[tuple[Any, ...]]:
         if self._base is None:
             raise sqlite3.ProgrammingError("the ledger is closed")

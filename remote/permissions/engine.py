@@ -214,6 +214,8 @@ class PermissionEngine:
             self._rules.replace(change.destination, change.behavior, change.rules)
         elif change.kind == "removeRules":
             self._rules.remove(change.destination, change.behavior, change.rules)
+            if change.destination == "localSettings":  # those that the laptop has kept came with its settings
+                self._rules.remove("kept", change.behavior, change.rules)
         else:
             current = Places.of(self._cwd, self._home, change.directories).roots[1:]
             if change.kind == "addDirectories":

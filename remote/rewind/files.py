@@ -13,6 +13,7 @@ from ..system.host import Host
 from ..system.regular_files import ABSENT, FileChanged, FileInfo, FileKind, NotAFile, digest_of
 from ..tools.contract import ToolContext
 from ..tools.files.edit_common import MAX_BYTES
+from ..tools.files.patch import MAX_BYTES as PATCH_BYTES
 from ..tools.files.patch import compared
 
 Json = dict[str, Any]
@@ -24,7 +25,8 @@ _LOST = "its earlier content is not kept any more"
 class PlannedFile:
     """A file that is not as it was. `before` and `after` are the digests of its content now and then (ABSENT for no
     file); `added` and `removed` count the lines that restoring it changes. `foreign`: something other than the tools of
-    this session has changed it last. `why` says why it cannot be restored, "" if it can."""
+    this session has changed it last. `why` says why it cannot be restored, "" if it can. `diff` holds the lines of what
+    was changed since then, if they were asked for."""
 
     path: str
     before: str
@@ -34,6 +36,7 @@ class PlannedFile:
     removed: int = 0
     foreign: bool = False
     why: str = ""
+    diff: Json | None = None
 
     def public(self) -> Json:
         """Return the file as clients are shown it."""
@@ -43,6 +46,8 @@ class PlannedFile:
             shown["changedElsewhere"] = True
         if self.why:
             shown["why"] = self.why
+        if self.diff is not None:
+            shown.update(patch=self.diff["patch"], complete=self.diff["complete"])
         return shown
 
     def recorded(self) -> Json:
@@ -50,14 +55,19 @@ class PlannedFile:
         return {"path": self.path, "before": self.before, "after": self.after, "mode": self.mode}
 
 
-async def plan(context: ToolContext, points: RewindPoints, seq: int, *, keep: bool) -> list[PlannedFile]:
+async def plan(
+    context: ToolContext, points: RewindPoints, seq: int, *, keep: bool, only: str = ""
+) -> list[PlannedFile]:
     """Return the files that have changed since record `seq` and are not as they were. `keep`: put their present content
-    into the file history, so that a person can go back to it."""
-    found = [await _planned(context, points, change, keep) for change in points.changed_since(seq)]
+    into the file history, so that a person can go back to it. `only`: look at one file, and tell its lines."""
+    changes = [each for each in points.changed_since(seq) if only in ("", each.path)]
+    found = [await _planned(context, points, change, keep, lines=bool(only)) for change in changes]
     return [each for each in found if each is not None]
 
 
-async def _planned(context: ToolContext, points: RewindPoints, change: FileChange, keep: bool) -> PlannedFile | None:
+async def _planned(
+    context: ToolContext, points: RewindPoints, change: FileChange, keep: bool, *, lines: bool
+) -> PlannedFile | None:
     loop, path = asyncio.get_running_loop(), change.path
     try:
         info, data = await _present(context.host, path)
@@ -78,7 +88,8 @@ async def _planned(context: ToolContext, points: RewindPoints, change: FileChang
     stats = await loop.run_in_executor(None, compared, old, new, 0)
     mode = change.mode or (info.mode if info is not None else 0)
     foreign = now != points.latest.get(path)
-    return PlannedFile(path, now, change.before, mode, stats["added"], stats["removed"], foreign)
+    diff = await loop.run_in_executor(None, compared, new, old, PATCH_BYTES) if lines else None
+    return PlannedFile(path, now, change.before, mode, stats["added"], stats["removed"], foreign, diff=diff)
 
 
 async def _present(host: Host, path: str) -> tuple[FileInfo | None, bytes]:

@@ -86,7 +86,7 @@ async def _rewind_files(session: Session, rewind: FileRewind) -> Json:
     """Restore the files, or say what that would change."""
     point = _point(session, rewind.user_message_id)
     if rewind.dry_run:
-        return _described(await _plan(session, point.seq, keep=False))
+        return _described(await _plan(session, point.seq, keep=False, only=rewind.path))
     async with session.turns.idle() as idle:
         if not idle:
             raise RequestRefused(_BUSY, "busy")
@@ -184,7 +184,7 @@ def _check_drops(session: Session, to: int, prompt: str) -> None:
             raise RequestRefused(f"{DROPS_MORE} that message is not the last one of its turn")
 
 
-async def _plan(session: Session, seq: int, *, keep: bool) -> list[PlannedFile]:
+async def _plan(session: Session, seq: int, *, keep: bool, only: str = "") -> list[PlannedFile]:
     from .files import plan
 
     points = session.log.points
@@ -192,7 +192,7 @@ async def _plan(session: Session, seq: int, *, keep: bool) -> list[PlannedFile]:
         raise RequestRefused(
             "So many files were changed since then that not all changes are known any more.", "too_old"
         )
-    return await plan(session.agent.config.context, points, seq, keep=keep)
+    return await plan(session.agent.config.context, points, seq, keep=keep, only=only)
 
 
 def _recorded(files: Sequence[PlannedFile]) -> list[Json]:

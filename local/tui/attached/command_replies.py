@@ -88,6 +88,7 @@ class CommandReplies:
             "export": steering.exporting.command,
             "resume": steering.choosing.resume,
             "trust": self._trust,
+            "config": steering.insight.config,
             "theme": self._theme,
         }
 
@@ -102,6 +103,10 @@ class CommandReplies:
             "permissions": self._view.steering.facts.permissions,
             "diff": self._view.steering.facts.diff,
             "reconnect": self._reconnect,
+            "doctor": self._view.steering.insight.doctor,
+            "tools": self._view.steering.insight.tools,
+            "hosts": self._view.steering.insight.hosts,
+            "bug": self._view.steering.insight.bug,
             "cost": self._show_cost,
             "status": self._show_status,
         }

@@ -41,8 +41,13 @@ COMMANDS = (
         "transcript", "/transcript [pager]", "the whole conversation on a page: search, copy; or in your PAGER"
     ),
     ReplCommand("copy", "/copy [N]", "copy the last answer (or the Nth from the end) to the clipboard"),
-    ReplCommand("diff", "/diff", "list the files that the agent has changed in this session"),
-    ReplCommand("permissions", "/permissions", "list the rules that allow, ask and deny, and where they are from"),
+    ReplCommand("diff", "/diff", "show what the agent has changed in this session, a file each, with the lines"),
+    ReplCommand("permissions", "/permissions", "the rules that allow, ask and deny: where they are from, add, remove"),
+    ReplCommand("tools", "/tools", "list the tools of the agent: what each may change, and where it runs"),
+    ReplCommand("hosts", "/hosts", "the hosts of your last sessions: their sessions, or the command to open one"),
+    ReplCommand("doctor", "/doctor", "examine this laptop and the host; each finding with what helps"),
+    ReplCommand("config", "/config [edit]", "show the settings of this laptop with their origin, or open the file"),
+    ReplCommand("bug", "/bug", "write a report of a problem to a file, without prompts and secrets"),
     ReplCommand("rename", "/rename TITLE", "give this session a name for the lists"),
     ReplCommand("reconnect", "/reconnect", "connect now, while the connection is lost (also Alt+R)"),
     ReplCommand("export", "/export [FILE]", "write the whole session to a file on the laptop: FILE.md or FILE.json"),
@@ -57,6 +62,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "thinking": ("on", "off"),
     "trust": ("revoke",),
     "transcript": ("pager",),
+    "config": ("edit",),
     "theme": ("auto", *THEME_NAMES),
 }
 """The arguments of commands that the list above the composer offers."""

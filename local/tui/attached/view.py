@@ -40,6 +40,7 @@ from .shell import ReplShell
 from .status_presenter import StatusPresenter
 from .steering import Steering
 from .steering.exporting import Exporting
+from .steering.insight import Insight
 from .steering.mcp_servers import McpServerList
 from .steering.session_facts import SessionFacts
 from .steering.submissions import Submissions
@@ -74,18 +75,20 @@ class SessionView(Vertical):
         self._status.tell_state = shell.attention.state_is
         self._actions = SessionActions(client, self.reducer, connection, self.approvals, self._status, shell.leaving)
         self.rewinding = Rewinding(client, self.reducer, shell.composer, self._actions)
+        self.reading = reading = Reading(client, info, self.transcript, shell.composer, shell.copied)
+        choosing = SessionChoosing(client, info.host, self.reducer, shell.composer, self._actions)
         self.steering = Steering(
             TaskSteering(client, self.reducer, self._actions, self.hint),
             McpServerList(client, self.reducer),
             ThinkingSteering(client, self.reducer, self._actions),
             Exporting(client, self.reducer, info.place),
-            SessionFacts(client, self.reducer),
-            SessionChoosing(client, info.host, self.reducer, shell.composer, self._actions),
+            SessionFacts(client, info, self.reducer, reading),
+            choosing,
             QueueEditing(client, self.reducer.prompts, shell.composer, self._actions),
+            Insight(client, info, self.reducer, reading, shell, choosing),
         )
         self.submissions = Submissions(client, info.host, shell.composer, self.reducer, self._actions)
         self.submissions.run = CommandReplies(self, shell, self._actions, client, info).answer
-        self.reading = Reading(client, info, self.transcript, shell.composer, shell.copied)
         self._pulse: Pulse | None = None
 
     @property
@@ -110,6 +113,7 @@ class SessionView(Vertical):
         yield self.rewinding
         yield self.steering.choosing
         yield self.steering.queue
+        yield self.steering.insight
         yield self._presenter.banner
         yield self._status.todos
 
@@ -153,6 +157,7 @@ class SessionView(Vertical):
         self.trust.keep, self.trust.command = projects.keep, projects.command
         self.steering.mcp.laptop = laptop.mcp
         choosing = self.steering.choosing
+        self.steering.facts.keep, self.steering.insight.sessions = projects.keep, laptop.sessions
         choosing.sessions, choosing.switching = laptop.sessions, self._shell.switching
 
     def tell_of_project(self, text: str) -> None:

@@ -158,6 +158,25 @@ class NoticeBlock(Block):
 
 
 @dataclass(eq=False)
+class FileDiffBlock(Block):
+    """A file that the agent has changed. `sign`: ~ changed, + new, - gone. `patch` are its lines as a public
+    `structuredPatch`, None while they are not known; `problem` says why they stay unknown, or are cut."""
+
+    path: str = ""
+    sign: str = "~"
+    added: int = 0
+    removed: int = 0
+    note: str = ""
+    unfolded: bool = False
+    marked: bool = False
+    patch: list[Json] | None = None
+    problem: str = ""
+
+    def size(self) -> int:
+        return len(self.path) + (len(str(self.patch)) if self.unfolded else 0)
+
+
+@dataclass(eq=False)
 class TipsBlock(Block):
     """Keys or characters, each with what it is for. They make room for the conversation."""
 

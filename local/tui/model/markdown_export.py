@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
-from .blocks import Block, Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
+from .blocks import Block, FileDiffBlock, Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
 
 _BACKTICKS = re.compile(r"`{3,}")
 
@@ -36,6 +36,10 @@ def _parts(block: Block) -> Iterator[str]:
         yield neutralise(block.text).strip()
     elif isinstance(block, ToolBlock):
         yield from _call(block)
+    elif isinstance(block, FileDiffBlock):
+        yield f"## {one_line(block.path)}  +{block.added} -{block.removed}"
+        lines = [str(line) for hunk in block.patch or () for line in ("@@", *hunk.get("lines", ()))]
+        yield fenced("\n".join(lines), "diff") if lines else ""
     elif isinstance(block, NoticeBlock) and block.level is not Level.DIM:
         yield "\n".join(f"> {line}" for line in neutralise(block.text).splitlines())
 

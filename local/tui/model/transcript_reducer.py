@@ -91,6 +91,7 @@ class TranscriptReducer(Projection):
         self.mode = mode
         self.sandbox = sandbox
         self.branch = ""
+        self.tools: tuple[str, ...] = ()
         self.totals = Totals()
         self.turns = 0
         self.running = False
@@ -308,6 +309,7 @@ class TranscriptReducer(Projection):
                 self.notices.errors(message)
             case SystemInit():
                 self.model, self.mode = message.model, message.permissionMode
+                self.tools = tuple(message.tools)
                 self.totals.model, self.branch = message.model, one_line(message.git_branch)
                 self._cage_told(message.sandbox)
                 self.running = self._in_turn = True

@@ -16,6 +16,7 @@ from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..model.blocks import (
     Block,
+    FileDiffBlock,
     Level,
     MarkdownBlock,
     NoticeBlock,
@@ -72,6 +73,8 @@ class BlockRenderer:
             return [self._thought(block)]
         if isinstance(block, ToolBlock):
             return list(self._tool(block))
+        if isinstance(block, FileDiffBlock):
+            return list(self._file_diff(block))
         if isinstance(block, TipsBlock):
             return [self._tips(block)]
         if isinstance(block, NoticeBlock):
@@ -125,6 +128,26 @@ class BlockRenderer:
         if _PICTURE.search(rest):
             _colour_picture(text, palette)
         return text
+
+    def _file_diff(self, block: FileDiffBlock) -> Iterator[RenderableType]:
+        palette = self.palette
+        head = Text(no_wrap=True, overflow="ellipsis")
+        head.append("› " if block.marked else "  ", style=f"bold {palette.accent}")
+        style = {"+": palette.good, "-": palette.bad}.get(block.sign, palette.accent)
+        head.append(f"{'▾' if block.unfolded else '▸'} {block.sign} ", style=style)
+        head.append(one_line(block.path), style="bold" if block.marked else "")
+        head.append(f"  +{block.added}", style=palette.good).append(f" -{block.removed}", style=palette.bad)
+        if block.note:
+            head.append(f"  {block.note}", style=palette.warn)
+        yield head
+        if not block.unfolded:
+            return
+        if block.patch:
+            edit = ToolBlock(name="Edit", tool_input={"file_path": block.path}, patch=block.patch)
+            yield Padding(EditView(edit, palette, MAX_DETAIL_LINES, self.details), _INDENT)
+        if block.problem or not block.patch:
+            said = block.problem or ("…" if block.patch is None else "no line is different")
+            yield Padding(Text(said, style=palette.dim), _INDENT)
 
     def _tips(self, block: TipsBlock) -> RenderableType:
         palette = self.palette

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
+from rich.console import Group
 from rich.text import Text
 from textual import events
 from textual.message import Message
@@ -16,7 +17,7 @@ from ...connect.session_list import SessionRow
 from ..theme.palette import palette_of
 from .session_lines import Columns, PreviewLines, question_lines
 
-_FRAME_LINES = 9
+_FRAME_LINES = 10
 """Lines of the screen that the list and the preview leave to the frame, the composer and the conversation."""
 _WIDE = 110  # cells from which the preview stands beside the list
 _FRAME_CELLS = 6
@@ -227,7 +228,10 @@ class SessionPanel(Static, can_focus=True):
         head = Text(f"Sessions on {one_line(self._host)}", style="bold", no_wrap=True, overflow="ellipsis")
         head.append(f"   {one_line(self._sought)}▏", style=f"not bold {palette.accent}")
         first = min(max(0, self._at - rows // 2), max(0, len(found) - rows))
-        lines = [columns.line(row, marked=row is marked) for row in found[first : first + rows]]
+        shown = found[first : first + rows]
+        if marked is not None and self._does is not _Does.CHOOSES:  # the question about it needs the room
+            shown, below, beside = [marked], 0, False
+        lines = [columns.line(row, marked=row is marked) for row in shown]
         if not lines:
             lines = [Text("  No session fits what you typed.", style=palette.dim)]
         preview = PreviewLines(width - columns.width - 3 if beside else width, palette)
@@ -236,9 +240,9 @@ class SessionPanel(Static, can_focus=True):
             lines = preview.beside(lines, said, columns.width)
         elif below >= 2 and said:
             lines += [Text("─" * width, style=palette.dim), *said]
-        self.update(Text("\n").join([head, *lines, *self._foot(marked, width)]))
+        self.update(Group(head, *lines, *self._foot(marked)))
 
-    def _foot(self, marked: SessionRow | None, width: int) -> list[Text]:
+    def _foot(self, marked: SessionRow | None) -> list[Text]:
         palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
         if marked is not None and self._does is not _Does.CHOOSES:
             deletes = self._does is _Does.DELETES
@@ -246,7 +250,7 @@ class SessionPanel(Static, can_focus=True):
         count = f"{len(self._found)} of {len(self._rows)}" if self._sought else str(len(self._rows))
         text = self._hint or f"{count} sessions · {_KEYS.format(leaves=self._leaves)}"
         style = palette.warn if self._hint else palette.dim
-        return [Text(text, style=f"not bold {style}", no_wrap=width >= _FRAME_CELLS * 10, overflow="ellipsis")]
+        return [Text(text, style=f"not bold {style}")]
 
 
 def _searched(row: SessionRow) -> str:

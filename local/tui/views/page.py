@@ -17,7 +17,7 @@ from ..model.markdown_export import markdown_of, text_of
 from ..theme.palette import palette_of
 from .searching import SearchedBlocks
 
-_KEYS = "/ searches · Home, End · PgUp, PgDn · y copies · p pager · Esc closes"
+_KEYS = "Esc closes · / searches · Home, End · PgUp, PgDn · y copies · p pager"
 _FOUND_KEYS = "n next · N before · Esc ends the search"
 
 
@@ -26,7 +26,9 @@ class ReadingPage(Vertical, can_focus=True):
 
     DEFAULT_CSS = """
     ReadingPage { height: 1fr; background: $background; }
-    ReadingPage > .page-line { height: 1; padding: 0 1; background: $surface; }
+    ReadingPage > .page-line {
+        height: 1; padding: 0 1; background: $surface; text-wrap: nowrap; text-overflow: ellipsis;
+    }
     """
     KEYS = _KEYS
 
@@ -98,6 +100,8 @@ class ReadingPage(Vertical, can_focus=True):
         self._busy = ""
         if self._typed is not None:
             self._type(event)
+        elif self.own_key(event.key):
+            pass
         elif event.key in ("escape", "q"):
             self._leave()
         elif event.character == "/" or event.key == "ctrl+f":
@@ -108,7 +112,7 @@ class ReadingPage(Vertical, can_focus=True):
             self._to_the_start()
         elif event.key == "end" or event.character == "G":
             self.body.scroll_end(animate=False, immediate=True)
-        elif event.key in ("up", "down", "k", "j") and not self.own_key(event.key):
+        elif event.key in ("up", "down", "k", "j"):
             self.body.scroll_relative(y=-1 if event.key in ("up", "k") else 1, animate=False)
         elif event.key in ("space", "b"):
             self.turn(1 if event.key == "space" else -1)
@@ -118,8 +122,6 @@ class ReadingPage(Vertical, can_focus=True):
                 self.post_message(self.CopyWanted(text_of(block)))
         elif event.key == "p":
             self.post_message(self.PagerWanted())
-        else:
-            self.own_key(event.key)
         self._draw()
 
     def _type(self, event: events.Key) -> None:

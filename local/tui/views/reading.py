@@ -12,6 +12,7 @@ from textual.widget import Widget
 
 from ...session.client import Received, SessionClient, Skipped
 from ...terminal.pager import NoPager, page
+from ..model.blocks import Block
 from ..widgets.composer import Composer
 from ..widgets.help_panel import HelpPanel, HelpRow
 from ..widgets.info import ReplInfo
@@ -50,6 +51,11 @@ class Reading(Vertical):
         self._environ = environ
         self.shown: Widget | None = None
         self._details_at = -_TWICE_S
+
+    @property
+    def conversation(self) -> Sequence[Block]:
+        """The entries of the conversation that are on the screen or above it."""
+        return self._transcript.blocks
 
     @property
     def page(self) -> ReadingPage | None:
@@ -123,6 +129,14 @@ class Reading(Vertical):
 
     def on_reading_page_page_closed(self) -> None:
         """The person has read enough."""
+        self.close()
+
+    def on_rule_panel_rules_closed(self) -> None:
+        """The person has seen enough."""
+        self.close()
+
+    def on_host_panel_hosts_closed(self) -> None:
+        """The person has seen enough."""
         self.close()
 
     @work

@@ -13,7 +13,7 @@ from textual.strip import Strip
 
 from ccb.tunnel.plain_text import neutralise
 
-from ..model.blocks import Block, MarkdownBlock, NoticeBlock, PromptBlock, ThoughtBlock, ToolBlock
+from ..model.blocks import Block, FileDiffBlock, MarkdownBlock, NoticeBlock, PromptBlock, ThoughtBlock, ToolBlock
 from ..widgets.transcript import Transcript
 
 _CONTEXT_LINES = 3
@@ -67,7 +67,10 @@ class SearchedBlocks(Transcript):
     def go_to(self, at: int) -> None:
         """Bring a found line on the screen."""
         self.at = at
-        block, line = self.found[at]
+        self.bring_up(*self.found[at])
+
+    def bring_up(self, block: Block, line: int) -> None:
+        """Bring a line of a block on the screen, near its top."""
         layout = self._block_layout
         position = layout.position(block)
         if position == len(layout.blocks):
@@ -131,6 +134,8 @@ def _texts(block: Block) -> Sequence[str]:
         return [block.text]
     if isinstance(block, ToolBlock):
         return [block.name, block.result, block.output, *_leaves(block.tool_input), *_leaves(block.patch)]
+    if isinstance(block, FileDiffBlock):
+        return [block.path, block.note, *_leaves(block.patch)]
     return []
 
 

@@ -93,6 +93,6 @@ class HelpPanel(VerticalScroll, can_focus=True):
             if fitting:
                 table.add_row(Text(title, style="bold"), "")
             for name, does in fitting:
-                table.add_row(Text(one_line(name)), Text("\n".join(map(one_line, does.splitlines()))))
+                table.add_row(Text(one_line(name)), Text("\n".join(map(one_line, does.splitlines())), overflow="fold"))
             found = found or bool(fitting)
         self._page.update(table if found else Text("Nothing fits what you typed.", palette.dim))

@@ -1,11 +1,13 @@
-"""What clients may change about how much the model thinks."""
+"""What clients may change about how much the model thinks, and the permission rules that the person sets."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
+from ccb.tunnel.wire.kinds.commands import CHANGE_RULES
 from ccb.tunnel.wire.kinds.reasoning import SET_EFFORT, SET_MAX_THINKING_TOKENS
+from ccb.tunnel.wire.requests import RequestRefused
 
 from ...model.reasoning import can_think, effort_of
 from ..broker import Handled
@@ -18,6 +20,14 @@ def register_steering(session: Session) -> None:
     """Register the handlers with the session's broker. Changes hold from the next turn on, and over restarts."""
     session.broker.register(SET_EFFORT, lambda level: _set_effort(session, level))
     session.broker.register(SET_MAX_THINKING_TOKENS, lambda tokens: _set_tokens(session, tokens))
+    session.broker.register(CHANGE_RULES, lambda updates: _change_rules(session, updates))
+
+
+def _change_rules(session: Session, updates: list[Json]) -> Handled:
+    problems = session.agent.config.permissions.apply(updates)
+    if problems:
+        raise RequestRefused("; ".join(problems))
+    return Handled({})
 
 
 def _set_effort(session: Session, level: str | None) -> Handled:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.kinds.commands import CHANGE_RULES
 from ccb.tunnel.wire.kinds.queue import PRIORITY, MovedRecord, QueuedRecord, TakenRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.reasoning import ReasoningRecord
 from ccb.tunnel.wire.kinds.turns import HookRecord
 from ccb.tunnel.wire.kinds.workers import ForkedRecord
 from ccb.tunnel.wire.messages import (
+    ControlRequestLine,
     ControlResponseLine,
     ResultLine,
     SystemLine,
@@ -29,7 +32,7 @@ from ccb.tunnel.wire.records import (
     TurnEndRecord,
     TurnStartRecord,
 )
-from ccb.tunnel.wire.requests import CAN_USE_TOOL, answer_in
+from ccb.tunnel.wire.requests import CAN_USE_TOOL, RequestRefused, answer_in
 
 from ...journal.summary import prompt_start
 from ...permissions.modes import PLAN
@@ -216,8 +219,12 @@ class Recovered(Projection):
 
     @on(InputRecord)
     def _input(self, content: InputRecord, _: Record) -> None:
-        """Take the permission updates out of the answer to an open question about a tool call."""
+        """Take the permission updates out of the answer to an open question about a tool call, and those that the
+        person has made without one."""
         line = content.public
+        if isinstance(line, ControlRequestLine) and line.subtype == CHANGE_RULES.name:
+            with suppress(RequestRefused):
+                self.updates += CHANGE_RULES.read(line.request)
         if not isinstance(line, ControlResponseLine) or self._requests.kind_of(line.request_id) != CAN_USE_TOOL.name:
             return
         granted = CAN_USE_TOOL.read_answer(answer_in(line)).updates

@@ -239,3 +239,16 @@ async def test_a_prompt_without_an_id_is_known_by_the_id_of_its_echo(host: Worke
     (echo,) = [frame.body for frame in laptop.events if frame.kind == "message" and frame.body.get("isReplay")]
     assert (await asked(laptop, "rewind_files", user_message_id=echo["uuid"]))["subtype"] == "success"
     assert not (host.project / "new.txt").exists()
+
+
+async def test_the_lines_of_one_changed_file_are_told(host: WorkerHost, session: str) -> None:
+    laptop = await worked(host, session)
+    path = str(host.project / "a.txt")
+    (only,) = (await asked(laptop, "rewind_files", user_message_id="u1", dry_run=True, path=path))["response"]["files"]
+    assert only["path"] == path and only["complete"] is True
+    (hunk,) = only["patch"]
+    assert hunk["lines"] == ["-one", "-two", "+1", "+1.5", "+2"]
+    every = (await asked(laptop, "rewind_files", user_message_id="u1", dry_run=True))["response"]["files"]
+    assert len(every) == 3 and all("patch" not in each for each in every)
+    none = await asked(laptop, "rewind_files", user_message_id="u1", dry_run=True, path="/etc/passwd")
+    assert none["response"]["files"] == []

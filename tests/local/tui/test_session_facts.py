@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.repl.pilot import Desk, desk
+from tests.support.repl.scripted_session import ScriptedSession
 
 from ccb.local.session.client import LinkState
+from ccb.tunnel.wire.requests import A, P, Request, Success
 
 Json = dict[str, Any]
 
@@ -27,6 +29,9 @@ PREVIEW: Json = {
         {"path": "/srv/shop/old.py", "insertions": 4, "does": "create", "changedElsewhere": True},
     ]
 }
+HUNKS: list[Json] = [
+    {"oldStart": 1, "oldLines": 1, "newStart": 1, "newLines": 1, "lines": ["-total = 0", "+total = sum(\x1b[31mx)"]}
+]
 
 
 async def say(at: Desk, text: str) -> None:
@@ -47,22 +52,85 @@ async def test_the_rules_are_listed_with_their_origin_those_that_deny_first() ->
     async with desk() as at:
         at.session.control_answers["list_permission_rules"] = RULES
         await say(at, "/permissions")
-        await at.sees(
-            "Permission mode: default", "Bash(make *)  (this session)", "Edit  (the project, for this machine)"
-        )
-        assert at.screen.index("Denied:") < at.screen.index("Read(") < at.screen.index("Allowed:")
-        assert "(your settings)" in at.screen and "\x1b" not in at.screen
+        await at.sees("Permission rules on devbox:/srv/shop", "mode default", "Bash(make *)  this session")
+        assert at.screen.index("denied") < at.screen.index("Read(") < at.screen.index("allowed")
+        assert "Read(.env)  your settings" in at.screen and "Edit  always here" in at.screen and "\x1b" not in at.screen
+        await at.pilot.press("escape")
+        await at.loses("Permission rules")
         at.session.control_answers["list_permission_rules"] = {"state": {}}
         await say(at, "/permissions")
         await at.sees("No rule holds")
 
 
-async def test_diff_lists_what_the_agent_has_changed_since_the_first_prompt() -> None:
+async def test_a_rule_is_added_for_the_session_or_always_and_its_own_are_removed() -> None:
     async with desk() as at:
+        kept: list[Any] = []
+
+        async def keep(updates: Any) -> None:
+            kept.extend(updates)
+
+        at.app.view.steering.facts.keep = keep
+        at.session.control_answers["list_permission_rules"] = RULES
+        await say(at, "/permissions")
+        await at.sees("A adds a rule")
+        await at.pilot.press("a")
+        await at.type("Bash(npm")
+        await at.pilot.press("enter")
+        await at.sees("A rule is Tool or Tool(pattern)")
+        await at.type(" test *)")
+        await at.sees("allow in this session: Bash(npm test *)▏")
+        await at.pilot.press("enter")
+        await at.sees("Added: allow Bash(npm test *)")
+        rule = {"toolName": "Bash", "ruleContent": "npm test *"}
+        update = {"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}
+        assert ("change_permission_rules", {"updates": [update]}) in at.session.controls and not kept
+        await at.pilot.press("a", "up")
+        await at.type("Edit")
+        await at.sees("deny always here: Edit▏")
+        await at.pilot.press("enter")
+        await at.until(lambda: kept)
+        assert kept[0]["destination"] == "localSettings" and kept[0]["behavior"] == "deny"
+        await at.pilot.press("pageup", "d")
+        await at.sees("This rule is not yours to remove here")
+        await at.pilot.press("down", "d")
+        await at.sees("Remove “allow Bash(make *)”, this session?")
+        at.session.refuse_controls = "the agent said no"
+        await at.pilot.press("y")
+        await at.sees("the agent said no")
+        assert at.session.controls[-1][1]["updates"][0]["type"] == "removeRules"
+
+
+class ChangedFiles(ScriptedSession):
+    """A session whose files have changed; it tells the lines of one."""
+
+    async def request(self, request: Request[P, A]) -> A:
+        path = request.kind.write(request.payload).get("path")
+        if request.kind.name == "rewind_files" and path:
+            files = [{"path": path, "does": "change", **({"patch": HUNKS} if "cart" in path else {})}]
+            return request.kind.read_answer(Success(request.id, {"files": files}))
+        return await super().request(request)
+
+
+async def test_diff_shows_the_lines_of_what_the_agent_has_changed_since_the_first_prompt() -> None:
+    async with desk(ChangedFiles()) as at:
         at.session.control_answers.update(rewind_points=POINTS, rewind_files=PREVIEW)
         await say(at, "/diff")
-        await at.sees("~ /srv/shop/cart.py  +3 -1", "+ /srv/shop/new.py  +9 -0")
-        await at.sees("- /srv/shop/old.py  +0 -4  changed by something else since")
+        await at.sees("3 files +12 -5, changed in this session on devbox:/srv/shop")
+        await at.sees(
+            "› ▾ ~ /srv/shop/cart.py  +3 -1", "1 - total = 0", "1 + total = sum(⟨ESC⟩[31m", "▾ + /srv/shop/new.py"
+        )
+        await at.sees("▾ - /srv/shop/old.py  +0 -4  changed by something else since", "of an older version")
+        assert "\x1b" not in at.screen
+        await at.pilot.press("enter")
+        await at.sees("› ▸ ~ /srv/shop/cart.py")
+        await at.loses("total = 0")
+        await at.type("/TOTAL = SUM")
+        await at.pilot.press("enter")
+        await at.sees("1 of 1 for “total = sum”", "total = sum(")
+        await at.pilot.press("escape", "down")
+        await at.sees("› ▾ + /srv/shop/new.py")
+        await at.pilot.press("escape")
+        await at.sees("Ask for a change")
         assert at.session.controls[-1] == ("rewind_files", {"user_message_id": "u1", "dry_run": True})
         at.session.control_answers["rewind_points"] = {"points": [], "files_kept": True}
         await say(at, "/diff")

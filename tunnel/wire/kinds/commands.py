@@ -3,7 +3,7 @@ the rules of a session."""
 
 from __future__ import annotations
 
-from ..requests import Json, RequestKind, client_kind
+from ..requests import Json, RequestKind, RequestRefused, client_kind
 
 LIST_COMMANDS: RequestKind[None, Json] = client_kind("list_commands", lambda fields: None)
 """The answer holds `commands`: objects with `name`, `description` and `argumentHint`."""
@@ -20,6 +20,20 @@ RENAME_SESSION: RequestKind[str, Json] = client_kind(
 
 LIST_RULES: RequestKind[None, Json] = client_kind("list_permission_rules", lambda fields: None)
 """The answer holds `state`, with `rules`: objects with `behavior`, `source` and `rule`."""
+
+
+def _rule_changes(fields: Json) -> list[Json]:
+    updates = fields.get("updates")
+    changes = [each for each in updates if isinstance(each, dict)] if isinstance(updates, list) else []
+    if not changes or any(each.get("type") not in ("addRules", "removeRules") for each in changes):
+        raise RequestRefused("change_permission_rules takes addRules and removeRules")
+    return changes
+
+
+CHANGE_RULES: RequestKind[list[Json], Json] = client_kind(
+    "change_permission_rules", _rule_changes, lambda updates: {"updates": updates}
+)
+"""The person adds permission rules, or removes rules of theirs: updates in the public shape."""
 
 SHELL_CALL = "shell_"
 """The start of the id of the call that runs a command line of the person. No message names the call: there is only its

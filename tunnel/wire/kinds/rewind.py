@@ -51,10 +51,12 @@ class RewoundRecord:
 
 @dataclass(frozen=True)
 class FileRewind:
-    """Restore the files that were changed since the message. With `dry_run`, only say what would change."""
+    """Restore the files that were changed since the message. With `dry_run`, only say what would change; with `path`,
+    of that file alone, with the lines."""
 
     user_message_id: str
     dry_run: bool = False
+    path: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ class ConversationRewind:
 def _read_files(fields: Json) -> FileRewind:
     if not as_text(fields.get("user_message_id")):
         raise RequestRefused("rewind_files needs a user_message_id")
-    return FileRewind(as_text(fields["user_message_id"]), fields.get("dry_run") is True)
+    dry_run = fields.get("dry_run") is True
+    return FileRewind(as_text(fields["user_message_id"]), dry_run, as_text(fields.get("path")) if dry_run else "")
 
 
 def _read_conversation(fields: Json) -> ConversationRewind:
@@ -82,7 +85,8 @@ def _read_conversation(fields: Json) -> ConversationRewind:
 
 
 def _write_files(rewind: FileRewind) -> Json:
-    return {"user_message_id": rewind.user_message_id, "dry_run": rewind.dry_run}
+    path = {"path": rewind.path} if rewind.path else {}
+    return {"user_message_id": rewind.user_message_id, "dry_run": rewind.dry_run, **path}
 
 
 def _write_conversation(rewind: ConversationRewind) -> Json:

@@ -1,5 +1,5 @@
 """What steers a session beside its approvals: inputs, tasks in the background, MCP servers,
-the model's thinking, its name and rules, and a copy of it all in a file."""
+the model's thinking, its name and rules, what is known of laptop and host, and a copy of it all in a file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ...queue.editing import QueueEditing
 from ...sessions.choosing import SessionChoosing
 from .exporting import Exporting
+from .insight import Insight
 from .mcp_servers import McpServerList
 from .session_facts import SessionFacts
 from .tasks import TaskSteering
@@ -27,3 +28,4 @@ class Steering:
     facts: SessionFacts
     choosing: SessionChoosing
     queue: QueueEditing
+    insight: Insight

@@ -9,26 +9,19 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import neutralise, one_line
-from ccb.tunnel.wire.kinds.commands import LIST_RULES, RENAME_SESSION
+from ccb.tunnel.wire.kinds.commands import CHANGE_RULES, LIST_RULES, RENAME_SESSION
 from ccb.tunnel.wire.kinds.rewind import REWIND_FILES, REWIND_POINTS, FileRewind
 from ccb.tunnel.wire.requests import Request, RequestFailed
 
 from ....session.client import Json, SessionClient
 from ...model.blocks import Level
 from ...model.transcript_reducer import TranscriptReducer
-from ...rewind.answers import ChangedFile, PastPrompts, RewindPreview
-
-_MAX_SHOWN = 200
-_SIGNS = {"change": "~", "create": "+", "remove": "-"}
-_BEHAVIORS = {"deny": "Denied", "ask": "Asked", "allow": "Allowed"}
-_SOURCES = {
-    "userSettings": "your settings",
-    "projectSettings": "the project",
-    "localSettings": "the project, for this machine",
-    "policySettings": "the organisation",
-    "cliArg": "the command line",
-    "session": "this session",
-}
+from ...render.permission_updates import Keep
+from ...rewind.answers import PastPrompts
+from ...views.diff_page import DiffFile, DiffFiles, DiffPage
+from ...views.reading import Reading
+from ...views.rule_panel import KEPT, HeldRule, RulePanel
+from ...widgets.info import ReplInfo
 
 Shape = TypeVar("Shape", bound=BaseModel)
 
@@ -52,11 +45,15 @@ class _HeldRules(_FactsAnswer):
 
 
 class SessionFacts:
-    """Answers these commands. Failures are shown, never raised."""
+    """Answers these commands. `keep` keeps rules for this host and directory, on the laptop. Failures are shown, never
+    raised."""
 
-    def __init__(self, client: SessionClient, reducer: TranscriptReducer) -> None:
+    def __init__(self, client: SessionClient, info: ReplInfo, reducer: TranscriptReducer, reading: Reading) -> None:
+        self.keep: Keep | None = None
         self._client = client
+        self._info = info
         self._reducer = reducer
+        self._reading = reading
 
     async def rename(self, title: str) -> None:
         """Give the session a name, under which lists show it."""
@@ -71,46 +68,62 @@ class SessionFacts:
         await self._answer(renamed)
 
     async def permissions(self) -> None:
-        """Show the rules that hold, those that deny first."""
+        """Show the rules that hold, and let the person add and remove rules of theirs."""
 
         async def listed() -> str:
-            rules = _read(_HeldRules, await self._client.request(Request(LIST_RULES, None))).state.rules
-            lines = [f"Permission mode: {one_line(self._reducer.mode)}"]
-            for behavior, word in _BEHAVIORS.items():
-                held = [each for each in rules if each.behavior == behavior]
-                lines += [f"{word}:"] if held else []
-                lines += [f"  {one_line(each.rule)}  ({_source(each)})" for each in held[:_MAX_SHOWN]]
-            if len(lines) == 1:
-                lines.append("No rule holds: what is not harmless is asked.")
-            return "\n".join(
-                [*lines, "Your settings hold rules (`permissions`), /trust shows those kept for a project."]
-            )
+            mode = self._reducer.mode
+            self._reading.open(RulePanel(self._info.place, mode, await self._rules(), self._change_rule))
+            return ""
 
         await self._answer(listed)
 
+    async def _rules(self) -> list[HeldRule]:
+        state = _read(_HeldRules, await self._client.request(Request(LIST_RULES, None))).state
+        return [HeldRule(each.behavior, each.source, each.rule) for each in state.rules]
+
+    async def _change_rule(self, panel: RulePanel, held: HeldRule, adds: bool) -> None:
+        """Add a rule or remove one: in the session, and if it holds always, also in what is kept on the laptop."""
+        tool, _, content = held.rule.partition("(")
+        rule = {"toolName": tool, "ruleContent": content[:-1]} if content else {"toolName": tool}
+        kind = "addRules" if adds else "removeRules"
+        update: Json = {"type": kind, "rules": [rule], "behavior": held.behavior, "destination": held.source}
+        try:
+            await self._client.request(Request(CHANGE_RULES, [update]))
+            if held.source == KEPT and self.keep is not None:
+                await self.keep([update])
+            said = f"{'Added' if adds else 'Removed'}: {held.behavior} {held.rule}"
+            panel.show(await self._rules(), one_line(said))
+        except CcbError as error:
+            panel.fail(error.what)
+        except RequestFailed as error:
+            panel.fail(str(error))
+        except ValidationError:
+            panel.fail("The worker's answer cannot be read.")
+
     async def diff(self) -> None:
-        """Show which files the agent has changed since the first prompt."""
+        """Show what the agent's tools have changed since the first prompt."""
 
         async def changed() -> str:
             points = _read(PastPrompts, await self._client.request(Request(REWIND_POINTS, None)))
             if not points.files_kept:
                 return "This session keeps no versions of files. `! git diff` shows what git knows."
-            files: list[ChangedFile] = []
-            if points.points:
-                first = FileRewind(points.points[-1].id, dry_run=True)
-                files = _read(RewindPreview, await self._client.request(Request(REWIND_FILES, first))).files
+            since = points.points[-1].id if points.points else ""
+            files: list[DiffFile] = []
+            if since:
+                first = FileRewind(since, dry_run=True)
+                files = _read(DiffFiles, await self._client.request(Request(REWIND_FILES, first))).files
             if not files:
                 return "The agent's tools have changed no file in this session. `! git status` shows what commands did."
-            shown = [_line(each) for each in files[:_MAX_SHOWN]]
-            more = [f"… and {len(files) - _MAX_SHOWN} more"] if len(files) > _MAX_SHOWN else []
-            last = "`! git diff` shows the lines, also what commands have changed; /rewind takes changes back."
-            return "\n".join(["Changed by the agent's tools in this session:", *shown, *more, last])
+            self._reading.open(DiffPage(self._client, self._info.place, since, files))
+            return ""
 
         await self._answer(changed)
 
     async def _answer(self, text: Callable[[], Awaitable[str]]) -> None:
         try:
-            self._show(await text())
+            said = await text()
+            if said:
+                self._show(said)
         except CcbError as error:
             self._show(neutralise(error.what), Level.ERROR)
         except RequestFailed as error:
@@ -124,14 +137,3 @@ class SessionFacts:
 
 def _read(shape: type[Shape], answer: Json) -> Shape:
     return shape.model_validate(answer)
-
-
-def _source(rule: _HeldRule) -> str:
-    return _SOURCES.get(rule.source, one_line(rule.source) or "ccb")
-
-
-def _line(each: ChangedFile) -> str:
-    sign = {"create": "remove", "remove": "create"}.get(each.does, each.does)  # going back does the contrary
-    text = f"  {_SIGNS.get(sign, '~')} {one_line(each.path)}"
-    counts = f"  +{each.deletions} -{each.insertions}" if each.insertions or each.deletions else ""
-    return text + counts + ("  changed by something else since" if each.changedElsewhere else "")

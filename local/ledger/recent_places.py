@@ -1,0 +1,38 @@
+"""The hosts and directories of the last sessions, from the ledger of this machine."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Mapping
+
+from ccb.tunnel.errors import ConfigError
+from ccb.tunnel.openssh.kept_records import all_kept
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ..config.log import state_dir
+from .store import CallLedger, ledger_path
+
+
+@dataclass(frozen=True)
+class RecentPlace:
+    """A host and a directory, with the seconds since the last model call there. `kept`: a connection is kept."""
+
+    host: str
+    directory: str
+    ago_s: float
+    kept: bool = False
+
+
+def recent_places(environ: Mapping[str, str]) -> list[RecentPlace]:
+    """Return the places, the one used last first. Raise ConfigError if the ledger cannot be read."""
+    path = ledger_path(state_dir(environ))
+    if not path.exists():
+        return []
+    try:
+        with CallLedger(path) as ledger:
+            found = ledger.places()
+    except (sqlite3.Error, OSError) as error:
+        raise ConfigError(f"the ledger {path} cannot be read", evidence=str(error)) from None
+    now, kept = time.time(), {each.host for each in all_kept(environ)}
+    return [RecentPlace(host, directory, max(0.0, now - last), host in kept) for host, directory, last in found]

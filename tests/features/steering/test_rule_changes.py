@@ -1,0 +1,44 @@
+"""Permission rules that the person adds and removes in a session, without a question."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+from tests.features.steering.test_file_history import asked
+from tests.remote.worker_process import WorkerHost, alive, until
+
+from ccb.tunnel.wire import SessionOptions
+
+Json = dict[str, Any]
+
+
+def change(kind: str, rule: str, destination: str = "session") -> Json:
+    tool, _, content = rule.partition("(")
+    rules = [{"toolName": tool, **({"ruleContent": content[:-1]} if content else {})}]
+    return {"type": kind, "behavior": "allow", "rules": rules, "destination": destination}
+
+
+async def test_rules_are_added_and_removed_and_outlive_the_worker(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    hello = await laptop.attach(SessionOptions())
+
+    async def rules() -> set[tuple[str, str]]:
+        state = (await asked(laptop, "list_permission_rules"))["response"]["state"]
+        return {(each["rule"], each["source"]) for each in state["rules"]}
+
+    for update in (change("addRules", "Bash(make *)"), change("addRules", "Edit", "localSettings")):
+        assert (await asked(laptop, "change_permission_rules", updates=[update]))["subtype"] == "success"
+    assert await rules() == {("Bash(make *)", "session"), ("Edit", "localSettings")}
+    refused = await asked(laptop, "change_permission_rules", updates=[{"type": "setMode", "mode": "bypassPermissions"}])
+    assert refused["subtype"] == "error" and "addRules and removeRules" in refused["error"]
+    wrong = await asked(laptop, "change_permission_rules", updates=[change("addRules", "Bash( )")])
+    assert wrong["subtype"] == "error"
+    await asked(laptop, "change_permission_rules", updates=[change("removeRules", "Edit", "localSettings")])
+    await laptop.drop()
+    os.kill(hello.pid, signal.SIGKILL)
+    await until(lambda: not alive(hello.pid), "the worker is gone")
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions())
+    assert await rules() == {("Bash(make *)", "session")}
