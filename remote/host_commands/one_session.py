@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from ..sessions.refusal import HostRefusal
-from ..sessions.registry import TITLE, sessions
+from ..sessions.registry import TITLE
 from ..sessions.session_files import private_file
 from ..sessions.summary import read_summary
 from .cleanup import Remover, hold
@@ -34,8 +34,7 @@ def remove(params: Json, reports: Reports) -> None:
     """Stop a session and remove it. One that a client drives is left alone, unless that is meant (`driven`). Raise
     HostRefusal."""
     target = _on_disk(params)
-    entry = next((each for each in sessions() if each.session == target.session), None)
-    driver = str(entry.summary.get("driver") or "") if entry is not None and entry.alive else ""
+    driver = str(read_summary(target.directory).get("driver") or "") if target.pid else ""
     if driver and not params.get("driven"):
         raise HostRefusal("in_use", "%s drives this session now" % driver[:200], {"do": "Look at the list again."})
     stop_all([target], reports)  # also what tools of a killed worker have left running
@@ -57,5 +56,5 @@ def _on_disk(params: Json) -> StopTarget:
     """Return the session that the parameters name by its whole id. Raise HostRefusal."""
     (target,) = chosen({"session": params.get("session")})
     if not target.directory or target.session != params.get("session"):
-        raise HostRefusal("in_use", "this session is in memory only: nothing of it is kept", {"do": "Stop it."})
+        raise HostRefusal("in_use", "this session is in memory only", {"do": "Stop it."})
     return target
