@@ -100,6 +100,7 @@ class CommandReplies:
             "new": self._view.steering.choosing.new,
             "rewind": self._rewind,
             "queue": self._queue,
+            "vim": self._vim,
             "permissions": self._view.steering.facts.permissions,
             "diff": self._view.steering.facts.diff,
             "reconnect": self._reconnect,
@@ -133,6 +134,11 @@ class CommandReplies:
             self._view.reading.close()
             if problem:
                 self._show(f"{problem}.", Level.WARNING)
+
+    async def _vim(self) -> None:
+        vim = self._shell.composer.vim
+        vim.use(on=not vim.on)
+        self._actions.hint("vim's keys: Esc for normal mode" if vim.on else "the input has its usual keys again")
 
     async def _mode(self, mode: str) -> None:
         if mode:

@@ -40,6 +40,7 @@ COMMANDS = (
     ReplCommand(
         "transcript", "/transcript [pager]", "the whole conversation on a page: search, copy; or in your PAGER"
     ),
+    ReplCommand("vim", "/vim", "edit the input with vim's keys, or no longer; `editorMode` in the settings keeps it"),
     ReplCommand("copy", "/copy [N]", "copy the last answer (or the Nth from the end) to the clipboard"),
     ReplCommand("diff", "/diff", "show what the agent has changed in this session, a file each, with the lines"),
     ReplCommand("permissions", "/permissions", "the rules that allow, ask and deny: where they are from, add, remove"),
@@ -92,6 +93,7 @@ KEYS = (
         "1-9 or arrows, then Enter",
         "on a question of the agent: an option or own words; Space ticks, Esc declines",
     ),
+    ("Esc", "with vim's keys (/vim): from insert to normal mode; there, Esc interrupts the agent"),
     ("Ctrl+G, Ctrl+X Ctrl+E", "write the prompt in your editor (VISUAL, EDITOR)"),
     ("Ctrl+G", "on a plan: change it before you approve it"),
     ("Space, Up, Down, PgUp, PgDn, Home, End", "on an approval: scroll"),

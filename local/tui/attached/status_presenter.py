@@ -21,7 +21,7 @@ that, and a word that changes all the time says nothing."""
 
 class StatusPresenter:
     """Collects the facts of the status line from the other parts of the interface. `tell_state` hears what the session
-    does, in words, for the window's title."""
+    does, in words, for the window's title. `keys` says what the keys of the input do now."""
 
     def __init__(
         self,
@@ -32,6 +32,7 @@ class StatusPresenter:
         transcript: Transcript,
     ) -> None:
         self.tell_state: Callable[[str], None] = lambda state: None
+        self.keys: Callable[[], str] = lambda: ""
         self.line = StatusLine()
         self.todos = TodoPanel()
         self._info = info
@@ -80,6 +81,7 @@ class StatusPresenter:
             queued=reducer.prompts.queued_count,
             steering=reducer.prompts.steering_count,
             branch=reducer.branch,
+            keys=self.keys(),
             approval_waits=self._approvals.wants_focus,
             more_below=self._transcript.lines_below > 1,
         )

@@ -73,6 +73,7 @@ class SessionView(Vertical):
         self._history = HistoryLoader(client, self.transcript, self.reducer)
         self._status = StatusPresenter(info, self.reducer, connection, self.approvals, self.transcript)
         self._status.tell_state = shell.attention.state_is
+        self._status.keys = lambda: shell.composer.vim.label
         self._actions = SessionActions(client, self.reducer, connection, self.approvals, self._status, shell.leaving)
         self.rewinding = Rewinding(client, self.reducer, shell.composer, self._actions)
         self.reading = reading = Reading(client, info, self.transcript, shell.composer, shell.copied)

@@ -6,15 +6,25 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement, TableElement
+from rich.constrain import Constrain
+from rich.markdown import CodeBlock, Heading, HorizontalRule, Markdown, MarkdownElement, TableElement
 from rich.padding import Padding
 from rich.syntax import Syntax
 from rich.table import Table
+from rich.text import Text
 
 from ..theme.palette import Palette
 
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+_NARROW = 80
+TAB = "\ue009"
+"""Stands for a tab in a drawing to copy from, where it would become spaces."""
+
+RULE = "---"
+"""A rule in a drawing to copy from."""
+
 _MAX_HIGHLIGHTED = 20_000  # characters of code; some lexers take seconds for more
 
 
@@ -60,9 +70,54 @@ class TranscriptMarkdown(Markdown):
         self.parsed = _PARSER.parse(text)
 
 
-def render_markdown(text: str, palette: Palette) -> TranscriptMarkdown:
-    """Return a renderable for `text`, from which control characters have been removed."""
-    return TranscriptMarkdown(text, f"{palette.code} {palette.surface}")
+class _CodeToCopy(CodeBlock):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(str(self.text).rstrip().replace("\t", TAB))
+
+
+class _TableToCopy(_Table):
+    """A table as wide as on the screen, where its cells are wrapped to fit."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self._width = width
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> _TableToCopy:
+        return cls(markdown.width if isinstance(markdown, _MarkdownToCopy) else _NARROW)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for each in super().__rich_console__(console, options.update(width=self._width)):
+            yield Constrain(each, self._width) if isinstance(each, Table) else each
+
+
+class _RuleToCopy(HorizontalRule):
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Text(RULE)
+        yield Text()
+
+
+class _MarkdownToCopy(TranscriptMarkdown):
+    """Markdown without the indents of the layout. `width` is that of the screen."""
+
+    elements: ClassVar[dict[str, type[MarkdownElement]]] = {
+        **TranscriptMarkdown.elements,
+        "fence": _CodeToCopy,
+        "code_block": _CodeToCopy,
+        "table_open": _TableToCopy,
+        "hr": _RuleToCopy,
+    }
+
+    def __init__(self, text: str, code_theme: str, width: int) -> None:
+        super().__init__(text, code_theme)
+        self.width = width
+
+
+def render_markdown(text: str, palette: Palette, copied_from: int = 0) -> TranscriptMarkdown:
+    """Return a renderable for `text`, from which control characters have been removed. `copied_from` is not 0 for one
+    to copy from: the width of the one on the screen."""
+    theme = f"{palette.code} {palette.surface}"
+    return _MarkdownToCopy(text, theme, copied_from) if copied_from else TranscriptMarkdown(text, theme)
 
 
 def safe_split(text: str) -> int:

@@ -57,11 +57,12 @@ _PICTURE = re.compile(r"(?m)^  [▓▒◆▚█·×]{40}$")
 @dataclass(frozen=True)
 class BlockRenderer:
     """How blocks are drawn now. `details`: show all of tool output and thinking. Paths in `cwd` are shown relative to
-    it."""
+    it. `copied_from` is not 0 for a drawing to copy from: the width of the one on the screen."""
 
     palette: Palette
     details: bool = False
     cwd: str = ""
+    copied_from: int = 0
 
     def render(self, block: Block) -> list[RenderableType]:
         """Return the renderables of one block, top to bottom."""
@@ -86,7 +87,8 @@ class BlockRenderer:
         lines = block.text.splitlines() or [""]
         hidden = 0 if self.details else len(lines) - _MAX_PROMPT_LINES
         for number, line in enumerate(both_ends(lines) if self.details else lines[:_MAX_PROMPT_LINES]):
-            text.append("❯ " if number == 0 else "\n  ", style=f"bold {palette.accent}")
+            indent = "" if self.copied_from else "  "
+            text.append("❯ " if number == 0 else f"\n{indent}", style=f"bold {palette.accent}")
             text.append(line, style="bold" if block.state is PromptState.TAKEN else palette.dim)
         if hidden > 0:
             text.append(f"\n  … {counted(hidden, 'more line')} (Ctrl+O)", style=palette.dim)
@@ -102,7 +104,7 @@ class BlockRenderer:
     def _markdown(self, block: MarkdownBlock) -> RenderableType:
         if len(block.text) > (_MAX_LIVE_MARKDOWN if block.live else _MAX_MARKDOWN):
             return Text(block.text)
-        return render_markdown(block.text, self.palette)
+        return render_markdown(block.text, self.palette, self.copied_from)
 
     def _thought(self, block: ThoughtBlock) -> Text:
         style = f"italic {self.palette.dim}"
@@ -162,14 +164,16 @@ class BlockRenderer:
             return
         yield self._tool_headline(block)
         if view is View.CHECKLIST:
-            yield Padding(todo_list(block.tool_input, palette), _INDENT)
+            yield self._indented(todo_list(block.tool_input, palette))
         elif view is View.PLAN and block.state is ToolState.DONE:
             plan = neutralise(str(block.tool_input.get("plan", "")))
-            yield Padding(render_markdown(plan, palette) if len(plan) <= _MAX_MARKDOWN else Text(plan), _INDENT)
+            yield self._indented(
+                render_markdown(plan, palette, self.copied_from) if len(plan) <= _MAX_MARKDOWN else Text(plan)
+            )
         elif block.agent is not None and block.state is not ToolState.FAILED:
             rows = agent_rows(block, palette, details=self.details, cwd=self.cwd)
             if rows is not None:
-                yield Padding(rows, _INDENT)
+                yield self._indented(rows)
         elif view.is_diff and block.state is not ToolState.FAILED:
             if block.state is ToolState.DONE:
                 limit = MAX_DETAIL_LINES if self.details else _MAX_DIFF_LINES
@@ -177,7 +181,10 @@ class BlockRenderer:
         else:
             output = tool_output(block, palette, details=self.details)
             if output is not None:
-                yield Padding(output, _INDENT)
+                yield self._indented(output)
+
+    def _indented(self, part: RenderableType) -> RenderableType:
+        return part if self.copied_from else Padding(part, _INDENT)
 
     def _tool_headline(self, block: ToolBlock) -> Text:
         palette = self.palette

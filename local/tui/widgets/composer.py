@@ -13,16 +13,19 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
+from textual.widgets.text_area import Selection
 
 from ccb.tunnel.plain_text import neutralise
 
 from ...terminal.stdio import in_thread
+from ..vim.machine import Effect
 from .composing.attachments import Attachments
 from .composing.dropped_paths import may_name_files
 from .composing.pasted_texts import PastedTexts
 from .composing.prompt_recall import PromptKeeper, PromptRecall
 from .composing.shortcut_letters import ShortcutLetters
 from .composing.surroundings import Surroundings
+from .composing.vim_keys import VimKeys, changed_part
 
 _MAX_READ_S = 5.0  # seconds for reading what was dropped; a path on a file system that hangs stays text
 _INVITATION = "Ask for a change, or /help"
@@ -80,6 +83,7 @@ class Composer(TextArea):
         self.shortcuts = ShortcutLetters()
         self.last_key = 0.0
         self.around = Surroundings()
+        self.vim = VimKeys()
         self._pasted = PastedTexts()
         self.attachments = Attachments()
         self._chord = ""  # the last key
@@ -119,10 +123,14 @@ class Composer(TextArea):
     def _handle_key(self, event: events.Key) -> bool:
         """Handle the keys that differ from a plain text area. Return whether this was one."""
         if event.character is not None and self.is_shortcut(event.character):
-            self.shortcuts.pressed(event.character, self.last_key, may_begin_word=not self.read_only)
+            typed = not (self.read_only or self.vim.commands)
+            self.shortcuts.pressed(event.character, self.last_key, may_begin_word=typed)
             self.post_message(self.Shortcut(event.character))
             return True
-        if event.key in ("enter", "up", "down", "escape", "ctrl+r") and self.around.completes(event.key):
+        listed = ("enter", "up", "down", "escape") if self.vim.commands else ("enter", "up", "down", "escape", "ctrl+r")
+        if event.key in listed and self.around.completes(event.key):
+            return True
+        if self._vim_took(event):
             return True
         if event.key == "enter":
             self._submit()
@@ -143,6 +151,28 @@ class Composer(TextArea):
         if event.key == "backspace":
             return self._remove_placeholder()
         return self._handle_arrow(event.key)
+
+    def _vim_took(self, event: events.Key) -> bool:
+        """Let vim's keys have a key. Return whether it was one of theirs."""
+        if self.read_only or not self.vim.on:
+            return False
+        key = event.character if event.is_printable and event.character not in (None, " ") else event.key
+        before = self.text
+        step = self.vim.press(key or "", before, self.cursor_at)
+        if step is None:
+            return self.vim.commands and event.is_printable
+        if step.effect in (Effect.UNDO, Effect.REDO):
+            self.undo() if step.effect is Effect.UNDO else self.redo()
+        elif step.effect in (Effect.EARLIER, Effect.LATER):
+            self._recall(-1 if step.effect is Effect.EARLIER else 1)
+        else:
+            if step.text != before:
+                start, end = changed_part(before, step.text)
+                self.history.checkpoint()
+                self.put(step.text[start : len(step.text) - end], start, len(before) - end)
+            marked = self.vim.marked(step.text) or (step.at, step.at)
+            self.selection = Selection(*map(self._location, marked))
+        return True
 
     def _handle_arrow(self, key: str) -> bool:
         """Leave the text by its first or last line: to an earlier or a later prompt."""
@@ -254,6 +284,7 @@ class Composer(TextArea):
             if steers:
                 self.around.steer_next()
             return
+        self.vim.sent()
         self.recall.add(text, kept=self.attachments.with_paths(text))
         before, self.recall.before = self.recall.before, ()
         self.text = ""

@@ -77,6 +77,8 @@ class StatusFacts:
     """How many prompts wait for the agent."""
     steering: int = 0
     """How many of them steer it."""
+    keys: str = ""
+    """What the keys of the input do, if the person edits with vim's."""
     branch: str = ""
 
 
@@ -111,7 +113,8 @@ def status_text(facts: StatusFacts, palette: Palette, width: int) -> Text:
     mode = _mode_entry(facts.mode, palette)
     host, path = one_line(facts.host), one_line(facts.path)
     places = _places(host, path)
-    room = width - len(mark) - 1
+    keys = f" {facts.keys} " if facts.keys else ""
+    room = width - len(mark) - 1 - (cell_len(keys) + 1 if keys else 0)
     first = _cells(current[0].short) if current else 0
     # A hint answers a key and disappears after seconds: until then it may take the room of the mode.
     least = min(
@@ -130,6 +133,9 @@ def status_text(facts: StatusFacts, palette: Palette, width: int) -> Text:
     place = next((each for each in places if cell_len(each) <= room_for_place), "")
     line = Text(no_wrap=True, overflow="ellipsis")
     line.append(f"{mark} ", style=tone)
+    if keys:
+        line.append(keys, style=f"reverse {palette.dim if facts.keys.startswith('INSERT') else palette.accent}")
+        line.append(" ")
     line.append(place or _squeezed(host, path, room_for_place), style="bold")
     for text, style in shown + [(text, palette.dim) for text in _other_texts(facts)]:
         if text and line.cell_len + _cells(text) <= width:  # otherwise the next one may fit

@@ -24,6 +24,7 @@ from textual.timer import Timer
 
 from ..model.blocks import Block, Level, NoticeBlock, TipsBlock, ToolBlock, stack
 from ..render.block_renderer import SPINNER, BlockRenderer, is_animated
+from ..render.copying import copied_text
 from ..theme.palette import Palette, palette_of
 from .block_layout import BlockLayout
 from .line_cache import CacheKey, LineCache
@@ -34,6 +35,8 @@ _MAX_CACHED_LINES = 2_000  # about 10 KB each with what Textual keeps for them
 _ESTIMATED_TOOL_LINES = 2
 _EXACT_LINES = 500  # drawn blocks at the end of the transcript; further up heights are estimated
 _OVERLAP_LINES = 2  # lines of the page before that stay when a page is turned
+_UNWRAPPED = 4_000  # columns of a drawing to copy from
+_MAX_UNWRAPPED = 200_000  # characters of a block; more is copied as it is on the screen
 _SPINNER_S = 0.2
 _MIN_FRAME_S = 0.04
 _MAX_FRAME_S = 0.5
@@ -292,9 +295,12 @@ class Transcript(ScrollView, can_focus=False):
         return width, block.version
 
     def _draw(self, block: Block, width: int) -> list[Strip]:
+        strips = self._drawn_by(BlockRenderer(self.palette(), self._details, self._cwd), block, width)
+        return strips if self._is_tight(block) else [Strip.blank(0), *strips]
+
+    def _drawn_by(self, renderer: BlockRenderer, block: Block, width: int) -> list[Strip]:
         console: Console = self.app.console
         options = console.options.update(width=width, height=None, highlight=False)
-        renderer = BlockRenderer(self.palette(), self._details, self._cwd)
         strips: list[Strip] = []
         with console.use_theme(renderer.palette.markdown):
             for renderable in renderer.render(block):
@@ -304,7 +310,7 @@ class Transcript(ScrollView, can_focus=False):
             strips.pop()
         while strips and not strips[0].text.strip():
             strips.pop(0)
-        return strips if self._is_tight(block) else [Strip.blank(0), *strips]
+        return strips
 
     def _is_tight(self, block: Block) -> bool:
         """Return whether a block has no blank line before it. With its details, a call is not the item of a list."""
@@ -351,17 +357,20 @@ class Transcript(ScrollView, can_focus=False):
         return Strip.join([before, marked, after])
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        width = self._text_width()
+        width, layout = self._text_width(), self._block_layout
         first = selection.start.y if selection.start is not None else 0
-        last = selection.end.y if selection.end is not None else self.virtual_size.height
-        lines: list[str] = []
-        for block, end in zip(self.blocks, self._block_layout.ends, strict=False):
-            if end <= first or len(lines) > last:
-                lines.extend("" for _ in range(len(lines), end))
-                continue
-            lines.extend(strip.text.rstrip() for strip in self._strips(block, width)[: end - len(lines)])
-            lines.extend("" for _ in range(len(lines), end))
-        return selection.extract("\n".join(lines)), "\n"
+        last = selection.end.y if selection.end is not None else layout.lines
+        renderer = BlockRenderer(self.palette(), self._details, self._cwd, copied_from=width)
+        copied = ""
+        for block, end in zip(self.blocks, layout.ends, strict=False):
+            rows = [strip.text for strip in self._strips(block, width)] if end > first else []
+            top = end - len(rows)
+            if top > last:
+                break
+            whole = self._drawn_by(renderer, block, _UNWRAPPED) if rows and block.size() <= _MAX_UNWRAPPED else []
+            text = copied_text(rows, [strip.text for strip in whole], selection, top)
+            copied += ("\n" if self._is_tight(block) else "\n\n") + text if copied and text else text
+        return copied, "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()
