@@ -18,9 +18,10 @@ from typing import Any, ClassVar, Literal
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.openssh.sharing import Sharing
 
+from .sections import PYDANTIC, BudgetSettings, ModelCallSettings, PermissionMode, RuleSettings
+from .sections import key as _key
 from .settings_file import line_of, parse_settings, read_settings_file, read_settings_text
 
-PermissionMode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
 SandboxMode = Literal["read-only", "workspace", "off"]
 
 _SECRET_NAME = re.compile(r"api_?-?key|auth_?-?token|secret|password", re.IGNORECASE)
@@ -31,54 +32,11 @@ USER, FLAG, KEPT, MANAGED = "user", "flag", "kept", "managed"
 
 MANAGED_FILE = Path("/etc/ccb/managed-settings.json")
 _MAX_KEEP_MINUTES = 24 * 60
-_PYDANTIC = {"strict": True}
-
-
-def _key(description: str, **limits: float) -> dict[str, object]:
-    """Return the metadata of a key, in the words of pydantic's `Field`."""
-    return {"description": description, **limits}
-
-
-@dataclass(frozen=True)
-class RuleSettings:
-    """Permission rules of every session, spelt as for `--allowedTools` and `--disallowedTools`."""
-
-    __pydantic_config__: ClassVar[Mapping[str, object]] = _PYDANTIC
-
-    allow: list[str] = field(
-        default_factory=list,
-        metadata=_key("Rules that allow a tool call without asking, as for `--allowedTools`."),
-    )
-    deny: list[str] = field(
-        default_factory=list, metadata=_key("Rules that deny a tool call, as for `--disallowedTools`.")
-    )
-    ask: list[str] = field(
-        default_factory=list, metadata=_key("Rules that want a question before a tool call, whatever allows it.")
-    )
-    defaultMode: PermissionMode | None = field(
-        default=None, metadata=_key("Permission mode of new sessions, if `permissionMode` is not set.")
-    )
-    additionalDirectories: list[str] = field(
-        default_factory=list, metadata=_key("Directories of the host that tools may use as well, as for `--add-dir`.")
-    )
-    disableBypassPermissionsMode: Literal["disable"] | None = field(
-        default=None, metadata=_key("`disable`: nobody can choose the mode bypassPermissions.")
-    )
-
-
-@dataclass(frozen=True)
-class BudgetSettings:
-    """What model calls may cost. This machine keeps account of them itself, whatever a host says."""
-
-    __pydantic_config__: ClassVar[Mapping[str, object]] = _PYDANTIC
-
-    sessionUsd: float | None = field(default=None, metadata=_key("Dollars for one session.", gt=0))
-    dayUsd: float | None = field(
-        default=None, metadata=_key("Dollars for all sessions of this machine since midnight.", gt=0)
-    )
-    dayTokens: int | None = field(
-        default=None, metadata=_key("Tokens of all kinds for all sessions of this machine since midnight.", gt=0)
-    )
+_SECTIONS: Mapping[str, type[RuleSettings | BudgetSettings | ModelCallSettings]] = {
+    "permissions": RuleSettings,
+    "budgets": BudgetSettings,
+    "modelCalls": ModelCallSettings,
+}
 
 
 @dataclass(frozen=True)
@@ -110,7 +68,7 @@ EVERYTHING = SettingsChoice()
 class Settings:
     """The content of the settings file. An option on the command line outranks it."""
 
-    __pydantic_config__: ClassVar[Mapping[str, object]] = _PYDANTIC
+    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
 
     apiKeyHelper: str | None = field(
         default=None, metadata=_key("Shell command that prints the model credential.", min_length=1)
@@ -137,6 +95,9 @@ class Settings:
     permissions: RuleSettings = field(default_factory=RuleSettings, metadata=_key("Permission rules of every session."))
     budgets: BudgetSettings = field(
         default_factory=BudgetSettings, metadata=_key("What model calls may cost before this machine refuses more.")
+    )
+    modelCalls: ModelCallSettings = field(
+        default_factory=ModelCallSettings, metadata=_key("Which model calls this machine lets a host make.")
     )
     backgroundAfterSeconds: float = field(
         default=15,
@@ -299,12 +260,10 @@ def _layer(source: str, path: str, text: str | None) -> SettingsLayer:
     if isinstance(known.get("sandbox"), dict):  # the family's key of this name is an object with other content
         del known["sandbox"]
         unknown.append("sandbox")
-    if isinstance(rules := known.get("permissions"), dict):
-        known["permissions"], others = _split(rules, tuple(each.name for each in fields(RuleSettings)))
-        unknown += [f"permissions.{name}" for name in others]
-    if isinstance(limits := known.get("budgets"), dict):
-        known["budgets"], others = _split(limits, tuple(each.name for each in fields(BudgetSettings)))
-        unknown += [f"budgets.{name}" for name in others]
+    for section, keys in _SECTIONS.items():
+        if isinstance(values := known.get(section), dict):
+            known[section], others = _split(values, tuple(each.name for each in fields(keys)))
+            unknown += [f"{section}.{name}" for name in others]
     _validated(known, {path: text})
     _refuse_broken_rules(path, text, known.get("permissions", {}))
     return SettingsLayer(source, path, text, known, tuple(unknown))
@@ -373,7 +332,7 @@ def _merged(layers: Sequence[SettingsLayer]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.values.items():
-            if name in ("permissions", "env", "mcpServers", "budgets") and name in merged:
+            if name in (*_SECTIONS, "env", "mcpServers") and name in merged:
                 before = merged[name]
                 joined = {key: [*before.get(key, []), *each] for key, each in value.items() if isinstance(each, list)}
                 merged[name] = {**before, **value, **joined}

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Self
 
 from ccb.tunnel.errors import CcbError, ConfigError, UsageError
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.metering import CallReport
-from ccb.tunnel.proxy.policy import Refusal
+from ccb.tunnel.proxy.policy import ANSWERED
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.models import ALIASES, facts
 
@@ -33,7 +34,6 @@ BUDGET_KIND = "laptop_budget"
 """The error type of a call that is refused because a budget is used up."""
 
 _TELLS_AT = 0.8  # of a budget
-_PAID_PATH = "/v1/messages"
 _BYTES_PER_TOKEN = 3
 _MOST_OUTPUT = 64_000
 _NO_RETRY = {"x-should-retry": "false"}
@@ -142,7 +142,7 @@ class SessionAccounts:
     def ended(self, report: CallReport, reserved: float) -> None:
         """See Accounts."""
         self._reserved = max(0.0, self._reserved - reserved)
-        if report.path != _PAID_PATH:
+        if report.path != ANSWERED:
             return
         self._here += report.cost_usd
         if report.output_tokens and not facts(report.model).input_price:

@@ -22,7 +22,8 @@ from ccb.local.command_line.help_text import HOSTS, PATHS
 from ccb.local.command_line.option_table.declaration import Group, Option, OptionKind, Subcommand
 from ccb.local.command_line.options import OPTIONS, SUBCOMMANDS
 from ccb.local.commands.auth import auth_parser
-from ccb.local.config.settings import BudgetSettings, RuleSettings, Settings
+from ccb.local.config.sections import BudgetSettings, ModelCallSettings, RuleSettings
+from ccb.local.config.settings import Settings
 from ccb.local.tui.attached.commands import COMMANDS, KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -144,12 +145,12 @@ def _settings() -> Iterator[str]:
 
 
 def _setting_rows(
-    keys: type[Settings | RuleSettings | BudgetSettings], prefix: str = ""
+    keys: type[Settings | RuleSettings | BudgetSettings | ModelCallSettings], prefix: str = ""
 ) -> Iterator[tuple[str, str, str, str]]:
     kinds = get_type_hints(keys)
     for each in fields(keys):
         kind = kinds[each.name]
-        if kind in (RuleSettings, BudgetSettings):
+        if kind in (RuleSettings, BudgetSettings, ModelCallSettings):
             yield from _setting_rows(kind, f"{prefix}{each.name}.")
         elif each.metadata:
             default = each.default_factory() if callable(each.default_factory) else each.default

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ..wire import Open
 from ..wire.calls.cache import MAX_KEPT, BodyCache
 from ..wire.calls.deltas import new_bytes, rebuild
-from .pace import CallPace
+from .guards.pace import CallPace
 from .policy import MAX_BODY, MAX_BURST, MAX_PER_MINUTE
 
 _MAX_IN_FLIGHT = MAX_KEPT  # bytes of all bodies that are collected or made at the same time

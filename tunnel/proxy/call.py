@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from ..wire.dataclass import dataclass
-from .policy import Refusal
+from .guards.refusal import Refusal
 from .providers.provider import ProviderError
 
 BUFFER = 4 * 1024 * 1024
@@ -91,10 +91,12 @@ class Call:
         self._news.set()
 
     async def put(self, chunk: bytes) -> None:
-        """Append bytes of the body. Wait while the buffer is full."""
+        """Append bytes of the body. Wait while the buffer is full. A call that is over takes none."""
         while len(self._buffer) >= self._limit:
             self._room.clear()
             await self._room.wait()
+        if self.over:
+            return
         self._buffer += chunk
         self._news.set()
 
@@ -109,6 +111,14 @@ class Call:
             self._failure = error
             self.state = CallState.FAILED
         self._news.set()
+
+    def revoke(self, refusal: Refusal) -> None:
+        """End the call at once: not even bytes that have arrived can be read any more."""
+        self._failure, self.state = refusal, CallState.FAILED
+        self._base += len(self._buffer)
+        self._buffer.clear()
+        self._news.set()
+        self._room.set()
 
     def attach(self, offset: int) -> Reader:
         """Return a reader that starts at byte `offset` and acknowledges everything before it.
@@ -161,7 +171,7 @@ class Reader:
         while True:
             self._check()
             start = self.offset - call._base
-            if start < len(call._buffer):
+            if 0 <= start < len(call._buffer):
                 chunk = bytes(call._buffer[start : start + limit])
                 self.offset += len(chunk)
                 return chunk

@@ -42,6 +42,10 @@ class CallRegistry:
         """Return the call with this id, or None."""
         return self._calls.get(call_id)
 
+    def all(self) -> list[Call]:
+        """Return every call."""
+        return list(self._calls.values())
+
     def add(self, call: Call) -> None:
         """Register a new call."""
         self._calls[call.id] = call

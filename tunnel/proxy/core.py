@@ -11,14 +11,16 @@ from contextlib import asynccontextmanager
 from typing import Self
 
 from ..errors import CcbError
-from ..secret import Secret
 from .bodies import RequestBodies
 from .call import BUFFER, Call, CallState, Reader, ResponseHead
 from .call_registry import HOLD, CallRegistry
+from .guards.grant import CallGrant
+from .guards.nonce import MAX_WRONG, NonceGuard
+from .guards.pace import CallPace
+from .guards.refusal import Refusal
 from .headers import request_headers, response_headers
 from .metering import Accounts, CallMeter, NoAccounts
-from .pace import CallPace
-from .policy import Policy, Refusal, RequestHead
+from .policy import Policy, RequestHead, WrongNonce
 from .providers.provider import Provider, ProviderError, ProviderRequest
 from .upload import Upload
 
@@ -89,6 +91,7 @@ class AuthProxy:
         self._accounts = accounts or NoAccounts()
         self._calls = CallRegistry(self._abort, hold)
         self._tasks: dict[Call, asyncio.Task[None]] = {}
+        self._grant = CallGrant(self._policy.lasts_s)
         self._pace = CallPace(self._policy.max_burst, self._policy.max_per_minute, time.monotonic())
         self._warned_at = -_WARNED_EVERY_S
         self.bodies = RequestBodies()
@@ -117,11 +120,26 @@ class AuthProxy:
         """Whether there are responses that a worker may still read."""
         return len(self._calls) > 0
 
+    @property
+    def grant(self) -> CallGrant:
+        """Whether calls may be made at all."""
+        return self._grant
+
+    def revoke(self) -> None:
+        """Let the worker call no models any more. Calls under way end with the next byte."""
+        self._grant.revoke()
+        refusal = self._grant.refusal()
+        assert refusal is not None
+        log.warning("the person has revoked the model calls of this session")
+        for call in {*self._tasks, *self._calls.all()}:
+            call.revoke(refusal)
+            self._abort(call)
+
     @asynccontextmanager
     async def call(
-        self, head: RequestHead, body: AsyncIterator[bytes], *, nonce: Secret, offset: int = 0, keep: bool = False
+        self, head: RequestHead, body: AsyncIterator[bytes], *, nonce: NonceGuard, offset: int = 0, keep: bool = False
     ) -> AsyncIterator[ProxiedResponse]:
-        """Answer one request of the connection that was given `nonce`. A refusal is an answer, and so is an unreachable
+        """Answer one request of the connection that `nonce` guards. A refusal is an answer, and so is an unreachable
         provider.
 
         A request with the `head.id` of an earlier one reads that response on at `offset`; nothing is sent again and
@@ -131,7 +149,7 @@ class AuthProxy:
         call: Call | None = None
         try:
             try:
-                self._policy.check(head, nonce)
+                self._check(head, nonce)
                 call, reader = self._find_or_start(head, body, offset, keep=keep)
                 response = ProxiedResponse(await reader.head(), reader)
             except Refusal as refusal:
@@ -194,6 +212,21 @@ class AuthProxy:
             self._calls.add(call)
         return call, reader
 
+    def _check(self, head: RequestHead, nonce: NonceGuard) -> None:
+        """Raise Refusal unless the request is allowed. The person is told of a wrong nonce."""
+        try:
+            self._policy.check(head, nonce)
+        except WrongNonce:
+            log.warning("a request with a wrong nonce, number %d on its connection", nonce.wrong)
+            if nonce.wrong == 1:
+                self.warn("A request with a wrong nonce came from the host: a program there is not the worker.")
+            elif nonce.wrong == MAX_WRONG:
+                self.warn(f"{MAX_WRONG} requests with wrong nonces: this connection may make no model calls any more.")
+            raise
+        refusal = self._grant.refusal()
+        if refusal is not None:
+            raise refusal
+
     def _check_pace(self) -> None:
         """Raise Refusal if the worker starts calls too quickly. The person is told, once in a while."""
         now = time.monotonic()
@@ -237,7 +270,7 @@ class AuthProxy:
 
     async def _run(self, call: Call, head: RequestHead, body: AsyncIterator[bytes], meter: CallMeter) -> None:
         """Send the call to the provider and fill `call` with the response."""
-        upload = Upload(call, body, head.size, self._policy)
+        upload = Upload(call, body, head, self._policy)
         try:
             await self._exchange(call, head, upload, meter)
             call.finish()
@@ -262,9 +295,18 @@ class AuthProxy:
             seen = ResponseHead(response.status, response_headers(response.headers))
             meter.answer(seen.status, seen.headers)
             call.start(seen)
+            received, limit = 0, self._policy.max_answer
             async for chunk in response.chunks:
                 meter.feed(chunk)
+                received += len(chunk)
+                if limit is not None and received > limit:
+                    raise _answer_too_long(limit)
                 await call.put(chunk)
+
+
+def _answer_too_long(limit: int) -> Refusal:
+    text = f"the laptop's settings allow answers of {limit} bytes"
+    return Refusal(502, text, kind="laptop_not_allowed", headers={"x-should-retry": "false"})
 
 
 def _own_answer(refusal: Refusal) -> ProxiedResponse:

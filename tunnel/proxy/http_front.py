@@ -17,6 +17,7 @@ from aiohttp import ClientError, web
 from ..errors import ConfigError
 from ..secret import Secret
 from .core import AuthProxy, ProxiedResponse
+from .guards.nonce import NonceGuard
 from .policy import RequestHead
 from .providers.provider import ProviderError
 from .upload import BodyLost
@@ -34,7 +35,7 @@ class HttpFront:
 
     def __init__(self, proxy: AuthProxy, nonce: Secret, directory: Path) -> None:
         self._proxy = proxy
-        self._nonce = nonce
+        self._nonce = NonceGuard(nonce)
         self._directory = directory
         self._runner: web.AppRunner | None = None
 

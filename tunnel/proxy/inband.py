@@ -21,7 +21,9 @@ from ..wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Frame, Head
 from .bodies import CannotRebuild
 from .call import Superseded
 from .core import AuthProxy, ProxiedResponse
-from .policy import Refusal, RequestHead
+from .guards.nonce import NonceGuard
+from .guards.refusal import Refusal
+from .policy import RequestHead
 from .providers.provider import ProviderError
 from .upload import BodyLost
 
@@ -126,7 +128,7 @@ class InbandCalls:
     def __init__(self, proxy: AuthProxy, send: Send, nonce: Secret, *, epoch: int = 0) -> None:
         self._proxy = proxy
         self._send = send
-        self._nonce = nonce
+        self._nonce = NonceGuard(nonce)
         self._epoch = epoch
         self._streams: dict[int, _Stream] = {}
         self._idle = asyncio.Event()

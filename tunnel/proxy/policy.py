@@ -3,12 +3,13 @@ opened."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..secret import Secret
+from .guards.nonce import NonceGuard
+from .guards.refusal import Refusal
+from .guards.request_limits import RequestLimits
 
 MAX_BODY = 32 * 1024 * 1024
 """Largest request body in bytes; the limit of the Messages API."""
@@ -20,22 +21,16 @@ MAX_BURST, MAX_PER_MINUTE = 300, 300
 """How many model calls one auth proxy starts at once, and in a minute. Eight sub-agents with quick answers stay below;
 a worker that only wants to spend money does not."""
 
-ROUTES = frozenset({("POST", "/v1/messages"), ("POST", "/v1/messages/count_tokens"), ("GET", "/v1/models")})
+ANSWERED = "/v1/messages"
+"""The path of the requests that a model answers, and that cost money."""
+
+ROUTES = frozenset({("POST", ANSWERED), ("POST", "/v1/messages/count_tokens"), ("GET", "/v1/models")})
 """The methods and paths of the Messages API that a worker may use."""
 
 _QUERY = re.compile(r"[A-Za-z0-9_.~=&,:+*@-]{0,1024}")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\uffff]{0,8192}")
 _MAX_HEADERS = 64
-
-_ERROR_TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    413: "request_too_large",
-    529: "overloaded_error",
-}
 
 
 @dataclass(frozen=True)
@@ -57,39 +52,31 @@ class RequestHead:
         return f"RequestHead({self.id!r}, {self.method} {self.path!r}, {self.size} bytes)"
 
 
-class Refusal(Exception):
-    """An answer of the proxy itself: an error in the shape of the Messages API.
-
-    `message` reaches the worker. `kind` is the error type. A type that starts with `laptop_` says that no provider has
-    answered, so the status was chosen by the proxy.
-    """
-
-    def __init__(self, status: int, message: str, *, kind: str = "", headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.kind = kind or _ERROR_TYPES.get(status, "api_error")
-        self.headers = dict(headers or {})
-
-    def body(self) -> bytes:
-        """Return the JSON text of the answer."""
-        return json.dumps({"type": "error", "error": {"type": self.kind, "message": self.message}}).encode()
+class WrongNonce(Refusal):
+    """The request did not bring the nonce of its connection, or its connection has tried too many wrong ones."""
 
 
 @dataclass(frozen=True)
 class Policy:
-    """The limits of one auth proxy. A path must equal an allowed one byte for byte, so no other spelling can pass."""
+    """The limits of one auth proxy. A path must equal an allowed one byte for byte, so no other spelling can pass.
+
+    `max_body` and `max_answer` are bytes, None for no limit. `lasts_s` are the seconds for which calls may be made.
+    """
 
     max_body: int = MAX_BODY
+    max_answer: int | None = None
+    lasts_s: float | None = None
+    requests: RequestLimits = field(default_factory=RequestLimits)
     max_calls: int = MAX_CALLS
     max_burst: int = MAX_BURST
     max_per_minute: float = MAX_PER_MINUTE
     routes: frozenset[tuple[str, str]] = ROUTES
 
-    def check(self, head: RequestHead, nonce: Secret) -> None:
+    def check(self, head: RequestHead, nonce: NonceGuard) -> None:
         """Raise Refusal unless `head` is allowed. The nonce is compared first and in constant time."""
-        if not nonce or not nonce.matches(head.nonce):
-            raise Refusal(403, "the nonce of this connection is missing or wrong", headers={"x-should-retry": "false"})
+        if not nonce.admits(head.nonce):
+            said = "too many wrong nonces were tried" if nonce.closed else "the nonce is missing or wrong"
+            raise WrongNonce(403, f"{said} on this connection", headers={"x-should-retry": "false"})
         path, _, query = head.path.partition("?")
         if (head.method, path) not in self.routes:
             raise Refusal(404, "the auth proxy does not serve this method and path")

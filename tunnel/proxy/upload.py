@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import AsyncIterator
 
 from .call import Call
-from .policy import Policy, Refusal
+from .guards.refusal import Refusal
+from .policy import ANSWERED, Policy, RequestHead
 
 
 class BodyLost(Exception):
@@ -20,45 +21,58 @@ class Upload:
     `failure` is the original. `sent` are the bytes so far, `digest` is their SHA-256 in hex once it is all of them.
     """
 
-    def __init__(self, call: Call, body: AsyncIterator[bytes], size: int | None, policy: Policy) -> None:
+    def __init__(self, call: Call, body: AsyncIterator[bytes], head: RequestHead, policy: Policy) -> None:
         self._call = call
         self._body = body
-        self._size = size
+        self._size = head.size
+        self._answers = head.path.partition("?")[0] == ANSWERED
         self._policy = policy
         self.failure: Refusal | None = None
         self.sent = 0
         self.digest = ""
-        call.uploaded = size == 0
+        call.uploaded = head.size == 0
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the body, piece by piece.
+        """Yield the body: piece by piece, or in one piece if the policy has to see all of it first.
 
-        Raise Refusal if it is too large, differs from its announced length, or is no longer wanted.
+        Raise Refusal if it is too large, not allowed, differs from its announced length, or is no longer wanted.
         """
-        digest = hashlib.sha256()
+        limits = self._policy.requests
         try:
-            while self._size is None or self.sent < self._size:
-                piece = await anext(self._body, None)
-                if piece is None:
-                    break
-                if self._call.over:  # a provider would bill a whole request, although nobody reads the answer
-                    raise Refusal(400, "the call was given up while its request was sent")
-                self.sent += len(piece)
-                self._policy.check_size(self.sent)
-                digest.update(piece)
-                if self._size is not None and self.sent >= self._size:
-                    self._call.uploaded = True
-                    self.digest = digest.hexdigest()
-                if self._size is not None and self.sent > self._size:
-                    raise Refusal(400, "the request body is longer than announced")
-                yield piece
-            if self._size is not None and self.sent < self._size:
-                raise Refusal(400, "the request body is shorter than announced")
+            if not limits:
+                async for piece in self._received():
+                    yield piece
+                return
+            body = b"".join([piece async for piece in self._received(held=True)])
+            limits.check(body, answers=self._answers)
             self._call.uploaded = True
-            self.digest = digest.hexdigest()
+            yield body
         except Refusal as refusal:
             self.failure = refusal
             raise
         except BodyLost as error:
             self.failure = Refusal(400, "the request body did not arrive whole")
             raise self.failure from error
+
+    async def _received(self, *, held: bool = False) -> AsyncIterator[bytes]:
+        """Yield what arrives. `held`: the provider gets nothing of it yet."""
+        digest = hashlib.sha256()
+        while self._size is None or self.sent < self._size:
+            piece = await anext(self._body, None)
+            if piece is None:
+                break
+            if self._call.over:  # a provider would bill a whole request, although nobody reads the answer
+                raise Refusal(400, "the call was given up while its request was sent")
+            self.sent += len(piece)
+            self._policy.check_size(self.sent)
+            digest.update(piece)
+            if self._size is not None and self.sent >= self._size:
+                self._call.uploaded = self._call.uploaded or not held
+                self.digest = digest.hexdigest()
+            if self._size is not None and self.sent > self._size:
+                raise Refusal(400, "the request body is longer than announced")
+            yield piece
+        if self._size is not None and self.sent < self._size:
+            raise Refusal(400, "the request body is shorter than announced")
+        self._call.uploaded = not held
+        self.digest = digest.hexdigest()

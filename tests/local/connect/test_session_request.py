@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.config.settings import RuleSettings, Settings
+from ccb.local.config.sections import RuleSettings
+from ccb.local.config.settings import Settings
 from ccb.local.connect.session_request import (
     options_for_existing,
     reconnect_seconds,

@@ -15,8 +15,8 @@ from ccb.local.ledger.accounts import Budgets, SessionAccounts
 from ccb.local.ledger.entries import CallPlace
 from ccb.local.ledger.store import CallLedger, ledger_path, open_ledger
 from ccb.tunnel.errors import ConfigError, UsageError
+from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.metering import CallReport
-from ccb.tunnel.proxy.policy import Refusal
 
 PLACE = CallPlace("s1", "gpu", "/work")
 

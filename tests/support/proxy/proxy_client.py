@@ -13,6 +13,7 @@ from functools import partial
 from tests.support.model.fake_model import API_KEY
 
 from ccb.tunnel.proxy.core import AuthProxy, ProxiedResponse
+from ccb.tunnel.proxy.guards.nonce import NonceGuard
 from ccb.tunnel.proxy.inband import InbandCalls
 from ccb.tunnel.proxy.policy import Policy, RequestHead
 from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
@@ -21,6 +22,11 @@ from ccb.tunnel.secret import Secret
 from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Frame, Head, Open
 
 NONCE = "nonce-of-this-connection"
+
+
+def guard(nonce: str = NONCE) -> NonceGuard:
+    """A connection with this nonce, on which no wrong one was tried yet."""
+    return NonceGuard(Secret(nonce))
 
 
 def message_body(prompt: str = "hi", *, stream: bool = True) -> bytes:

@@ -11,17 +11,15 @@ import pytest
 from aiohttp import web
 from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.http_server import serving
-from tests.support.proxy.proxy_client import NONCE, message_body, pieces, proxy_to, read_all, request_head
+from tests.support.proxy.proxy_client import NONCE, guard, message_body, pieces, proxy_to, read_all, request_head
 
 from ccb.tunnel.errors import CredentialError
-from ccb.tunnel.proxy.pace import CallPace
+from ccb.tunnel.proxy.guards.pace import CallPace
 from ccb.tunnel.proxy.policy import Policy
 from ccb.tunnel.proxy.providers.credential import Credential, CredentialKind, FixedCredential
 from ccb.tunnel.proxy.providers.provider import ProviderError
 from ccb.tunnel.proxy.upload import BodyLost
 from ccb.tunnel.secret import Secret
-
-nonce = Secret(NONCE)
 
 
 def error_of(body: bytes) -> dict[str, Any]:
@@ -57,7 +55,7 @@ async def test_a_call_gets_the_key_and_loses_every_credential_and_hop_header_it_
     async with (
         proxy_to(fake_model.url) as proxy,
         proxy.call(
-            request_head(body, headers=brought, path="/v1/messages?beta=true"), pieces(body), nonce=nonce
+            request_head(body, headers=brought, path="/v1/messages?beta=true"), pieces(body), nonce=guard()
         ) as answer,
     ):
         assert answer.status == 200
@@ -97,7 +95,7 @@ async def test_each_kind_of_credential_travels_in_its_own_header(
     head = request_head(method="GET", path="/v1/models?limit=5")
     async with (
         proxy_to(fake_model.url, credential=FixedCredential(credential)) as proxy,
-        proxy.call(head, pieces(b""), nonce=nonce) as answer,
+        proxy.call(head, pieces(b""), nonce=guard()) as answer,
     ):
         await read_all(answer)
     (seen,) = fake_model.other_requests
@@ -131,7 +129,7 @@ async def test_the_response_passes_byte_for_byte_and_sensitive_headers_stay_behi
         )
 
     async with serving(handle) as url, proxy_to(url) as proxy:
-        async with proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=nonce) as answer:
+        async with proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=guard()) as answer:
             assert await read_all(answer) == raw
         assert (answer.status, answer.headers) == (
             418,
@@ -151,9 +149,9 @@ async def test_the_response_passes_byte_for_byte_and_sensitive_headers_stay_behi
 async def test_a_wrong_nonce_is_403_whatever_else_is_asked(fake_model: FakeModel, given: str) -> None:
     async with proxy_to(fake_model.url) as proxy:
         for path in ("/v1/messages", "/nowhere"):
-            async with proxy.call(request_head(nonce=given, path=path), pieces(b""), nonce=nonce) as answer:
+            async with proxy.call(request_head(nonce=given, path=path), pieces(b""), nonce=guard()) as answer:
                 assert (answer.status, error_of(await read_all(answer))["type"]) == (403, "permission_error")
-        async with proxy.call(request_head(nonce=""), pieces(b""), nonce=Secret("")) as answer:
+        async with proxy.call(request_head(nonce=""), pieces(b""), nonce=guard("")) as answer:
             assert answer.status == 403
     assert not fake_model.requests and not fake_model.other_requests
 
@@ -192,7 +190,7 @@ async def test_a_wrong_nonce_is_403_whatever_else_is_asked(fake_model: FakeModel
 async def test_any_other_method_or_path_is_404_and_never_leaves(fake_model: FakeModel, method: str, path: str) -> None:
     async with (
         proxy_to(fake_model.url) as proxy,
-        proxy.call(request_head(method=method, path=path), pieces(b""), nonce=nonce) as answer,
+        proxy.call(request_head(method=method, path=path), pieces(b""), nonce=guard()) as answer,
     ):
         assert (answer.status, error_of(await read_all(answer))["type"]) == (404, "not_found_error")
     assert not fake_model.requests and not fake_model.other_requests
@@ -205,7 +203,7 @@ async def test_any_other_method_or_path_is_404_and_never_leaves(fake_model: Fake
 async def test_a_malformed_header_is_refused(fake_model: FakeModel, headers: dict[str, str]) -> None:
     async with (
         proxy_to(fake_model.url) as proxy,
-        proxy.call(request_head(headers=headers), pieces(b""), nonce=nonce) as answer,
+        proxy.call(request_head(headers=headers), pieces(b""), nonce=guard()) as answer,
     ):
         assert answer.status == 400
     assert not fake_model.requests
@@ -214,11 +212,11 @@ async def test_a_malformed_header_is_refused(fake_model: FakeModel, headers: dic
 async def test_a_body_over_the_limit_is_413_by_its_announcement_and_while_it_streams(fake_model: FakeModel) -> None:
     body = b"x" * 5000
     async with proxy_to(fake_model.url, policy=Policy(max_body=4096)) as proxy:
-        async with proxy.call(request_head(body), pieces(body), nonce=nonce) as answer:
+        async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
             assert (answer.status, error_of(await read_all(answer))["type"]) == (413, "request_too_large")
         unannounced = request_head(body)
         unannounced = type(unannounced)("", NONCE, "POST", "/v1/messages", {}, None)
-        async with proxy.call(unannounced, pieces(body, 500), nonce=nonce) as answer:
+        async with proxy.call(unannounced, pieces(body, 500), nonce=guard()) as answer:
             assert answer.status == 413
     assert not fake_model.requests
 
@@ -231,7 +229,7 @@ async def test_the_default_limit_is_32_mib() -> None:
 async def test_a_body_of_another_length_than_announced_is_refused(fake_model: FakeModel, announced: int) -> None:
     async with (
         proxy_to(fake_model.url) as proxy,
-        proxy.call(request_head(b"x" * announced), pieces(b"x" * 6, 2), nonce=nonce) as answer,
+        proxy.call(request_head(b"x" * announced), pieces(b"x" * 6, 2), nonce=guard()) as answer,
     ):
         assert (answer.status, error_of(await read_all(answer))["type"]) == (400, "invalid_request_error")
     assert not fake_model.requests
@@ -240,7 +238,7 @@ async def test_a_body_of_another_length_than_announced_is_refused(fake_model: Fa
 async def test_an_upstream_that_refuses_connections_is_503_in_the_shape_of_the_api(unused_tcp_port: int) -> None:
     async with (
         proxy_to(f"http://127.0.0.1:{unused_tcp_port}") as proxy,
-        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=nonce) as answer,
+        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=guard()) as answer,
     ):
         error = error_of(await read_all(answer))
         assert (answer.status, error["type"], "x-should-retry" in answer.headers) == (503, "laptop_unreachable", False)
@@ -253,7 +251,7 @@ async def test_an_upstream_that_refuses_connections_is_503_in_the_shape_of_the_a
 async def test_a_name_that_does_not_resolve_is_503_and_named() -> None:
     async with (
         proxy_to("https://no-such-host.invalid") as proxy,
-        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=nonce) as answer,
+        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=guard()) as answer,
     ):
         assert answer.status == 503
         assert "no-such-host.invalid does not resolve" in error_of(await read_all(answer))["message"]
@@ -266,7 +264,7 @@ async def test_a_redirect_is_not_followed_with_the_credential(fake_model: FakeMo
     async with (
         serving(handle) as url,
         proxy_to(url) as proxy,
-        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=nonce) as answer,
+        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=guard()) as answer,
     ):
         assert (answer.status, answer.headers["x-should-retry"]) == (502, "false")
         assert error_of(await read_all(answer))["type"] == "laptop_unreachable"
@@ -279,7 +277,7 @@ async def test_an_upstream_that_breaks_off_is_an_error_behind_exactly_what_had_a
     got = b""
     async with (
         proxy_to(fake_model.url) as proxy,
-        proxy.call(request_head(body), pieces(body), nonce=nonce) as answer,
+        proxy.call(request_head(body), pieces(body), nonce=guard()) as answer,
     ):
         with pytest.raises(ProviderError):
             async for piece in answer.body():
@@ -298,7 +296,7 @@ class NoCredential:
 async def test_without_a_credential_the_worker_gets_401_with_what_to_do_and_no_evidence(fake_model: FakeModel) -> None:
     async with (
         proxy_to(fake_model.url, credential=NoCredential()) as proxy,
-        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=nonce) as answer,
+        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=guard()) as answer,
     ):
         error = error_of(await read_all(answer))
         assert (answer.status, error["type"], answer.headers["x-should-retry"]) == (
@@ -333,7 +331,7 @@ async def test_after_a_401_a_source_that_can_refresh_is_asked_again_and_the_work
     answers = []
     async with proxy_to(fake_model.url, credential=Rotating()) as proxy:
         for _ in range(2):
-            async with proxy.call(request_head(body), pieces(body), nonce=nonce) as answer:
+            async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
                 await read_all(answer)
                 answers.append((answer.status, answer.headers.get("x-should-retry")))
     assert answers == [(401, "true"), (200, None)]
@@ -344,7 +342,7 @@ async def test_the_first_bytes_arrive_while_the_model_is_still_talking(fake_mode
     body = message_body()
     async with (
         proxy_to(fake_model.url) as proxy,
-        proxy.call(request_head(body), pieces(body), nonce=nonce) as answer,
+        proxy.call(request_head(body), pieces(body), nonce=guard()) as answer,
     ):
         first = await answer.read()
         assert b"message_start" in first and not fake_model.finished
@@ -356,7 +354,7 @@ async def test_a_reader_that_leaves_aborts_the_upstream_request(fake_model: Fake
     fake_model.add({"text": "x", "stall_after": 2})
     body = message_body()
     async with proxy_to(fake_model.url) as proxy:
-        async with proxy.call(request_head(body, call_id="c"), pieces(body), nonce=nonce) as answer:
+        async with proxy.call(request_head(body, call_id="c"), pieces(body), nonce=guard()) as answer:
             await answer.read()
         await fake_model.until(lambda model: model.aborted == [1])
         assert not proxy.knows("c")
@@ -378,7 +376,7 @@ async def test_a_sender_that_vanishes_in_the_middle_of_its_body_aborts_the_upstr
         raise BodyLost
 
     async with serving(handle) as url, proxy_to(url) as proxy:
-        async with proxy.call(request_head(b"x" * 200), half(), nonce=nonce) as answer:
+        async with proxy.call(request_head(b"x" * 200), half(), nonce=guard()) as answer:
             assert answer.status == 400
         async with asyncio.timeout(60):
             await aborted.wait()
@@ -390,7 +388,7 @@ async def test_fifty_streams_at_once_all_get_their_own_answer(fake_model: FakeMo
 
         async def one(number: int) -> bytes:
             body = message_body(f"prompt {number}")
-            async with proxy.call(request_head(body), pieces(body), nonce=nonce) as answer:
+            async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
                 return await read_all(answer)
 
         tasks = [asyncio.create_task(one(number)) for number in range(50)]
@@ -407,8 +405,8 @@ async def test_calls_over_the_limit_are_told_to_come_back(fake_model: FakeModel)
     body = message_body()
     async with (
         proxy_to(fake_model.url, policy=Policy(max_calls=1)) as proxy,
-        proxy.call(request_head(body), pieces(body), nonce=nonce),
-        proxy.call(request_head(body), pieces(body), nonce=nonce) as second,
+        proxy.call(request_head(body), pieces(body), nonce=guard()),
+        proxy.call(request_head(body), pieces(body), nonce=guard()) as second,
     ):
         assert (second.status, second.headers["retry-after"]) == (529, "1")
 
@@ -420,7 +418,7 @@ async def test_a_worker_that_only_calls_is_held_back_and_the_person_is_told(fake
         proxy.warn = told.append
         answers = []
         for number in range(20):
-            async with proxy.call(request_head(body, call_id=f"c{number}"), pieces(body), nonce=nonce) as answer:
+            async with proxy.call(request_head(body, call_id=f"c{number}"), pieces(body), nonce=guard()) as answer:
                 answers.append((answer.status, int(answer.headers.get("retry-after", 0)) > 60))
                 await answer.read()
     assert answers == [(200, False)] * 5 + [(529, True)] * 15
@@ -440,7 +438,7 @@ async def test_closing_the_proxy_aborts_what_is_under_way(fake_model: FakeModel)
     fake_model.add({"text": "x", "stall_after": 2})
     body = message_body()
     async with proxy_to(fake_model.url) as proxy:
-        async with proxy.call(request_head(body, call_id="c"), pieces(body), nonce=nonce, keep=True) as answer:
+        async with proxy.call(request_head(body, call_id="c"), pieces(body), nonce=guard(), keep=True) as answer:
             await answer.read()
         assert proxy.under_way == 1
     await fake_model.until(lambda model: model.aborted == [1])

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.model.fake_model import API_KEY, FakeModel
-from tests.support.proxy.proxy_client import NONCE, message_body, pieces, read_all, request_head
+from tests.support.proxy.proxy_client import guard, message_body, pieces, read_all, request_head
 
 from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.metering import CallMeter, CallReport
-from ccb.tunnel.proxy.policy import Refusal
 from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
 from ccb.tunnel.proxy.providers.credential import Credential, FixedCredential
 from ccb.tunnel.secret import Secret
@@ -100,7 +100,7 @@ async def test_every_call_is_reported_once_and_none_starts_that_the_accounts_ref
     provider = AnthropicProvider(FixedCredential(Credential("k", api_key=Secret(API_KEY))), client)
     body = message_body()
     async with AuthProxy(provider, accounts=accounts) as proxy:
-        async with proxy.call(request_head(body, call_id="c1"), pieces(body), nonce=Secret(NONCE)) as answer:
+        async with proxy.call(request_head(body, call_id="c1"), pieces(body), nonce=guard()) as answer:
             assert answer.status == 200
             await read_all(answer)
         async with asyncio.timeout(10):
@@ -110,7 +110,7 @@ async def test_every_call_is_reported_once_and_none_starts_that_the_accounts_ref
         assert (report.call_id, report.status, report.complete) == ("c1", 200, True)
         assert report.output_tokens > 0 and report.model
         assert (report.request_bytes, report.digest) == (len(body), hashlib.sha256(body).hexdigest())
-        async with proxy.call(request_head(body, call_id="c2"), pieces(body), nonce=Secret(NONCE)) as answer:
+        async with proxy.call(request_head(body, call_id="c2"), pieces(body), nonce=guard()) as answer:
             assert (answer.status, "laptop_budget" in (await read_all(answer)).decode()) == (403, True)
     assert len(fake_model.requests) == 1
     assert accounts.reserved == 0
@@ -124,7 +124,7 @@ async def test_what_a_call_reserves_is_released_however_it_ends(fake_model: Fake
     )
     body = message_body()
     async with AuthProxy(provider, accounts=accounts) as proxy:
-        async with proxy.call(request_head(body), pieces(body), nonce=Secret(NONCE)) as answer:
+        async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
             assert answer.status >= 500
         proxy._find_or_start(request_head(body, call_id="c2"), pieces(body), 0, keep=True)
         proxy.discard("c2")  # before its task has begun

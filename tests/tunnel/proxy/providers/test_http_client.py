@@ -14,14 +14,11 @@ from tests.support.model.fake_model import FakeModel
 from tests.support.network.certificates import Authority
 from tests.support.network.connect_proxy import connect_proxy
 from tests.support.network.http_server import serving
-from tests.support.proxy.proxy_client import NONCE, message_body, pieces, proxy_to, read_all, request_head
+from tests.support.proxy.proxy_client import guard, message_body, pieces, proxy_to, read_all, request_head
 
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.proxy.providers.anthropic import anthropic_client, anthropic_endpoint
 from ccb.tunnel.proxy.providers.endpoint import tls_context
-from ccb.tunnel.secret import Secret
-
-nonce = Secret(NONCE)
 
 
 async def answer_through(url: str, environ: dict[str, str] | None = None) -> tuple[int, bytes, str | None]:
@@ -29,7 +26,7 @@ async def answer_through(url: str, environ: dict[str, str] | None = None) -> tup
     body = message_body()
     async with (
         proxy_to(url, environ=environ) as proxy,
-        proxy.call(request_head(body), pieces(body), nonce=nonce) as answer,
+        proxy.call(request_head(body), pieces(body), nonce=guard()) as answer,
     ):
         return answer.status, await read_all(answer), answer.headers.get("x-should-retry")
 
@@ -250,6 +247,6 @@ async def test_cookies_of_one_answer_do_not_reach_the_next_request() -> None:
 
     async with serving(handle) as url, proxy_to(url) as proxy:
         for _ in range(2):
-            async with proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=nonce) as answer:
+            async with proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=guard()) as answer:
                 await read_all(answer)
     assert seen == [None, None]

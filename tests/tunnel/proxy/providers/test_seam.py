@@ -18,7 +18,7 @@ import pytest
 from aiohttp import web
 from tests.support.network.cut_line import CutLine
 from tests.support.network.http_server import serving
-from tests.support.proxy.proxy_client import NONCE, Worker, message_body, pieces, read_all, request_head
+from tests.support.proxy.proxy_client import NONCE, Worker, guard, message_body, pieces, read_all, request_head
 
 from ccb.remote.daemon.model_streams import Calls
 from ccb.tunnel.errors import CredentialError
@@ -28,7 +28,6 @@ from ccb.tunnel.proxy.providers.provider import ProviderError, ProviderRequest, 
 from ccb.tunnel.secret import Secret
 
 KEY = "key-of-the-word-api"
-nonce = Secret(NONCE)
 
 
 def event(kind: str, **fields: object) -> bytes:
@@ -140,7 +139,7 @@ async def test_the_worker_gets_anthropic_events_and_only_the_provider_sees_its_k
     brought = {"Authorization": "Bearer stolen", "X-Auth-Nonce": NONCE, "Anthropic-Version": "1", "Host": "evil"}
     async with (
         proxy_to(api) as proxy,
-        proxy.call(request_head(body, headers=brought), pieces(body), nonce=nonce) as got,
+        proxy.call(request_head(body, headers=brought), pieces(body), nonce=guard()) as got,
     ):
         assert (got.status, got.headers) == (200, {"content-type": "text/event-stream"})
         assert await read_all(got) == api.answer()
@@ -222,7 +221,7 @@ async def test_what_the_policy_refuses_never_reaches_the_provider() -> None:
     }
     async with proxy_to(api, policy=Policy(max_body=len(body) - 1)) as proxy:
         for status, head in refused.items():
-            async with proxy.call(head, pieces(body), nonce=nonce) as answer:
+            async with proxy.call(head, pieces(body), nonce=guard()) as answer:
                 assert answer.status == status
     assert not api.requests
 
@@ -231,7 +230,7 @@ async def test_a_request_that_this_provider_does_not_serve_is_refused() -> None:
     api = WordApi(["never"])
     async with proxy_to(api) as proxy:
         head = request_head(b"{}", path="/v1/messages/count_tokens")
-        async with proxy.call(head, pieces(b"{}"), nonce=nonce) as answer:
+        async with proxy.call(head, pieces(b"{}"), nonce=guard()) as answer:
             assert answer.status == 404 and b"words.example" in await read_all(answer)
     assert not api.requests
 
@@ -241,8 +240,8 @@ async def test_calls_over_the_limit_wait_for_this_provider_too() -> None:
     body = message_body()
     async with (
         proxy_to(api, policy=Policy(max_calls=1)) as proxy,
-        proxy.call(request_head(body), pieces(body), nonce=nonce),
-        proxy.call(request_head(body), pieces(body), nonce=nonce) as second,
+        proxy.call(request_head(body), pieces(body), nonce=guard()),
+        proxy.call(request_head(body), pieces(body), nonce=guard()) as second,
     ):
         assert (second.status, second.headers["retry-after"]) == (529, "1")
 
@@ -251,10 +250,10 @@ async def test_a_missing_key_and_an_unreachable_api_are_answers_of_the_proxy(unu
     body = message_body()
     async with (
         proxy_to(WordApi([]), key=None) as proxy,
-        proxy.call(request_head(body), pieces(body), nonce=nonce) as answer,
+        proxy.call(request_head(body), pieces(body), nonce=guard()) as answer,
     ):
         assert answer.status == 401 and b"the word API has no key" in await read_all(answer)
     provider = WordProvider(f"http://127.0.0.1:{unused_tcp_port}", Secret(KEY))
-    async with AuthProxy(provider) as proxy, proxy.call(request_head(body), pieces(body), nonce=nonce) as answer:
+    async with AuthProxy(provider) as proxy, proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
         text = (await read_all(answer)).decode()
     assert answer.status == 503 and "words.example" in text and "check the word service" in text and KEY not in text
