@@ -96,6 +96,10 @@ def _run_own_words(command: str, words: Sequence[str]) -> int:
         from .commands.config import run_config as run
     elif command == "usage":
         from .commands.usage import run_usage as run
+    elif command == "proxy":
+        from .commands.proxy import run_proxy as run
+    elif command == "audit":
+        from .commands.audit import run_audit as run
     else:
         from .commands.mcp import run_mcp as run
     return run(words)

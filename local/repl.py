@@ -138,6 +138,7 @@ def _info(arguments: Arguments, connected: Connected) -> ReplInfo:
         options.client,
         arguments.prompt or "",
         hello.sandbox or _wanted_cage(hello, options.sandbox),
+        connected.revoke,
     )
 
 

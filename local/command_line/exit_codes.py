@@ -22,8 +22,8 @@ class ExitCode(IntEnum):
         1,
         (
             "The model or the agent failed, a turn was interrupted on request, the session does not exist, `ccb stop` "
-            "or `ccb clean` had to leave something, `ccb cp` could not copy all, or `ccb doctor` found something that "
-            "blocks."
+            "or `ccb clean` had to leave something, `ccb cp` could not copy all, `ccb doctor` found something that "
+            "blocks, or `ccb audit` shows tampering."
         ),
     )
     USAGE = 2, "An option, a target or their combination makes no sense."

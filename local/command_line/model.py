@@ -70,6 +70,7 @@ class AgentOptions:
     add_dirs: tuple[str, ...] = ()
     sandbox: str | None = None
     allow_net: bool = False
+    record: bool = False
     web: str | None = None
     trust: bool = False
     allow_bypass: bool = False

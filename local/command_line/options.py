@@ -83,6 +83,10 @@ OPTIONS = (
         "where", ("host", "laptop"),
     ),
     Option(
+        ("--record",), Group.AGENT, "record", _FLAG,
+        "Keep the requests to models and their answers in files of this machine (~/.local/state/ccb/recorded).",
+    ),
+    Option(
         ("--trust",), Group.AGENT, "trust", _FLAG,
         "Let what the files of the project switch on count in this run, without a question: settings with their hooks "
         "and rules, agents, commands, skills, MCP servers.",
@@ -287,6 +291,20 @@ SUBCOMMANDS = (
         "or session. The figures are those of the provider, read on this machine.",
     ),
     Subcommand(
+        "audit",
+        ("ccb audit SESSION [--json]",),
+        "show what a session asked of models, wanted to run, and was allowed",
+        "Print what this machine has seen of a session: what its models were asked, which tools they wanted to run, "
+        "what was decided here, and what came back. SESSION is its ID, or the beginning of it.",
+    ),
+    Subcommand(
+        "proxy",
+        ("ccb proxy list [--json]", "ccb proxy revoke SESSION|--all"),
+        "show which sessions call models through this machine, and end that",
+        "`list` shows the sessions that may call models through this machine now. `revoke` lets one call no models "
+        "any more: calls under way end with the next byte. /revoke does the same in the REPL.",
+    ),
+    Subcommand(
         "ps",
         ("ccb ps [HOST] [--json]",),
         "list the sessions of a host (default: this machine)",
@@ -362,7 +380,7 @@ SUBCOMMANDS = (
     ),
 )  # fmt: skip
 
-OWN_WORDS = ("auth", "config", "mcp", "usage")
+OWN_WORDS = ("audit", "auth", "config", "mcp", "proxy", "usage")
 """The commands that read the words after them themselves."""
 
 HOST_COMMANDS = ("cp", "ps", "attach", "logs", "stop", "gc", "clean", "trust", "disconnect", "doctor")

@@ -99,6 +99,9 @@ class Settings:
     modelCalls: ModelCallSettings = field(
         default_factory=ModelCallSettings, metadata=_key("Which model calls this machine lets a host make.")
     )
+    recordModelCalls: bool = field(
+        default=False, metadata=_key("Keep the requests to models and their answers in files, as for `--record`.")
+    )
     backgroundAfterSeconds: float = field(
         default=15,
         metadata=_key(

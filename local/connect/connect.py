@@ -29,6 +29,8 @@ from ..config.own_files import own_files
 from ..config.projects import Projects
 from ..config.settings import SettingsChoice
 from ..ledger.accounts import SessionAccounts, budgets
+from ..ledger.audit import SessionAudit
+from ..ledger.desk import ProxyDesk
 from ..ledger.entries import CallPlace
 from ..login.unattended_login import log_in_unattended
 from ..session.answers.notification_hooks import NotificationHooks
@@ -70,7 +72,8 @@ class Connected:
 
     `host` is the name that the person used, `resume` the command that returns to the session. `projects` asks the
     person about the project; who reads the events says how. `notifications` are hooks of the person on this machine,
-    `mcp` their MCP servers. `sessions` are the sessions of the host. `notify` is the setting of this name.
+    `mcp` their MCP servers. `sessions` are the sessions of the host. `notify` is the setting of this name. `revoke`
+    lets the session call no models any more.
     """
 
     session: RemoteSession
@@ -83,6 +86,7 @@ class Connected:
     notify: str = "auto"
     notifications: NotificationHooks = field(default_factory=lambda: NotificationHooks({}, ""))
     mcp: LaptopServers | None = None
+    revoke: Callable[[], None] = lambda: None
 
 
 @asynccontextmanager
@@ -108,22 +112,21 @@ async def connect_session(
         if not _has_environ_credential(environ):
             loader.start()
             await (await loader.loaded()).provider.credential_name()
-        dialer, startup, accounts = await _first_dialer(arguments, prompts, environ, loader, stack, kept)
+        dialer, startup, proxy_desk = await _first_dialer(arguments, prompts, environ, loader, stack, kept)
         dialer.parameters = await session_parameters(
             arguments, session_id, startup.settings, lambda: _choose(arguments, dialer, startup.bundle, choose)
         )
         servers, mcp_warnings = laptop_servers(arguments, startup.settings, environ)
         files, left = own_files() if choice.user else ("", [])
         options = await _options(arguments, startup, list(servers), files)
-        accounts.check_model(options.model)
+        proxy_desk.accounts.check_model(options.model)
         known = str(dialer.parameters.get("session") or session_id)
-        accounts.place = CallPlace(known, host_label(arguments.connection), arguments.directory or "")
+        proxy_desk.serves(CallPlace(known, host_label(arguments.connection), arguments.directory or ""))
         desk = ProjectDesk(arguments, startup.settings, Projects(environ))
         attach = _attach_options(arguments, startup, options, dialer.parameters, desk)
         session = await stack.enter_async_context(RemoteSession(dialer.dial, attach))
         session.register(TRUST_PROJECT, desk.answer)
-        dialer.tell_limits(session.warn)
-        accounts.warn = session.warn
+        proxy_desk.tell(session)
         mcp: LaptopServers | None = None
         has_program = arguments.streams.input_format == "stream-json"
         if servers or has_program:
@@ -147,7 +150,8 @@ async def connect_session(
         stack.push_async_callback(cancelled, watching)
         hello = session.hello
         host = host_label(arguments.connection)
-        accounts.place = CallPlace(hello.session, host, hello.cwd)
+        proxy_desk.serves(CallPlace(hello.session, host, hello.cwd))
+        await stack.enter_async_context(proxy_desk.control(environ))
         log.info("attached to session %s on %s, worker pid %d", hello.session, host, hello.pid)
         resume = resume_command(arguments, hello.session, directory=hello.cwd)
         session.come_back_with(resume)
@@ -159,7 +163,19 @@ async def connect_session(
 
             sessions = SessionsOverLink(lambda: dialer.transport(ask=False), startup.bundle)
             notify = startup.settings.notify
-            yield Connected(session, host, options, warnings, resume, desk, sessions, notify, notifications, mcp)
+            yield Connected(
+                session,
+                host,
+                options,
+                warnings,
+                resume,
+                desk,
+                sessions,
+                notify,
+                notifications,
+                mcp,
+                proxy_desk.revoke,
+            )
         finally:
             await notifications.close()
 
@@ -185,7 +201,7 @@ async def _first_dialer(
     loader: StartupLoader[SessionStartup],
     stack: AsyncExitStack,
     kept: KeptTransport | None,
-) -> tuple[Dialer, SessionStartup, SessionAccounts]:
+) -> tuple[Dialer, SessionStartup, ProxyDesk]:
     """Connect for the first time. The dialer keeps the connection; `stack` closes it, the auth proxy and its
     accounts."""
 
@@ -204,8 +220,12 @@ async def _first_dialer(
         loader.start()
     try:
         startup = await loader.loaded()
-        accounts = SessionAccounts(state_dir(environ), budgets(arguments.sdk.max_budget_usd, startup.settings))
-        dialer, proxy = startup.dialer(transport, log_in, accounts)
+        host = host_label(arguments.connection)
+        spending = budgets(arguments.sdk.max_budget_usd, startup.settings, host)
+        accounts = SessionAccounts(state_dir(environ), spending)
+        record = arguments.agent.record or startup.settings.recordModelCalls
+        audit = SessionAudit(state_dir(environ), record=record)
+        dialer, proxy = startup.dialer(transport, log_in, host, accounts, audit)
     except BaseException:
         await transport.close()
         raise
@@ -213,8 +233,9 @@ async def _first_dialer(
     if kept is not None:
         stack.callback(kept.keep, dialer)
     await stack.enter_async_context(accounts)
+    await stack.enter_async_context(audit)
     await stack.enter_async_context(proxy)
-    return dialer, startup, accounts
+    return dialer, startup, ProxyDesk(proxy, accounts, audit)
 
 
 def settings_choice(arguments: Arguments) -> SettingsChoice:

@@ -45,6 +45,7 @@ class WorkerConnection:
         """See `connection.Connection`."""
         nonce = new_nonce()
         if role == "driver" or self._proxy.keeps_calls:  # a former driver reads its open calls to their end
+            self._proxy.driven_at(self.link.next_epoch)
             self._calls = InbandCalls(self._proxy, self.link.send, nonce, epoch=self.link.next_epoch)
             await self._stack.enter_async_context(self._calls)
         await self.link.attach(role=role, have=have, nonce=nonce, options=options, streams=self._calls, tail=tail)
@@ -82,10 +83,6 @@ class Dialer:
         self._proxy = proxy
         self._transport = transport
         self._tried = False
-
-    def tell_limits(self, warn: Callable[[str], None]) -> None:
-        """Call `warn` with a sentence for the person when the worker does more than it may."""
-        self._proxy.warn = warn
 
     def release(self) -> Transport | None:
         """Return the transport, which belongs to the caller from now on."""

@@ -104,6 +104,7 @@ def session_options(
         fallback_model=sdk.fallback_model,
         max_thinking_tokens=_thinking_tokens(sdk),
         thinking_display=sdk.thinking_display,
+        max_output_tokens=settings.modelCalls.of_host(host_label(arguments.connection)).maxOutputTokens,
         task_budget=sdk.task_budget,
         betas=_betas(sdk.betas),
         defer_above=_defer_above(os.environ.get("ENABLE_TOOL_SEARCH", "")),

@@ -17,6 +17,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
+    from ccb.tunnel.proxy.auditing import Auditor
     from ccb.tunnel.proxy.core import AuthProxy
     from ccb.tunnel.proxy.metering import Accounts
     from ccb.tunnel.proxy.providers.provider import Provider
@@ -45,15 +46,16 @@ class SessionStartup(Startup):
     provider: Provider
 
     def dialer(
-        self, transport: Transport, open_transport: OpenTransport, accounts: Accounts
+        self, transport: Transport, open_transport: OpenTransport, host: str, accounts: Accounts, auditor: Auditor
     ) -> tuple[Dialer, AuthProxy]:
         """Return the dialer of a session, which first uses `transport`, and the session's auth proxy (not yet
-        entered), whose calls go into `accounts`."""
+        entered) with the limits of `host`. Its calls go into `accounts`, and what they are about to `auditor`."""
         from ccb.tunnel.proxy.core import AuthProxy
 
+        from ..ledger.policies import call_policy
         from .dial import Dialer
 
-        proxy = AuthProxy(self.provider, accounts=accounts)
+        proxy = AuthProxy(self.provider, call_policy(self.settings, host), accounts=accounts, auditor=auditor)
         return Dialer(open_transport, self.bundle, proxy, transport), proxy
 
 

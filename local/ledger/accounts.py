@@ -41,27 +41,32 @@ _NO_RETRY = {"x-should-retry": "false"}
 
 @dataclass(frozen=True)
 class Budgets:
-    """What may be spent, None for no limit: dollars by this run, by its session, and by all sessions of this machine
-    since midnight; tokens of all kinds by all sessions since midnight."""
+    """What may be spent, None for no limit: by this run, by its session, and since midnight by all sessions of this
+    machine and by those of one host. Dollars, or tokens of all kinds."""
 
     run_usd: float | None = None
     session_usd: float | None = None
     day_usd: float | None = None
     day_tokens: int | None = None
+    session_tokens: int | None = None
+    host_usd: float | None = None
+    host_tokens: int | None = None
 
     @property
     def in_dollars(self) -> bool:
         """Whether a budget is in dollars, which needs the prices of models."""
-        return any(each is not None for each in (self.run_usd, self.session_usd, self.day_usd))
+        return any(each is not None for each in (self.run_usd, self.session_usd, self.day_usd, self.host_usd))
 
     def __bool__(self) -> bool:
-        return self.in_dollars or self.day_tokens is not None
+        in_tokens = any(each is not None for each in (self.day_tokens, self.session_tokens, self.host_tokens))
+        return self.in_dollars or in_tokens
 
 
-def budgets(run_usd: float | None, settings: Settings) -> Budgets:
-    """Return what a run may spend: `run_usd` is the value of --max-budget-usd."""
+def budgets(run_usd: float | None, settings: Settings, host: str) -> Budgets:
+    """Return what a run on `host` may spend: `run_usd` is the value of --max-budget-usd."""
     own = settings.budgets
-    return Budgets(run_usd, own.sessionUsd, own.dayUsd, own.dayTokens)
+    there = own.of_host(host)
+    return Budgets(run_usd, own.sessionUsd, own.dayUsd, own.dayTokens, own.sessionTokens, there.dayUsd, there.dayTokens)
 
 
 @dataclass(frozen=True)
@@ -157,28 +162,33 @@ class SessionAccounts:
         budgets = self._budgets
         if budgets.run_usd is not None:
             yield _Limit("this run", self._here, budgets.run_usd)
-        if budgets.session_usd is not None:
-            yield _Limit("the session", self._spent(session=self.place.session).usd, budgets.session_usd)
-        if budgets.day_usd is not None or budgets.day_tokens is not None:
-            today = self._spent(since=_midnight())
-            if budgets.day_usd is not None:
-                yield _Limit("the day", today.usd, budgets.day_usd)
-            if budgets.day_tokens is not None:
-                yield _Limit("the day", today.tokens, budgets.day_tokens, dollars=False)
+        here, midnight = self.place, _midnight()
+        for name, usd, tokens, since, session, host in (
+            ("the session", budgets.session_usd, budgets.session_tokens, 0.0, here.session, None),
+            ("the day", budgets.day_usd, budgets.day_tokens, midnight, None, None),
+            (f"{one_line(here.host)} for the day", budgets.host_usd, budgets.host_tokens, midnight, None, here.host),
+        ):
+            if usd is None and tokens is None:
+                continue
+            spent = self._spent(since, session, host)
+            if usd is not None:
+                yield _Limit(name, spent.usd, usd)
+            if tokens is not None:
+                yield _Limit(name, spent.tokens, tokens, dollars=False)
 
-    def _spent(self, *, since: float = 0.0, session: str | None = None) -> Spent:
+    def _spent(self, since: float, session: str | None, host: str | None) -> Spent:
         """Return what is in the ledger, once the rows of this session are. Raise Refusal if it cannot be read."""
         try:
-            return self._writer.submit(self._written_and_spent, since, session).result()
+            return self._writer.submit(self._written_and_spent, since, session, host).result()
         except CcbError as error:
             self._broken = error.what
             raise _refusal(f"the ledger of the laptop cannot be read, so no budget can hold: {error.what}") from error
 
-    def _written_and_spent(self, since: float, session: str | None) -> Spent:
+    def _written_and_spent(self, since: float, session: str | None, host: str | None) -> Spent:
         self._write()
         if self._ledger is None:
             raise ConfigError(self._broken)
-        return self._ledger.spent(since=since, session=session)
+        return self._ledger.spent(since=since, session=session, host=host)
 
     def _write(self) -> None:
         """Append the calls that have ended. Runs in the thread of the writer."""

@@ -36,3 +36,23 @@ class UsageSum:
     output_tokens: int
     usd: float
     last: float
+
+
+@dataclass(frozen=True)
+class AuditEntry:
+    """Something that this machine has seen of a session. `at` is the Unix time. `kind`:
+
+    - `prompt`: what the person, or the program in their place, said; `asked`: the newest user text of a request.
+    - `wanted`: a tool call in an answer of a model; `decided`: what was answered here when the host asked about it;
+      `result`: what the host sent to the model as its result.
+    - `unseen`: results of calls that were not seen here, because another client drove or the ledger is younger;
+      `tampering`: a result of a call that no model made.
+    - `unchecked`: a request that was too large to look at; `revoked`: the person has ended all model calls.
+    """
+
+    kind: str
+    at: float
+    call: str = ""
+    tool_use: str = ""
+    name: str = ""
+    text: str = ""

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.proxy.metering import CallReport
 
-from .entries import CallPlace, Spent, UsageSum
+from .entries import AuditEntry, CallPlace, Spent, UsageSum
 
 Json = dict[str, Any]
 By = Literal["host", "model", "day", "session"]
 
 _BUSY_MS = 5_000
-_VERSION = 1
+_VERSION = 2
 _TABLE = """
 CREATE TABLE IF NOT EXISTS calls (
     id INTEGER PRIMARY KEY,
@@ -39,12 +40,28 @@ CREATE TABLE IF NOT EXISTS calls (
     request_bytes INTEGER NOT NULL,
     digest TEXT NOT NULL
 )"""
+_EVENTS = """
+CREATE TABLE IF NOT EXISTS events (
+    id INTEGER PRIMARY KEY,
+    at REAL NOT NULL,
+    session TEXT NOT NULL,
+    host TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    call TEXT NOT NULL,
+    tool_use TEXT NOT NULL,
+    name TEXT NOT NULL,
+    text TEXT NOT NULL
+)"""
 _INDEXES = (
     "CREATE INDEX IF NOT EXISTS calls_began ON calls (began)",
     "CREATE INDEX IF NOT EXISTS calls_session ON calls (session, began)",
+    "CREATE INDEX IF NOT EXISTS events_session ON events (session, id)",
+    "CREATE INDEX IF NOT EXISTS events_tool_use ON events (tool_use) WHERE kind = 'wanted'",
 )
 _APPEND_ONLY = (
-    "CREATE TRIGGER IF NOT EXISTS kept BEFORE UPDATE ON calls BEGIN SELECT RAISE(ABORT, 'rows are not changed'); END"
+    "CREATE TRIGGER IF NOT EXISTS kept BEFORE UPDATE ON calls BEGIN SELECT RAISE(ABORT, 'rows are not changed'); END",
+    "CREATE TRIGGER IF NOT EXISTS kept_events BEFORE UPDATE ON events "
+    "BEGIN SELECT RAISE(ABORT, 'rows are not changed'); END",
 )
 _GROUPS: Mapping[By, str] = {
     "host": "host",
@@ -77,7 +94,7 @@ class CallLedger:
         base.execute("PRAGMA journal_mode=WAL")
         base.execute("PRAGMA synchronous=NORMAL")
         if base.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
-            for statement in (_TABLE, *_INDEXES, _APPEND_ONLY, f"PRAGMA user_version={_VERSION}"):
+            for statement in (_TABLE, _EVENTS, *_INDEXES, *_APPEND_ONLY, f"PRAGMA user_version={_VERSION}"):
                 base.execute(statement)
 
     def close(self) -> None:
@@ -109,6 +126,32 @@ class CallLedger:
         }
         names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
         self._run(f"INSERT INTO calls ({names}) VALUES ({marks})", row)  # noqa: S608 - fixed names
+
+    def note(self, place: CallPlace, entries: Sequence[AuditEntry]) -> None:
+        """Append what was seen of a session, in one transaction."""
+        names = ("at", "session", "host", "kind", "call", "tool_use", "name", "text")
+        if self._base is None:
+            raise sqlite3.ProgrammingError("the ledger is closed")
+        with self._base:
+            self._base.execute("BEGIN IMMEDIATE")
+            self._base.executemany(
+                f"INSERT INTO events ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})",  # noqa: S608
+                [{**asdict(each), "session": place.session, "host": place.host} for each in entries],
+            )
+
+    def has_wanted(self, tool_use: str) -> bool:
+        """Return whether a model was seen to make this tool call, in any session."""
+        query = "SELECT 1 FROM events WHERE tool_use = :id AND kind = 'wanted' LIMIT 1"
+        return bool(list(self._run(query, {"id": tool_use})))
+
+    def audited(self, session: str) -> list[tuple[str, AuditEntry]]:
+        """Return what was seen of the sessions whose ID begins so, with their IDs, in the order in which it
+        happened."""
+        query = (
+            "SELECT session, kind, at, call, tool_use, name, text FROM events "
+            "WHERE substr(session, 1, length(:session)) = :session ORDER BY id"
+        )
+        return [(str(row[0]), AuditEntry(*row[1:])) for row in self._run(query, {"session": session})]
 
     def spent(self, *, since: float = 0.0, session: str | None = None, host: str | None = None) -> Spent:
         """Return what calls have cost that began at `since` or later, of one session or host if it is given."""

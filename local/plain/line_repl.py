@@ -48,7 +48,8 @@ _NAMES = frozenset(kind.name for kind in _ASKED)
 _HELP = """\
 Type a prompt and press Enter. A line that ends with a backslash goes on in the next one.
 ! COMMAND runs a command on the host. Ctrl+C interrupts the agent; pressed while it is idle, it leaves.
-/model NAME, /mode MODE, /status, /stop (end the session on the host), /quit (leave; the session goes on)."""
+/model NAME, /mode MODE, /status, /revoke (call no models any more), /stop (end the session on the host),
+/quit (leave; the session goes on)."""
 _TYPED_AHEAD_S = 1.0
 """Seconds after a question in which a line is not taken as its answer: it was typed for something else."""
 _TICK_S = 0.2
@@ -252,6 +253,8 @@ class LineRepl:
             await self._answer(self._shown, text)
         elif word == "/help":
             self._write(_HELP)
+        elif word == "/revoke":
+            self._info.revoke()
         elif word == "/status":
             self._write(f"ccb: {self._info.place}, {self._client.state.value}, model {one_line(self.reducer.model)}, "
                         f"mode {one_line(self.reducer.mode)}")  # fmt: skip

@@ -80,6 +80,7 @@ async def run_plain(arguments: Arguments, environ: Mapping[str, str] = os.enviro
             connected.resume,
             options.client,
             sandbox=hello.sandbox,
+            revoke=connected.revoke,
         )
         repl = LineRepl(connected.session, info, _write)
         connected.projects.ask = repl.ask_about_project

@@ -74,7 +74,7 @@ class RemoteSession:
         self._requests = Requests()
         self._responder = RequestResponder(self._outbox)
         self._own = OwnQuestions(self._feed)
-        self._witness: Witness | None = None
+        self._witnesses: list[Witness] = []
         self._schedule = RetrySchedule(options.patience, options.waits)
         self._parts = ClientParts(options, self._feed, self._outbox, self._requests, self._responder, self._schedule)
         self._reader = LinkReader(self._parts)
@@ -183,14 +183,15 @@ class RemoteSession:
         return Skipped(item.seq, {**item.body, "asks": [*kept, *self._own.bodies]})
 
     def _witnessed(self, line: PublicLine) -> None:
-        if self._witness is not None and isinstance(line, ControlRequestLine):
-            self._witness.asked(line)
-        elif self._witness is not None and isinstance(line, ControlCancelLine):
-            self._witness.withdrawn(line.request_id)
+        for witness in self._witnesses:
+            if isinstance(line, ControlRequestLine):
+                witness.asked(line)
+            elif isinstance(line, ControlCancelLine):
+                witness.withdrawn(line.request_id)
 
     def watched_by(self, witness: Witness) -> None:
-        """Let `witness` see what the reader is asked, and what this client says."""
-        self._witness = witness
+        """Let `witness` see, too, what the reader is asked, and what this client says."""
+        self._witnesses.append(witness)
 
     async def ask_reader(self, request: Request[P, A]) -> A:
         """Put a question of this laptop to the reader of the events, and return its answer. The host is told neither.
@@ -294,8 +295,8 @@ class RemoteSession:
         if self.state is LinkState.FENCED:
             raise UsageError("another client drives this session", do="Take it back first.")
         input_id = input_id or input_id_of(body)
-        if self._witness is not None:
-            self._witness.said(line)
+        for witness in self._witnesses:
+            witness.said(line)
         await self._outbox.put(input_id, body)
         self._responder.answered(line)
         return input_id

@@ -138,10 +138,12 @@ class ModelCalls:
         """Return the settings of a model call, with the request for the whole history."""
         agent, deps = self._agent, self._deps
         assert agent.prefix is not None
-        limit, higher = max_tokens(model, escalated=state.escalated), max_tokens(model, escalated=True)
-        agent.conversation.seal()
         conversation, reasoning = agent.conversation, self._config.reasoning
-        asked = reasoning.fields(model, limit, facts(model).max_output, may_think=conversation.may_think)
+        limit = reasoning.allowed(max_tokens(model, escalated=state.escalated))
+        higher = reasoning.allowed(max_tokens(model, escalated=True))
+        conversation.seal()
+        most = reasoning.allowed(facts(model).max_output)
+        asked = reasoning.fields(model, limit, most, may_think=conversation.may_think)
         body = request.body(
             agent.prefix,
             conversation.messages,

@@ -32,13 +32,14 @@ class Reasoning:
     """`effort` is low, medium, high, xhigh or max, None for the model's own. `thinking_tokens` is the budget for
     thinking; 0 turns it off, None leaves it to the model. `display` says how thinking is shown (summarized, omitted),
     `task_budget` how many tokens the model is told that its task may take. `betas` are features of the API that the
-    client wants besides."""
+    client wants besides. `most` is the longest answer that the laptop allows, in tokens."""
 
     effort: str | None = None
     thinking_tokens: int | None = None
     display: str | None = None
     task_budget: int | None = None
     betas: tuple[str, ...] = ()
+    most: int | None = None
 
     @staticmethod
     def of(options: SessionOptions) -> Reasoning:
@@ -49,7 +50,12 @@ class Reasoning:
             options.thinking_display,
             options.task_budget,
             tuple(options.betas),
+            options.max_output_tokens,
         )
+
+    def allowed(self, tokens: int) -> int:
+        """Return how long an answer may be that wants so many tokens."""
+        return min(tokens, self.most or tokens)
 
     def fields(self, model: str, limit: int, max_output: int, *, may_think: bool) -> ReasoningFields:
         """Return the fields of a request to `model` for an answer of at most `limit` tokens. `may_think`: the history

@@ -7,10 +7,11 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Self
 
 from ..errors import CcbError
+from .auditing import AnswerReader, Auditor, NoAuditor
 from .bodies import RequestBodies
 from .call import BUFFER, Call, CallState, Reader, ResponseHead
 from .call_registry import HOLD, CallRegistry
@@ -20,7 +21,7 @@ from .guards.pace import CallPace
 from .guards.refusal import Refusal
 from .headers import request_headers, response_headers
 from .metering import Accounts, CallMeter, NoAccounts
-from .policy import Policy, RequestHead, WrongNonce
+from .policy import ANSWERED, Policy, RequestHead, WrongNonce
 from .providers.provider import Provider, ProviderError, ProviderRequest
 from .upload import Upload
 
@@ -75,7 +76,8 @@ class AuthProxy:
     """Owns the model calls of one session, over any number of connections, and the provider that answers them.
 
     Use as a context; leaving it aborts the calls that are under way. Calls without a reader are kept for `hold`
-    seconds. `accounts` decide whether another call may be paid for, and are told what each has used.
+    seconds. `accounts` decide whether another call may be paid for, and are told what each has used; `auditor` is told
+    what it was about.
     """
 
     def __init__(
@@ -84,11 +86,14 @@ class AuthProxy:
         policy: Policy | None = None,
         *,
         accounts: Accounts | None = None,
+        auditor: Auditor | None = None,
         hold: float = HOLD,
     ) -> None:
         self._provider = provider
         self._policy = policy or Policy()
         self._accounts = accounts or NoAccounts()
+        self._auditor = auditor or NoAuditor()
+        self._epoch = 0
         self._calls = CallRegistry(self._abort, hold)
         self._tasks: dict[Call, asyncio.Task[None]] = {}
         self._grant = CallGrant(self._policy.lasts_s)
@@ -160,6 +165,12 @@ class AuthProxy:
         finally:
             if call is not None:
                 self._leave(call, reader, keep)
+
+    def driven_at(self, epoch: int) -> None:
+        """Note the number of the client that drives the session from now on; it counts all of them."""
+        if self._epoch and epoch > self._epoch + 1:
+            self._auditor.others_drove()
+        self._epoch = epoch
 
     def link_up(self) -> None:
         """Note that a connection serves the worker. From now on the clocks of unread calls run."""
@@ -295,13 +306,17 @@ class AuthProxy:
             seen = ResponseHead(response.status, response_headers(response.headers))
             meter.answer(seen.status, seen.headers)
             call.start(seen)
+            if upload.digest and head.path.partition("?")[0] == ANSWERED:
+                self._auditor.sent(head.id, upload.kept_body(), upload.digest)
             received, limit = 0, self._policy.max_answer
-            async for chunk in response.chunks:
-                meter.feed(chunk)
-                received += len(chunk)
-                if limit is not None and received > limit:
-                    raise _answer_too_long(limit)
-                await call.put(chunk)
+            with closing(AnswerReader(head.id, self._auditor)) as reader:
+                async for chunk in response.chunks:
+                    meter.feed(chunk)
+                    reader.feed(chunk)
+                    received += len(chunk)
+                    if limit is not None and received > limit:
+                        raise _answer_too_long(limit)
+                    await call.put(chunk)
 
 
 def _answer_too_long(limit: int) -> Refusal:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator
 
+from .auditing import MAX_BODY
 from .call import Call
 from .guards.refusal import Refusal
 from .policy import ANSWERED, Policy, RequestHead
@@ -28,9 +29,15 @@ class Upload:
         self._answers = head.path.partition("?")[0] == ANSWERED
         self._policy = policy
         self.failure: Refusal | None = None
+        self._kept: list[bytes] | None = []
         self.sent = 0
         self.digest = ""
         call.uploaded = head.size == 0
+
+    def kept_body(self) -> bytes | None:
+        """Return the body that has been sent, and keep it no longer; None if it was too large to keep."""
+        kept, self._kept = self._kept, None
+        return None if kept is None else b"".join(kept)
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body: piece by piece, or in one piece if the policy has to see all of it first.
@@ -66,6 +73,10 @@ class Upload:
             self.sent += len(piece)
             self._policy.check_size(self.sent)
             digest.update(piece)
+            if self.sent > MAX_BODY:
+                self._kept = None
+            elif self._kept is not None:
+                self._kept.append(piece)
             if self._size is not None and self.sent >= self._size:
                 self._call.uploaded = self._call.uploaded or not held
                 self.digest = digest.hexdigest()

@@ -60,6 +60,7 @@ class SessionOptions:
     max_thinking_tokens: int | None = None
     effort: str | None = None
     thinking_display: str | None = None  # summarized | omitted
+    max_output_tokens: int | None = None  # the longest answer that the laptop allows
     task_budget: int | None = None  # the tokens that the model is told it may use for its task
     betas: list[str] = field(default_factory=list)  # features of the model API to switch on
     include_hook_events: bool = False

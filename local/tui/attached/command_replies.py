@@ -99,6 +99,7 @@ class CommandReplies:
             "stop": self._stop,
             "new": self._view.steering.choosing.new,
             "rewind": self._rewind,
+            "revoke": self._revoke,
             "queue": self._queue,
             "vim": self._vim,
             "permissions": self._view.steering.facts.permissions,
@@ -120,6 +121,9 @@ class CommandReplies:
 
     async def _stop(self) -> None:
         await self._actions.stop(self._info.host)
+
+    async def _revoke(self) -> None:
+        self._info.revoke()
 
     async def _rewind(self) -> None:
         self._view.rewind()

@@ -35,6 +35,7 @@ COMMANDS = (
     ReplCommand("rewind", "/rewind", "go back to before a prompt: files, conversation, or both"),
     ReplCommand("status", "/status", "show host, session, worker and connection"),
     ReplCommand("cost", "/cost", "show the tokens and the cost of this session"),
+    ReplCommand("revoke", "/revoke", "let this session call no models any more; calls under way end at once"),
     ReplCommand("trust", "/trust [revoke]", 'show what is kept of this project: trust, "always"; take it back'),
     ReplCommand("theme", "/theme [NAME]", "show or change the colours, now and in later runs"),
     ReplCommand(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ccb.tunnel.plain_text import one_line
@@ -14,7 +15,7 @@ class ReplInfo:
     """`host` is the name that the person gave ("local" without SSH), `path` the directory there, `version` that of ccb,
     `resume` the command that returns to the session, `client_name` the name of this client at the host, `first_prompt`
     the prompt of the command line, `sandbox` the cage of commands that run without a question, in words ("" if the
-    worker has none)."""
+    worker has none). `revoke` lets the session call no models any more."""
 
     host: str
     path: str
@@ -25,6 +26,7 @@ class ReplInfo:
     client_name: str = ""
     first_prompt: str = ""
     sandbox: str = ""
+    revoke: Callable[[], None] = lambda: None
 
     @property
     def place(self) -> str:

@@ -180,9 +180,8 @@ class Compactor:
         agent, deps = self._agent, self._deps
         assert agent.prefix is not None
         sent = with_question(history, request_text(hint))
-        body = request.body(
-            agent.prefix, sent, model=agent.model, max_tokens=self.limits.summary, session_id=deps.session_id
-        )
+        length = self._config.reasoning.allowed(self.limits.summary)
+        body = request.body(agent.prefix, sent, model=agent.model, max_tokens=length, session_id=deps.session_id)
         listener = _SummaryListener(self._recorder)
         settings = deps.call_settings(body, betas=betas_of(agent.model))
         end = await ModelCall(settings, listener, RetryPolicy(settings.limits.max_retries)).run()

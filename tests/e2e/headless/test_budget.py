@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,3 +52,22 @@ async def test_a_budget_for_a_model_without_a_price_is_refused_before_anything_i
     done = await laptop.run([*ARGV, "--model", "some/model-9", "--max-budget-usd", "1"])
     assert done.code == ExitCode.USAGE and "the price of some/model-9 is not known" in done.stderr
     assert not fake_model.requests
+
+
+async def test_a_run_is_revoked_from_another_terminal_and_audited(laptop: Laptop, fake_model: FakeModel) -> None:
+    fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": "echo hi"}}]})
+    fake_model.add({"text": "a long answer", "stall_after": 2})
+    async with laptop.start(ARGV) as running:
+        session = str((await running.until("system", "init"))["session_id"])
+        await running.until("user")
+        async with asyncio.timeout(60):
+            while len(fake_model.requests) < 2:
+                await asyncio.sleep(0.01)
+        revoked = await laptop.run(["proxy", "revoke", session])
+        assert (revoked.code, session in revoked.stdout) == (0, True), revoked.stderr
+        result = await running.until("result")
+    assert result["is_error"] and "revoked" in json.dumps(result)
+    audit = await laptop.run(["audit", session[:8], "--json"])
+    kinds = [json.loads(line)["kind"] for line in audit.stdout.splitlines()]
+    assert audit.code == 0 and kinds == ["prompt", "asked", "wanted", "result", "revoked"]
+    assert len(fake_model.requests) == 2

@@ -44,6 +44,6 @@ def test_wrong_options_and_a_broken_file_are_told(tmp_path: Path, capsys: pytest
     path = ledger_path(tmp_path / "ccb")
     path.parent.mkdir()
     with sqlite3.connect(path) as base:
-        base.execute("PRAGMA user_version=1")
+        base.execute("PRAGMA user_version=9")
     assert run_usage([], environ) == ExitCode.CONFIG
     assert "cannot be read" in capsys.readouterr().err

@@ -1,0 +1,109 @@
+"""`ccb audit`: what this machine has seen of a session."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sqlite3
+import sys
+import textwrap
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import NoReturn
+
+from ccb.tunnel.errors import CcbError, ConfigError, NoSuchSession, UsageError
+from ccb.tunnel.plain_text import neutralise, one_line
+
+from ..command_line.error_text import code_of, error_text
+from ..command_line.exit_codes import ExitCode
+from ..config.log import state_dir
+from ..ledger.entries import AuditEntry
+from ..ledger.store import ledger_path, open_ledger
+
+_MAX_SHOWN = 1_000
+_TITLES = {
+    "prompt": "said here",
+    "asked": "asked the model",
+    "wanted": "the model wants",
+    "decided": "decided here",
+    "result": "result",
+    "unseen": "result of a call that was not seen here",
+    "tampering": "TAMPERING: result of a call that no model made",
+    "unchecked": "not looked at",
+    "revoked": "all model calls ended by the person",
+}
+
+
+class _AuditParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"ccb audit: {message}", do="See `ccb audit --help`.")
+
+
+def audit_parser() -> _AuditParser:
+    parser = _AuditParser(prog="ccb audit", description="Show what this machine has seen of a session.")
+    parser.add_argument("session", metavar="SESSION", help="its ID, or the beginning of it (`ccb usage --by session`)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object in each line")
+    return parser
+
+
+def run_audit(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
+    """Run `ccb audit ARGS` and return the exit code. It is 1 if something was tampered with."""
+    try:
+        options = audit_parser().parse_args(list(args))
+        found = _entries(options.session, environ)
+        if not found:
+            shown = one_line(options.session)
+            raise NoSuchSession(f"this machine has seen no session {shown}", do="`ccb usage --by session` lists them.")
+    except CcbError as error:
+        sys.stderr.write(error_text(error))
+        return code_of(error)
+    except SystemExit as end:  # argparse after --help
+        return int(end.code or 0)
+    if options.json:
+        sys.stdout.writelines(json.dumps({"session": session, **asdict(each)}) + "\n" for session, each in found)
+    else:
+        sys.stdout.writelines(line + "\n" for line in audit_lines(found))
+    tampered = any(each.kind == "tampering" for _, each in found)
+    return ExitCode.AGENT_FAILED if tampered else ExitCode.OK
+
+
+def _entries(session: str, environ: Mapping[str, str]) -> list[tuple[str, AuditEntry]]:
+    state = state_dir(environ)
+    if not ledger_path(state).exists():
+        return []
+    ledger = open_ledger(state)
+    try:
+        return ledger.audited(session)
+    except sqlite3.Error as error:
+        raise ConfigError(f"the ledger {ledger_path(state)} cannot be read", evidence=str(error)) from error
+    finally:
+        ledger.close()
+
+
+def audit_lines(found: Sequence[tuple[str, AuditEntry]]) -> Iterator[str]:
+    """Return the entries for a person to read, session by session, then how many there are of each kind."""
+    asked = {each.tool_use for _, each in found if each.kind == "decided"}
+    before = ""
+    for session, each in found:
+        if session != before:
+            yield f"session {one_line(session)}"
+            before = session
+        yield from _shown(each, asked)
+    counts = {kind: sum(each.kind == kind for _, each in found) for kind in _TITLES}
+    yield (
+        f"{counts['wanted']} tool calls wanted, {counts['decided']} decided here, {counts['result']} results, "
+        f"{counts['unseen']} of calls not seen here, {counts['tampering']} of calls that no model made"
+    )
+
+
+def _shown(each: AuditEntry, asked: set[str]) -> Iterator[str]:
+    clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each.at))
+    words = [_TITLES.get(each.kind, each.kind), one_line(each.name), one_line(each.tool_use)]
+    if each.kind == "wanted" and each.tool_use not in asked:
+        words.append("(not asked here)")
+    yield f"{clock}  {' '.join(word for word in words if word)}"
+    text = neutralise(each.text)
+    cut = text[:_MAX_SHOWN] + (" …" if len(text) > _MAX_SHOWN else "")
+    yield from (textwrap.indent(line, " " * 21) for line in cut.splitlines())

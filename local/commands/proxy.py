@@ -1,0 +1,84 @@
+"""`ccb proxy`: which sessions call models through this machine, and the switch that ends that."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import NoReturn
+
+from ccb.tunnel.errors import CcbError, NoSuchSession, UsageError
+from ccb.tunnel.plain_text import one_line
+
+from ..command_line.error_text import code_of, error_text
+from ..command_line.exit_codes import ExitCode
+from ..control.client import ask, running
+from ..control.sockets import ProxyState
+
+
+class _ProxyParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"ccb proxy: {message}", do="See `ccb proxy --help`.")
+
+
+def proxy_parser() -> _ProxyParser:
+    parser = _ProxyParser(prog="ccb proxy", description="Show and end what calls models through this machine.")
+    actions = parser.add_subparsers(dest="action", metavar="list|revoke", required=True, parser_class=_ProxyParser)
+    listing = actions.add_parser("list", help="list the sessions that may call models through this machine now")
+    listing.add_argument("--json", action="store_true", help="print one JSON object in each line")
+    revoking = actions.add_parser("revoke", help="let a session call no models any more; calls under way end at once")
+    revoking.add_argument("session", nargs="?", metavar="SESSION", help="its ID, or the beginning of it")
+    revoking.add_argument("--all", action="store_true", help="every session of this machine")
+    return parser
+
+
+def run_proxy(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
+    """Run `ccb proxy ARGS` and return the exit code."""
+    try:
+        options = proxy_parser().parse_args(list(args))
+        if options.action == "list":
+            _list(environ, as_json=options.json)
+        else:
+            _revoke(environ, options.session or "", everything=options.all)
+    except CcbError as error:
+        sys.stderr.write(error_text(error))
+        return code_of(error)
+    except SystemExit as end:  # argparse after --help
+        return int(end.code or 0)
+    return ExitCode.OK
+
+
+def _list(environ: Mapping[str, str], *, as_json: bool) -> None:
+    found = [state for _, state in running(environ)]
+    if as_json:
+        sys.stdout.writelines(json.dumps(asdict(state)) + "\n" for state in found)
+        return
+    if not found:
+        sys.stdout.write("No session calls models through this machine now.\n")
+    for state in found:
+        sys.stdout.write(f"{_line(state)}\n")
+
+
+def _line(state: ProxyState) -> str:
+    may = "may call no models any more" if state.revoked else f"{state.under_way} calls under way"
+    if state.expires_s is not None and not state.revoked:
+        may += f", may call models for {state.expires_s / 3600:.1f} h"
+    return f"{one_line(state.session)}  {one_line(state.host)}:{one_line(state.directory)}  {may}  (pid {state.pid})"
+
+
+def _revoke(environ: Mapping[str, str], session: str, *, everything: bool) -> None:
+    if bool(session) == everything:
+        raise UsageError("give the ID of one session, or --all", do="`ccb proxy list` shows them.")
+    chosen: list[Path] = [path for path, each in running(environ) if everything or each.session.startswith(session)]
+    if not chosen:
+        which = "no session" if everything else f"no session {one_line(session)}"
+        raise NoSuchSession(f"{which} calls models through this machine now", do="`ccb proxy list` shows them.")
+    for path in chosen:
+        state = ask(path, "revoke")
+        if state is None or not state.revoked:
+            raise NoSuchSession(f"the ccb behind {path} did not answer", do="End it: it is the process in the name.")
+        sys.stdout.write(f"{one_line(state.session)} on {one_line(state.host)} may call no models any more.\n")

@@ -1,0 +1,200 @@
+"""Keep what this machine sees of a session: what was asked, what was wanted, what was decided, and what came back.
+
+Every result of a tool call that goes to a model must belong to a call that a model was seen to make. One that does not
+is shown as tampering: the host has put something into the conversation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from ccb.tunnel.errors import CcbError
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.proxy.auditing import WantedCall
+from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, PublicLine, UserLine
+from ccb.tunnel.wire.requests import CAN_USE_TOOL, Success, ToolPermission, answer_in
+
+from .entries import AuditEntry, CallPlace
+from .recorder import BodyRecorder
+from .requests import request_content
+
+if TYPE_CHECKING:
+    from .store import CallLedger
+
+log = logging.getLogger(__name__)
+
+_MAX_TEXT = 4_000
+_MAX_KNOWN = 200_000
+_MAX_OPEN = 1_000
+_VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
+_MAX_PENDING = 64 * 1024 * 1024  # bytes of requests that wait to be looked at
+
+
+class SessionAudit:
+    """See `auditing.Auditor` and `client.Witness`. Everything slow is done by a thread of its own, in order. Use as a
+    context manager: leaving it writes what is left. `warn` tells the person. `record` also keeps the bodies.
+    """
+
+    def __init__(self, state: Path, *, record: bool = False) -> None:
+        self.place = CallPlace()
+        self.warn: Callable[[str], None] = lambda text: None
+        self._state = state
+        self._recorder = BodyRecorder(state / "recorded") if record else None
+        self._ledger: CallLedger | None = None
+        self._broken = False
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="audit")
+        self._wanted: set[str] = set()
+        self._answered: set[str] = set()
+        self._asked = ""
+        self._first = True
+        self._lenient = False  # not every id of a call is known here
+        self._questions: dict[str, ControlRequestLine] = {}
+        self._pending = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._worker, self._close)
+        self._worker.shutdown()
+
+    # What the auth proxy tells.
+
+    def sent(self, call_id: str, body: bytes | None, digest: str) -> None:
+        """See Auditor."""
+        if body is None or self._pending + len(body) > _MAX_PENDING:
+            self._note(AuditEntry("unchecked", time.time(), call_id, text=f"a large request, {digest[:16]}"))
+            return
+        self._pending += len(body)
+        self._submit(self._look_at, call_id, body, asyncio.get_running_loop(), time.time())
+
+    def wanted(self, call_id: str, wanted: WantedCall) -> None:
+        """See Auditor. A worker gives another id to a call whose id its model has used before, or may not use."""
+        if wanted.tool_use_id in self._wanted or not _VALID_ID.fullmatch(wanted.tool_use_id):
+            self._lenient = True
+        if len(self._wanted) < _MAX_KNOWN:
+            self._wanted.add(wanted.tool_use_id)
+        else:
+            self._lenient = True
+
+    def wanted_whole(self, call_id: str, wanted: WantedCall) -> None:
+        """See Auditor."""
+        text = wanted.input_json[:_MAX_TEXT]
+        self._note(AuditEntry("wanted", time.time(), call_id, wanted.tool_use_id, wanted.name, text))
+
+    def recording(self, call_id: str) -> Callable[[bytes], None] | None:
+        """See Auditor."""
+        recorder = self._recorder
+        if recorder is None:
+            return None
+        return lambda piece: self._submit(recorder.answer, self.place.session, call_id, piece)
+
+    def others_drove(self) -> None:
+        """See Auditor."""
+        self._first = True
+
+    def revoked(self) -> None:
+        """Note that the person has ended all model calls."""
+        self._note(AuditEntry("revoked", time.time()))
+
+    # What the client of the session sees.
+
+    def asked(self, line: ControlRequestLine) -> None:
+        """See Witness."""
+        if line.subtype == CAN_USE_TOOL.name and len(self._questions) < _MAX_OPEN:
+            self._questions[line.request_id] = line
+
+    def withdrawn(self, request_id: str) -> None:
+        """See Witness."""
+        self._questions.pop(request_id, None)
+
+    def said(self, line: PublicLine) -> None:
+        """See Witness."""
+        if isinstance(line, UserLine):
+            self._note(AuditEntry("prompt", time.time(), text=line.text("\n")[:_MAX_TEXT]))
+        elif isinstance(line, ControlResponseLine) and (question := self._questions.pop(line.request_id, None)):
+            answer = answer_in(line)
+            allows = isinstance(answer, Success) and ToolPermission.from_answer(answer).allow
+            use = str(question.request.get("tool_use_id", ""))[:200]
+            decision = "allowed" if allows else "denied"
+            self._note(AuditEntry("decided", time.time(), tool_use=use, name=question.tool_name[:200], text=decision))
+
+    # In the thread.
+
+    def _look_at(self, call_id: str, body: bytes, loop: asyncio.AbstractEventLoop, at: float) -> None:
+        loop.call_soon_threadsafe(self._looked_at, len(body))
+        if self._recorder is not None:
+            self._recorder.request(self.place.session, call_id, body)
+        found = request_content(body)
+        entries = []
+        if found.asked and found.asked != self._asked:
+            self._asked = found.asked
+            entries.append(AuditEntry("asked", at, call_id, name=found.model, text=found.asked))
+        results = [each for each in found.results if each.tool_use_id not in self._answered]
+        unknown = [each for each in results if not self._is_known(each.tool_use_id)]
+        first, self._first = self._first, False
+        self._lenient = self._lenient or (first and bool(unknown))
+        for each in results:
+            if len(self._answered) < _MAX_KNOWN:
+                self._answered.add(each.tool_use_id)
+            kind = "result" if each not in unknown else "unseen" if self._lenient else "tampering"
+            entries.append(AuditEntry(kind, at, call_id, each.tool_use_id, text=each.text))
+        if unknown and not self._lenient:
+            use = one_line(unknown[0].tool_use_id)
+            log.warning("%d results belong to no call of a model, the first is %s", len(unknown), use)
+            said = f"The host sent the model a result ({use}) of a tool call that no model made: tampering."
+            loop.call_soon_threadsafe(self.warn, f"{said} See: ccb audit {self.place.session[:8]}")
+        self._write(entries)
+
+    def _looked_at(self, size: int) -> None:
+        self._pending -= size
+
+    def _is_known(self, tool_use_id: str) -> bool:
+        if tool_use_id in self._wanted:
+            return True
+        ledger = self._opened()
+        return ledger is not None and ledger.has_wanted(tool_use_id)
+
+    def _note(self, entry: AuditEntry) -> None:
+        self._submit(self._write, [entry])
+
+    def _submit(self, work: Callable[..., None], *arguments: object) -> None:
+        try:
+            self._worker.submit(self._guarded, work, *arguments)
+        except RuntimeError:  # the interpreter ends
+            log.warning("an event is not in the audit: the program ends")
+
+    def _guarded(self, work: Callable[..., None], *arguments: object) -> None:
+        import sqlite3
+
+        try:
+            work(*arguments)
+        except (CcbError, OSError, sqlite3.Error) as error:
+            if not self._broken:
+                log.warning("the audit of this session cannot be written: %s", error)
+            self._broken = True
+
+    def _write(self, entries: list[AuditEntry]) -> None:
+        ledger = self._opened()
+        if ledger is not None and entries:
+            ledger.note(self.place, entries)
+
+    def _opened(self) -> CallLedger | None:
+        if self._ledger is None and not self._broken:
+            from .store import open_ledger
+
+            self._ledger = open_ledger(self._state)
+        return self._ledger
+
+    def _close(self) -> None:
+        if self._recorder is not None:
+            self._recorder.close()
+        if self._ledger is not None:
+            self._ledger.close()

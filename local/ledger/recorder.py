@@ -1,0 +1,45 @@
+"""Keep requests and answers of models in files of this machine, for who wants to read them later (`--record`)."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections import OrderedDict
+from pathlib import Path
+
+_MAX_OPEN = 64
+_NAME = re.compile(r"[^A-Za-z0-9-]")
+
+
+class BodyRecorder:
+    """Writes `SESSION/CALL.request.json.gz` and `SESSION/CALL.answer.gz` below a directory that only this user may
+    enter. Blocking: for a thread. Every method may raise OSError."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._answers: OrderedDict[Path, gzip.GzipFile] = OrderedDict()
+
+    def request(self, session: str, call_id: str, body: bytes) -> None:
+        """Keep the body of a request."""
+        with gzip.open(self._path(session, call_id, "request.json.gz"), "wb", compresslevel=1) as file:
+            file.write(body)
+
+    def answer(self, session: str, call_id: str, piece: bytes) -> None:
+        """Keep the next bytes of an answer. The files of the calls that were used last stay open."""
+        path = self._path(session, call_id, "answer.gz")
+        file = self._answers.pop(path, None) or gzip.GzipFile(path, "ab", compresslevel=1)
+        self._answers[path] = file
+        if len(self._answers) > _MAX_OPEN:
+            self._answers.popitem(last=False)[1].close()
+        file.write(piece)
+
+    def close(self) -> None:
+        """Finish the files."""
+        while self._answers:
+            self._answers.popitem()[1].close()
+
+    def _path(self, session: str, call_id: str, end: str) -> Path:
+        directory = self._directory / (_NAME.sub("_", session)[:80] or "unknown")
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._directory.chmod(0o700)
+        return directory / f"{_NAME.sub('_', call_id)[:80] or 'call'}.{end}"

@@ -1,0 +1,157 @@
+"""The audit: what a session asked, wanted and was allowed, and whether its results belong to calls of a model."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from tests.support.model.fake_model import FakeModel
+from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
+from tests.tunnel.proxy.guards.test_guards import provider_of
+
+from ccb.local.commands.audit import audit_lines, run_audit
+from ccb.local.ledger.audit import SessionAudit
+from ccb.local.ledger.entries import AuditEntry, CallPlace
+from ccb.local.ledger.store import open_ledger
+from ccb.tunnel.proxy.auditing import AnswerReader, NoAuditor, WantedCall
+from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, parse_message
+
+PLACE = CallPlace("5e55-1", "gpu", "/srv")
+
+
+def request_with(*results: str, text: str = "look") -> bytes:
+    """A request whose history holds a tool call and its result for each id, as the API wants it."""
+    messages: list[dict[str, object]] = [{"role": "user", "content": text}]
+    for each in results:
+        call = {"type": "tool_use", "id": each, "name": "Bash", "input": {}}
+        result = {"type": "tool_result", "tool_use_id": each, "content": "done"}
+        messages += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    return json.dumps({"model": "m", "max_tokens": 9, "stream": True, "messages": messages}).encode()
+
+
+def call_of(name: str, value: dict[str, str]) -> dict[str, object]:
+    return {"blocks": [{"type": "tool_use", "name": name, "input": value}]}
+
+
+class Session:
+    """An auth proxy with an audit. `wait` until everything that was seen is written."""
+
+    def __init__(self, tmp_path: Path, fake_model: FakeModel, *, record: bool = False) -> None:
+        self.state = tmp_path
+        self.audit = SessionAudit(tmp_path, record=record)
+        self.audit.place = PLACE
+        self.told: list[str] = []
+        self.audit.warn = self.told.append
+        self.proxy = AuthProxy(provider_of(fake_model.url), auditor=self.audit)
+
+    async def ask(self, body: bytes, call_id: str) -> None:
+        async with self.proxy.call(request_head(body, call_id=call_id), pieces(body), nonce=guard()) as answer:
+            assert answer.status == 200
+            await read_all(answer)
+
+    def entries(self) -> list[AuditEntry]:
+        ledger = open_ledger(self.state)
+        try:
+            return [entry for _, entry in ledger.audited("5e55")]
+        finally:
+            ledger.close()
+
+
+async def test_a_result_of_a_call_that_no_model_made_is_shown_as_tampering(
+    tmp_path: Path, fake_model: FakeModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_model.add(call_of("Bash", {"command": "ls"}), {"text": "a"}, {"text": "b"})
+    session = Session(tmp_path, fake_model)
+    async with session.audit, session.proxy:
+        await session.ask(request_with(), "c1")
+        async with asyncio.timeout(20):
+            while not (wanted := [each for each in session.entries() if each.kind == "wanted"]):
+                await asyncio.sleep(0.01)
+        await session.ask(request_with(wanted[0].tool_use), "c2")
+        await session.ask(request_with(wanted[0].tool_use, "toolu_invented"), "c3")
+    entries = session.entries()
+    assert [(each.kind, each.tool_use) for each in entries if each.kind in ("result", "tampering")] == [
+        ("result", wanted[0].tool_use),
+        ("tampering", "toolu_invented"),
+    ]
+    assert (wanted[0].name, json.loads(wanted[0].text)) == ("Bash", {"command": "ls"})
+    assert [each.text for each in entries if each.kind == "asked"] == ["look"]
+    assert len(session.told) == 1 and "toolu_invented" in session.told[0]
+    assert run_audit(["5e55"], {"XDG_STATE_HOME": str(tmp_path.parent), "HOME": str(tmp_path)}) != 0
+    shown = "\n".join(audit_lines([("5e55-1", each) for each in entries]))
+    assert "TAMPERING" in shown and "(not asked here)" in shown
+    capsys.readouterr()
+
+
+async def test_a_history_from_elsewhere_is_no_tampering_and_is_known_the_next_time(
+    tmp_path: Path, fake_model: FakeModel
+) -> None:
+    fake_model.add(call_of("Read", {}), {"text": "a"}, {"text": "b"})
+    first = Session(tmp_path / "here", fake_model)
+    async with first.audit, first.proxy:
+        await first.ask(request_with("toolu_of_another_laptop"), "c1")
+    (use,) = [each.tool_use for each in first.entries() if each.kind == "wanted"]
+    assert [each.kind for each in first.entries() if each.tool_use == "toolu_of_another_laptop"] == ["unseen"]
+    second = Session(tmp_path / "here", fake_model)
+    async with second.audit, second.proxy:
+        await second.ask(request_with(use), "c2")
+    assert [each.kind for each in second.entries() if each.tool_use == use] == ["wanted", "result"]
+    assert not first.told and not second.told
+
+
+async def test_decisions_made_here_are_kept(tmp_path: Path, fake_model: FakeModel) -> None:
+    session = Session(tmp_path, fake_model)
+    ask = {"subtype": "can_use_tool", "tool_name": "Bash", "tool_use_id": "t1", "input": {}}
+    question = parse_message({"type": "control_request", "request_id": "r1", "request": ask})
+    answer = {"subtype": "success", "request_id": "r1", "response": {"behavior": "allow", "updatedInput": {}}}
+    answered = parse_message({"type": "control_response", "response": answer})
+    assert isinstance(question, ControlRequestLine) and isinstance(answered, ControlResponseLine)
+    async with session.audit:
+        session.audit.said(parse_message({"type": "user", "message": {"role": "user", "content": "fix it"}}))
+        session.audit.asked(question)
+        session.audit.said(answered)
+    assert [(each.kind, each.tool_use, each.text) for each in session.entries()] == [
+        ("prompt", "", "fix it"),
+        ("decided", "t1", "allowed"),
+    ]
+
+
+async def test_bodies_are_kept_on_request_for_nobody_else_to_read(tmp_path: Path, fake_model: FakeModel) -> None:
+    fake_model.add({"text": "hello"})
+    session = Session(tmp_path, fake_model, record=True)
+    body = request_with()
+    async with session.audit, session.proxy:
+        await session.ask(body, "../c1")
+    directory = tmp_path / "recorded" / "5e55-1"
+    assert gzip.decompress((directory / "___c1.request.json.gz").read_bytes()) == body
+    assert b"message_stop" in gzip.decompress((directory / "___c1.answer.gz").read_bytes())
+    assert (tmp_path / "recorded").stat().st_mode & 0o077 == 0
+
+
+def test_tool_calls_are_found_wherever_the_stream_is_cut() -> None:
+    events = [
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t1", "name": "Bash"}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"a"'}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": ": 1}"}},
+        {"type": "content_block_stop", "index": 0},
+    ]
+    stream = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in events)
+
+    class Seen(NoAuditor):
+        def __init__(self) -> None:
+            self.calls: list[WantedCall] = []
+
+        def wanted_whole(self, call_id: str, wanted: WantedCall) -> None:
+            self.calls.append(wanted)
+
+    for size in (1, 7, 64, len(stream)):
+        seen = Seen()
+        reader = AnswerReader("c", seen)
+        for start in range(0, len(stream), size):
+            reader.feed(stream[start : start + size])
+        reader.close()
+        assert seen.calls == [WantedCall("t1", "Bash", '{"a": 1}')]

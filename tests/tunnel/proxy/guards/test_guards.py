@@ -1,0 +1,184 @@
+"""What holds a hostile worker back: nonces, limits of requests and answers, and the switch that ends all calls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.network.http_server import serving
+from tests.support.proxy.proxy_client import guard, message_body, pieces, proxy_to, read_all, request_head
+
+from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.proxy.guards.grant import CallGrant
+from ccb.tunnel.proxy.guards.nonce import MAX_WRONG
+from ccb.tunnel.proxy.guards.refusal import Refusal
+from ccb.tunnel.proxy.guards.request_limits import RequestLimits
+from ccb.tunnel.proxy.policy import Policy
+from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
+from ccb.tunnel.proxy.providers.credential import Credential, FixedCredential
+from ccb.tunnel.secret import Secret
+
+
+def provider_of(url: str) -> AnthropicProvider:
+    credential = Credential("test", api_key=Secret(API_KEY))
+    return AnthropicProvider(FixedCredential(credential), anthropic_client({"ANTHROPIC_BASE_URL": url}))
+
+
+def kind_of(body: bytes) -> str:
+    return str(json.loads(body)["error"]["type"])
+
+
+async def test_wrong_nonces_are_told_and_after_ten_the_connection_answers_nothing(fake_model: FakeModel) -> None:
+    connection = guard()
+    told: list[str] = []
+    async with proxy_to(fake_model.url) as proxy:
+        proxy.warn = told.append
+        for _ in range(MAX_WRONG):
+            async with proxy.call(request_head(nonce="guessed"), pieces(b""), nonce=connection) as answer:
+                assert answer.status == 403
+        body = message_body()
+        async with proxy.call(request_head(body), pieces(body), nonce=connection) as answer:
+            assert (answer.status, b"too many wrong nonces" in await read_all(answer)) == (403, True)
+        fake_model.add({"text": "hello"})
+        async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
+            assert answer.status == 200, "the next connection has a nonce of its own"
+    assert len(told) == 2 and "wrong nonce" in told[0] and str(MAX_WRONG) in told[1]
+
+
+async def test_only_allowed_models_and_lengths_reach_the_provider(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "hello"})
+    limits = RequestLimits(models=("m", "claude-*"), max_output_tokens=100)
+    bodies = {
+        200: message_body(),
+        403: message_body().replace(b'"m"', b'"gpt-9"'),
+    }
+    async with AuthProxy(provider_of(fake_model.url), Policy(requests=limits)) as proxy:
+        for status, body in bodies.items():
+            async with proxy.call(request_head(body), pieces(body, 7), nonce=guard()) as answer:
+                assert answer.status == status
+                text = await read_all(answer)
+        assert kind_of(text) == "laptop_not_allowed" and b"gpt-9" in text
+    (seen,) = fake_model.requests
+    assert seen.body == json.loads(bodies[200])
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b'{"model": "m", "max_tokens": 101}', 403),
+        (b'{"model": "m"}', 403),
+        (b'{"model": "m", "max_tokens": "9"}', 403),
+        (b'{"model": "m", "model": "gpt-9", "max_tokens": 1}', 400),
+        (b'{"model": "m", "max_tokens": 1, "max_tokens": 200}', 400),
+        (b'{"model": ["m"], "max_tokens": 1}', 403),
+        (b"[1]", 400),
+        (b'{"model": "m"', 400),
+        (b"[" * 100_000, 400),
+    ],
+)
+def test_a_body_that_two_parsers_could_read_in_two_ways_or_that_asks_for_too_much_is_refused(
+    body: bytes, status: int
+) -> None:
+    with pytest.raises(Refusal) as refused:
+        RequestLimits(models=("m",), max_output_tokens=100).check(body, answers=True)
+    assert refused.value.status == status
+
+
+@given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: text.encode("utf-8", "replace")))
+def test_any_body_is_allowed_or_refused_and_nothing_else(body: bytes) -> None:
+    try:
+        RequestLimits(models=("m",)).check(body, answers=True)
+    except Refusal:
+        return
+    assert json.loads(body)["model"] == "m"
+
+
+async def test_an_answer_over_the_limit_ends(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "x" * 5_000})
+    body = message_body()
+    async with (
+        AuthProxy(provider_of(fake_model.url), Policy(max_answer=2_000)) as proxy,
+        proxy.call(request_head(body, call_id="c"), pieces(body), nonce=guard()) as answer,
+    ):
+        with pytest.raises(Refusal, match="2000 bytes"):
+            await read_all(answer)
+
+
+async def test_a_revoked_session_gets_not_another_byte_and_starts_no_call() -> None:
+    more = asyncio.Event()
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        await request.read()
+        out = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await out.prepare(request)
+        await out.write(b"first")
+        await more.wait()
+        await out.write(b"second")
+        return out
+
+    body = message_body()
+    async with serving(handle) as url, proxy_to(url) as proxy:
+        async with proxy.call(request_head(body, call_id="c"), pieces(body), nonce=guard(), keep=True) as answer:
+            assert await answer.read() == b"first"
+            proxy.revoke()
+            more.set()
+            with pytest.raises(Refusal, match="revoked"):
+                await answer.read()
+        for call_id in ("c", "d"):
+            async with proxy.call(request_head(body, call_id=call_id), pieces(body), nonce=guard()) as refused:
+                assert (refused.status, kind_of(await read_all(refused))) == (403, "laptop_revoked")
+                assert refused.headers["x-should-retry"] == "false"
+        async with asyncio.timeout(10):
+            while proxy.under_way:
+                await asyncio.sleep(0)
+
+
+async def test_bytes_that_have_arrived_and_were_not_read_are_gone_with_the_grant(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "hello"})
+    body = message_body()
+    async with (
+        proxy_to(fake_model.url) as proxy,
+        proxy.call(request_head(body, call_id="c"), pieces(body), nonce=guard(), keep=True) as answer,
+    ):
+        while proxy.under_way:
+            await asyncio.sleep(0)
+        proxy.revoke()
+        with pytest.raises(Refusal, match="revoked"):
+            await answer.read()
+
+
+def test_a_grant_ends_with_its_time() -> None:
+    now = [0.0]
+    grant = CallGrant(60, lambda: now[0])
+    assert grant.refusal() is None and grant.left_s() == 60
+    now[0] = 60.0
+    refusal = grant.refusal()
+    assert refusal is not None and refusal.kind == "laptop_expired" and grant.left_s() == 0
+
+
+async def test_the_provider_gets_no_byte_of_a_body_before_all_of_it_is_allowed() -> None:
+    reached = asyncio.Event()
+
+    async def handle(request: web.Request) -> web.Response:
+        reached.set()
+        return web.Response()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b'{"model": "gpt-9",'
+        await asyncio.sleep(0)
+        yield b'"max_tokens": 1}'
+
+    head = request_head(b'{"model": "gpt-9","max_tokens": 1}')
+    async with (
+        serving(handle) as url,
+        AuthProxy(provider_of(url), Policy(requests=RequestLimits(("m",)))) as proxy,
+        proxy.call(head, slow(), nonce=guard()) as answer,
+    ):
+        assert answer.status == 403
+    assert not reached.is_set()

@@ -1,0 +1,138 @@
+"""Watch the calls of one auth proxy: what the models were asked, and which tools they wanted to run.
+
+The watching costs no time before a byte: bodies are looked at when they have gone, answers while they pass.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ..wire.dataclass import dataclass
+
+MAX_BODY = 8 * 1024 * 1024
+"""Bytes of a request body that are kept until it is looked at. A larger one is not looked at, and that is noted."""
+
+_MAX_LINE = 1024 * 1024
+_MAX_INPUT = 256 * 1024
+_MAX_OPEN = 256
+_TELLING = (b'"tool_use"', b"input_json_delta", b"content_block_stop")
+
+
+@dataclass(frozen=True)
+class WantedCall:
+    """A tool call in the answer of a model. `input_json` is the text of its input, as far as it has come."""
+
+    tool_use_id: str
+    name: str
+    input_json: str
+
+
+class Auditor(Protocol):
+    """Is told of the calls of one auth proxy, in the order in which they happen."""
+
+    def sent(self, call_id: str, body: bytes | None, digest: str) -> None:
+        """The provider has the whole request of a call; `body` is None if it was too large to keep."""
+
+    def wanted(self, call_id: str, wanted: WantedCall) -> None:
+        """A model has begun to ask for a tool call: its input is still empty."""
+
+    def wanted_whole(self, call_id: str, wanted: WantedCall) -> None:
+        """The input of a tool call is complete."""
+
+    def recording(self, call_id: str) -> Callable[[bytes], None] | None:
+        """Return what takes the bytes of the answer, None if they are not kept."""
+
+    def others_drove(self) -> None:
+        """Another client has driven the session meanwhile."""
+
+
+class NoAuditor:
+    """Watches nothing."""
+
+    def sent(self, call_id: str, body: bytes | None, digest: str) -> None:
+        """See Auditor."""
+
+    def wanted(self, call_id: str, wanted: WantedCall) -> None:
+        """See Auditor."""
+
+    def wanted_whole(self, call_id: str, wanted: WantedCall) -> None:
+        """See Auditor."""
+
+    def recording(self, call_id: str) -> Callable[[bytes], None] | None:
+        """See Auditor."""
+        return None
+
+    def others_drove(self) -> None:
+        """See Auditor."""
+
+
+class AnswerReader:
+    """Finds the tool calls in one answer. `feed` gets its bytes, `close` is called after the last."""
+
+    def __init__(self, call_id: str, auditor: Auditor) -> None:
+        self._call_id = call_id
+        self._auditor = auditor
+        self._record = auditor.recording(call_id)
+        self._rest = b""
+        self._skipping = False
+        self._open: dict[int, tuple[str, str, list[str]]] = {}
+
+    def feed(self, chunk: bytes) -> None:
+        """Read the next bytes."""
+        if self._record is not None:
+            self._record(chunk)
+        lines = (self._rest + chunk).split(b"\n")
+        self._rest = lines.pop()
+        for line in lines:
+            if self._skipping:
+                self._skipping = False
+            elif line.startswith(b"data:") and any(each in line for each in _TELLING):
+                self._event(_object(line[5:]))
+        if len(self._rest) > _MAX_LINE:
+            self._rest, self._skipping = b"", True
+
+    def close(self) -> None:
+        """Read what is left: an answer in one piece, or calls whose stream was cut."""
+        content = _object(self._rest).get("content") if self._rest.startswith(b"{") else None
+        for block in content if isinstance(content, list) else ():
+            if isinstance(block, dict) and block.get("type") == "tool_use":
+                call = WantedCall(_text(block.get("id")), _text(block.get("name")), json.dumps(block.get("input")))
+                self._auditor.wanted(self._call_id, call)
+                self._auditor.wanted_whole(self._call_id, call)
+        for index in list(self._open):
+            self._close(index)
+
+    def _event(self, event: dict[str, Any]) -> None:
+        index = event.get("index")
+        if not isinstance(index, int):
+            return
+        kind, block, delta = event.get("type"), event.get("content_block"), event.get("delta")
+        if kind == "content_block_start" and isinstance(block, dict) and block.get("type") == "tool_use":
+            if len(self._open) < _MAX_OPEN:
+                identity, name = _text(block.get("id")), _text(block.get("name"))
+                self._open[index] = (identity, name, [])
+                self._auditor.wanted(self._call_id, WantedCall(identity, name, ""))
+        elif kind == "content_block_delta" and index in self._open and isinstance(delta, dict):
+            parts = self._open[index][2]
+            if len(parts) * 4 < _MAX_INPUT:  # a piece has a few characters
+                parts.append(_text(delta.get("partial_json"), _MAX_INPUT))
+        elif kind == "content_block_stop" and index in self._open:
+            self._close(index)
+
+    def _close(self, index: int) -> None:
+        identity, name, parts = self._open.pop(index)
+        self._auditor.wanted_whole(self._call_id, WantedCall(identity, name, "".join(parts)[:_MAX_INPUT]))
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _text(value: object, limit: int = 200) -> str:
+    return value[:limit] if isinstance(value, str) else ""
