@@ -301,8 +301,8 @@ SUBCOMMANDS = (
         "proxy",
         ("ccb proxy list [--json]", "ccb proxy revoke SESSION|--all"),
         "show which sessions call models through this machine, and end that",
-        "`list` shows the sessions that may call models through this machine now. `revoke` lets one call no models "
-        "any more: calls under way end with the next byte. /revoke does the same in the REPL.",
+        "Show the sessions that may call models through this machine now (`list`), or let one call no models any more "
+        "(`revoke`): calls under way end with the next byte. In the REPL, /revoke does the same.",
     ),
     Subcommand(
         "ps",

@@ -89,6 +89,13 @@ async def test_nonsense_changes_nothing(environ: dict[str, str], sent: bytes) ->
     assert not proxy.revoked and (not answer or parse_state(answer) is not None)
 
 
+async def test_a_ccb_that_does_not_answer_is_said(environ: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    proxy = Proxy()
+    async with ControlServer(environ, proxy.state, lambda: None):  # it revokes nothing
+        assert await run(["revoke", "--all"], environ) == ExitCode.AGENT_FAILED
+    assert "did not answer" in capsys.readouterr().err
+
+
 def test_both_actions_want_one_target(environ: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run_proxy(["revoke"], environ) == ExitCode.USAGE
     assert run_proxy(["revoke", "x", "--all"], environ) == ExitCode.USAGE

@@ -12,6 +12,7 @@ from tests.support.model.fake_model import FakeModel
 from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
 from tests.tunnel.proxy.guards.test_guards import provider_of
 
+from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.commands.audit import audit_lines, run_audit
 from ccb.local.ledger.audit import SessionAudit
 from ccb.local.ledger.entries import AuditEntry, CallPlace
@@ -130,6 +131,13 @@ async def test_bodies_are_kept_on_request_for_nobody_else_to_read(tmp_path: Path
     assert gzip.decompress((directory / "___c1.request.json.gz").read_bytes()) == body
     assert b"message_stop" in gzip.decompress((directory / "___c1.answer.gz").read_bytes())
     assert (tmp_path / "recorded").stat().st_mode & 0o077 == 0
+
+
+def test_an_unknown_session_and_wrong_options_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path)}
+    assert run_audit(["5e55"], environ) == ExitCode.AGENT_FAILED
+    assert "has seen no session 5e55" in capsys.readouterr().err
+    assert run_audit([], environ) == ExitCode.USAGE
 
 
 def test_tool_calls_are_found_wherever_the_stream_is_cut() -> None:
