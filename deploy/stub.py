@@ -241,7 +241,7 @@ class Words:
             ones = (*range(1, 10), *range(11, 32), 127, *range(144, 256))
             codes = [bytes([code]) for code in ones]
             codes += [bytes([first, second]) for first in range(128, 144) for second in range(128, 256)]
-            self.words = dict(zip(codes, words.split(b" ")))
+            self.words = dict(zip(codes, words.split(b",")))
         return re.sub(b"(?s)[\x80-\x8f].|[^ -~\\n\\0]", lambda code: self.words.get(code[0], b""), ready)
 
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 import ast
 import base64
 import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from .arguments import named_arguments
 from .files import joined
+from .privates import short_privates
 from .prose import without_prose
-from .squeeze import squeeze
+from .squeeze import Names, squeeze
 from .unneeded import without_types
 from .words import coded
 
@@ -37,8 +40,7 @@ def build(remote: Path, wire: Path, version: str) -> bytes:
     entries = {
         "ccb/__init__.py": f'__version__ = "{version}"\n'.encode(),
         "ccb/tunnel/__init__.py": b"",
-        **_sources(remote, "ccb/remote"),
-        **_sources(wire, "ccb/tunnel/wire"),
+        **compact(dict([*_sources(remote, "ccb/remote"), *_sources(wire, "ccb/tunnel/wire")])),
     }
     return joined(dict(sorted(entries.items(), key=lambda item: (item[0].startswith(_LATER), item[0]))))
 
@@ -52,7 +54,7 @@ def pack(data: bytes, form: str) -> bytes:
         import lzma
 
         # The host needs as much memory as the dictionary has; the bundle is smaller than a megabyte.
-        filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 20, "lc": 4, "pb": 0, "nice_len": 200}]
+        filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 20, "lc": 4, "pb": 0, "nice_len": 64}]
         packed = lzma.compress(coded(data), check=lzma.CHECK_NONE, filters=filters)
     if len(packed) > MAX_SIZE:
         raise ValueError(f"the packed worker bundle has {len(packed)} bytes, over the limit of {MAX_SIZE}")
@@ -61,24 +63,29 @@ def pack(data: bytes, form: str) -> bytes:
 
 def pack_stub(source: bytes) -> bytes:
     """Return the stub as it travels in a command line: short, without empty lines, compressed, in base64."""
-    lines = [line for line in compact(source.decode(), keep_fields=True).splitlines() if line not in (b"", b"0")]
+    lines = [line for line in compact({"stub": source.decode()})["stub"].splitlines() if line not in (b"", b"0")]
     return base64.b64encode(zlib.compress(b"\n".join(lines), 9))
 
 
-def _sources(folder: Path, prefix: str) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
+def _sources(folder: Path, prefix: str) -> Iterator[tuple[str, str]]:
     for item in folder.iterdir():
         if item.is_dir() and item.name != "__pycache__":
-            found |= _sources(item, f"{prefix}/{item.name}")
+            yield from _sources(item, f"{prefix}/{item.name}")
         elif item.name.endswith(".py"):
-            found[f"{prefix}/{item.name}"] = compact(
-                item.read_text(encoding="utf-8"), keep_fields=not prefix.startswith("ccb/remote")
-            )
-    return found
+            yield f"{prefix}/{item.name}", item.read_text(encoding="utf-8")
 
 
-def compact(source: str, *, keep_fields: bool) -> bytes:
-    """Return what travels of the source of a module. No line moves."""
-    text = without_prose(source)
-    tree = ast.parse(text)
-    return squeeze(without_types(text, tree, keep_fields=keep_fields), tree).encode()
+def compact(sources: Mapping[str, str]) -> dict[str, bytes]:
+    """Return what travels of the sources of modules that belong together, by file. No line moves."""
+    texts = {name: without_prose(source) for name, source in sorted(sources.items())}
+    trees = {name: ast.parse(text) for name, text in texts.items()}
+    named = named_arguments(trees.values())
+    privates = short_privates(trees)
+    return {
+        name: squeeze(
+            without_types(texts[name], tree, keep_fields=not name.startswith("ccb/remote")),
+            tree,
+            Names(named, privates[name]),
+        ).encode()
+        for name, tree in trees.items()
+    }

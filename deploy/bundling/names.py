@@ -1,8 +1,8 @@
-"""Which local variables of functions get which shorter names in the bundle.
+"""Which local variables and parameters of functions get which shorter names in the bundle.
 
-A variable gets another name only if nothing outside of its function can know its name: no parameter, no name that is
-imported, declared `global`, or of a function or class, nothing in a class inside of a function, and no name that means
-something else anywhere else in the same outermost function.
+A variable gets another name only if nothing outside of its function can know its name: no name that is imported,
+declared `global`, or of a function or class, nothing in a class inside of a function, and no name that means something
+else anywhere else in the same outermost function. A parameter must also be one that no call names.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from __future__ import annotations
 import ast
 import keyword
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from string import ascii_letters
 
+from .arguments import NamedArguments
+
 _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 _COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+_FIRST_PARAMETERS = ("self", "cls")
 _READERS_OF_NAMES = {"locals", "vars", "eval", "exec", "dir"}
 
 
@@ -38,6 +41,7 @@ class _Scope:
 class _Function(ast.NodeVisitor):
     """What the names of an outermost function mean."""
 
+    named: NamedArguments
     fixed: set[str] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
     scopes: list[_Scope] = field(default_factory=list)
@@ -48,21 +52,26 @@ class _Function(ast.NodeVisitor):
         self.scope.bound.add(node.name)
         for each in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)):
             self.visit(each)
-        self._inner(node.args, node.body)
+        self._inner(node.args, node.body, self.named.of(node.name))
 
     visit_FunctionDef = visit_AsyncFunctionDef = visit_function
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
-        for each in (*node.args.defaults, *filter(None, node.args.kw_defaults)):
+        defaults = [*node.args.defaults, *filter(None, node.args.kw_defaults)]
+        for each in defaults:
             self.visit(each)
-        self._inner(node.args, [node.body])
+        if defaults:  # in the source, its parameters look like the arguments of a call around it
+            self.fixed.update(each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg))
+        self._inner(node.args, [node.body], self.named.anywhere)
 
-    def _inner(self, arguments: ast.arguments, body: list[ast.stmt] | list[ast.expr]) -> None:
+    def _inner(self, arguments: ast.arguments, body: list[ast.stmt] | list[ast.expr], named: Set[str]) -> None:
         before, self.scope = self.scope, _Scope(self.scope)
         self.scopes.append(self.scope)
         for node in ast.walk(arguments):
             if isinstance(node, ast.arg):
-                self.fixed.add(node.arg)
+                if node.arg in named or node.arg in _FIRST_PARAMETERS:
+                    self.fixed.add(node.arg)
+                self.counts[node.arg] += 1
                 self.scope.bound.add(node.arg)
         for each in body:
             self.visit(each)
@@ -142,15 +151,14 @@ def outermost(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]
             yield from outermost(node)
 
 
-def shorter(node: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, str]:
-    """Return the new names of the variables of an outermost function."""
-    function = _Function()
+def shorter(node: ast.FunctionDef | ast.AsyncFunctionDef, named: NamedArguments) -> dict[str, str]:
+    """Return the new names of the variables of an outermost function, in the order in which it uses them."""
+    function = _Function(named)
     function.visit(node)
     free = function.free()
     taken = {name for inner in ast.walk(node) for name in _names(inner)} - free
     unused = (name for name in _short_names() if name not in taken)
-    names = sorted(free, key=lambda name: (-function.counts[name], name))
-    return dict(zip(names, unused, strict=False))
+    return dict(zip((name for name in function.counts if name in free), unused, strict=False))
 
 
 def _short_names() -> Iterator[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import keyword
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
+from .arguments import NamedArguments
 from .names import outermost, shorter
 from .tokens import is_formatted, tokens
 
@@ -14,37 +16,51 @@ _WORDS = ("name", "number")
 _ENDS_OF_OPERANDS = (")", "]", "}")
 
 
-def squeeze(source: str, tree: ast.Module) -> str:
+@dataclass(frozen=True)
+class Names:
+    """What is known of names beyond one function: which arguments calls name, and the new names of the private names of
+    a module."""
+
+    arguments: NamedArguments
+    privates: Mapping[str, str]
+
+
+def squeeze(source: str, tree: ast.Module, known: Names) -> str:
     """Return the short form of `source`, whose tree has the same functions on the same lines."""
     lines = source.split("\n")
     for node in outermost(tree):
-        if names := shorter(node):
+        if names := shorter(node, known.arguments):
             begin, end = node.lineno - 1, node.end_lineno or 0
             lines[begin:end] = renamed("\n".join(lines[begin:end]), names).split("\n")
-    return narrow("\n".join(lines))
+    return narrow(renamed("\n".join(lines), known.privates, everywhere=True))
 
 
-def renamed(source: str, names: Mapping[str, str]) -> str:
-    """Return the source of a function or expression with the new `names` of its variables."""
-    return "".join(_renamed(source, names))
+def renamed(source: str, names: Mapping[str, str], *, everywhere: bool = False) -> str:
+    """Return source with the new `names` of the variables of a function or expression; `everywhere`: also where a name
+    is that of an attribute or of an argument."""
+    return "".join(_renamed(source, names, everywhere))
 
 
-def _renamed(source: str, names: Mapping[str, str]) -> Iterator[str]:
+def _renamed(source: str, names: Mapping[str, str], everywhere: bool) -> Iterator[str]:
     every = [*tokens(source), ("", "")]
-    before = ""
-    depth = 0
+    before = last_but_one = ""
+    has_parameters: list[bool] = []  # for each open bracket: whether parameters are in it, and not arguments
     for number, (kind, text) in enumerate(every):
         shown = text
-        if kind == "name":
-            if text in names and before not in (".", "!"):
-                names_an_argument = depth and before in ("(", ",") and _following(every, number) == "="
-                shown = text if names_an_argument else names[text]
+        if kind == "name" and text in names:
+            is_variable = before not in (".", "!")
+            if is_variable and has_parameters and not has_parameters[-1] and before in ("(", ","):
+                is_variable = _following(every, number) != "="
+            shown = names[text] if is_variable or everywhere else text
         elif kind == "operator":
-            depth += (text in "([{") - (text in ")]}")
+            if text in "([{":
+                has_parameters.append(last_but_one == "def")
+            elif text in ")]}":
+                has_parameters.pop()
         elif kind == "string" and is_formatted(text):
-            shown = "".join(_formatted(text, names))
+            shown = "".join(_formatted(text, names, everywhere))
         if kind not in ("space", "line"):
-            before = text
+            last_but_one, before = before, text
         yield shown
 
 
@@ -52,7 +68,7 @@ def _following(every: list[_Token], number: int) -> str:
     return next((text for kind, text in every[number + 1 :] if kind not in ("space", "line")), "")
 
 
-def _formatted(string: str, names: Mapping[str, str]) -> Iterator[str]:
+def _formatted(string: str, names: Mapping[str, str], everywhere: bool) -> Iterator[str]:
     """Return an f-string, in pieces, with the new names in its expressions."""
     at = begin = 0
     while at < len(string):
@@ -61,7 +77,7 @@ def _formatted(string: str, names: Mapping[str, str]) -> Iterator[str]:
         elif string[at] == "{":
             yield string[begin : at + 1]
             begin, at = at + 1, _end_of_expression(string, at + 1)
-            yield renamed(string[begin:at], names)
+            yield renamed(string[begin:at], names, everywhere=everywhere)
             begin = at
         else:
             at += 1

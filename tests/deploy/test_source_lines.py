@@ -8,7 +8,7 @@ import re
 import subprocess
 import symtable
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -22,6 +22,8 @@ from ccb.deploy.bundle import load
 from ccb.deploy.bundling.files import files_of
 from ccb.deploy.bundling.prose import without_prose
 
+_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -39,7 +41,8 @@ def _shipped() -> dict[str, tuple[str, ast.Module]]:
 
 class _Comparison:
     """Compares what a source and what travels of it mean. It knows nothing of how the bundle is built: the two trees
-    may differ in prose, in types, in imports that nothing uses, and in names of variables that nobody else can see."""
+    may differ in prose, in types, in imports that nothing uses, in names of variables that nobody else can see, of
+    parameters that no call names, and in private names."""
 
     def __init__(self, source: str, shipped: ast.Module, *, wire: bool) -> None:
         self.wire = wire
@@ -56,9 +59,11 @@ class _Comparison:
         }
         self.not_imported: set[str] = set()
         self.names: dict[str, str] | None = None
+        self.privates: dict[str, str] = {}
         self.same(ast.parse(source), shipped)
         used = {node.id for node in ast.walk(shipped) if isinstance(node, ast.Name)}
         assert not self.not_imported & used
+        assert len(set(self.privates.values())) == len(self.privates)
 
     def same(self, one: object, two: object) -> None:
         if isinstance(one, list) and isinstance(two, list):
@@ -82,10 +87,18 @@ class _Comparison:
         assert type(one) is type(two)
         assert getattr(one, "lineno", 0) == getattr(two, "lineno", 0) or isinstance(one, ast.alias)
         if self.names is not None and isinstance(one, ast.Name) and isinstance(two, ast.Name):
-            assert self.names.setdefault(one.id, two.id) == two.id
+            if not one.id.startswith("_") or not self._same_private(one.id, two.id):
+                assert self.names.setdefault(one.id, two.id) == two.id
             return
+        if self.names is not None and isinstance(one, ast.arg) and isinstance(two, ast.arg):
+            assert self.names.setdefault(one.arg, two.arg) == two.arg
+            return
+        if isinstance(one, _FUNCTIONS) and isinstance(two, _FUNCTIONS):
+            self._check_parameters(one, two)
         for name in one._fields:
             if name in ("annotation", "returns", "ctx"):
+                continue
+            if name in ("id", "attr", "name") and self._same_private(getattr(one, name), getattr(two, name)):
                 continue
             left: Any = getattr(one, name, None)
             right: Any = getattr(two, name, None)
@@ -96,6 +109,19 @@ class _Comparison:
                 assert self.names.setdefault(left, right) == right
                 continue
             self.same(left, right)
+
+    def _same_private(self, one: object, two: object) -> bool:
+        """Return whether both are private names, and always the same ones in this module."""
+        if not isinstance(one, str) or not isinstance(two, str) or not (one.startswith("_") and two.startswith("_")):
+            return False
+        return self.privates.setdefault(one, two) == two
+
+    def _check_parameters(self, one: _Function, two: _Function) -> None:
+        """A parameter has another name only if no call of a function of this name names it."""
+        called = [one.name, *(_classes() if one.name == "__init__" else ())]
+        for left, right in zip(_parameters(one), _parameters(two), strict=True):
+            if left != right:
+                assert not [each for each in called if (each, left) in _named_arguments()], (one.name, left)
 
     def _same_variable(self, one: ast.AnnAssign, two: ast.AST) -> None:
         if isinstance(two, ast.Assign):
@@ -133,9 +159,27 @@ class _Comparison:
                 if symbol.get_name() in changed:
                     assert table.get_type() == "function"
                     assert symbol.is_local() or symbol.is_free()
-                    assert not (symbol.is_parameter() or symbol.is_imported() or symbol.is_namespace())
+                    assert not (symbol.is_imported() or symbol.is_namespace())
                 else:
                     assert names.get(symbol.get_name()) is not None or symbol.get_name() not in names.values()
+
+
+@cache
+def _named_arguments() -> set[tuple[str, str]]:
+    """Each argument that a call in the sources names, with the last part of the name of what it calls."""
+    calls = [node for _, source in _sources() for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return {(ast.unparse(call.func).split(".")[-1], each.arg or "**") for call in calls for each in call.keywords}
+
+
+@cache
+def _classes() -> set[str]:
+    """The classes that have an `__init__` of their own."""
+    nodes = [node for _, source in _sources() for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ClassDef)]
+    return {node.name for node in nodes if any(getattr(each, "name", "") == "__init__" for each in node.body)}
+
+
+def _parameters(node: _Function) -> list[str]:
+    return [each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg)]
 
 
 def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
@@ -170,6 +214,31 @@ def _bound(tree: ast.AST) -> Iterator[str]:
             yield node.name
         elif isinstance(node, ast.Import | ast.ImportFrom):
             yield from (each.asname or each.name for each in node.names)
+
+
+def test_no_class_gets_fewer_or_more_names_from_its_bases() -> None:
+    """A method that overrides another one still does, and no private name hides one of a base class."""
+    shipped = _names_of_classes(tree for _, tree in _shipped().values())
+    for name, names in _names_of_classes(ast.parse(source) for _, source in _sources()).items():
+        assert name.startswith("_") or len(names) == len(shipped[name]), (name, names, shipped[name])
+
+
+def _names_of_classes(trees: Iterable[ast.AST]) -> dict[str, set[str]]:
+    """Return what each class has of its own and of its bases: what it defines, and what its methods set."""
+    classes = {node.name: node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+    def names(node: ast.ClassDef) -> Iterator[str]:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Attribute) and isinstance(inner.value, ast.Name) and inner.value.id == "self":
+                yield inner.attr
+        for each in node.body:
+            if isinstance(each, _FUNCTIONS | ast.ClassDef):
+                yield each.name
+        for base in node.bases:
+            if isinstance(base, ast.Name) and base.id in classes:
+                yield from names(classes[base.id])
+
+    return {name: set(names(node)) for name, node in classes.items()}
 
 
 def test_no_comment_and_no_docstring_travels() -> None:
@@ -239,9 +308,9 @@ def test_every_python_gives_the_same_text() -> None:
     versions = Path(os.environ.get("PYENV_ROOT", "/root/.pyenv")) / "versions"
     pythons = [path for path in sorted(versions.glob("3.1[1-4]*/bin/python3")) if path.is_file()]
     program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from bundling.build import _sources; from pathlib import Path;"
+        "import sys; sys.path.insert(0, sys.argv[1]); from bundling.build import build; from pathlib import Path;"
         "import hashlib; root = Path(sys.argv[2]);"
-        "print(hashlib.sha256(repr(sorted(_sources(root / 'remote' / sys.argv[3], 'r').items())).encode()).hexdigest())"
+        "print(hashlib.sha256(build(root / 'remote' / sys.argv[3], root / 'remote' / 'tasks', '1')).hexdigest())"
     )
     answers = {
         subprocess.run(
