@@ -95,9 +95,10 @@ faults: $(STAMP) ## N=1000 sessions whose links are cut and whose processes are 
 	@$(ROOT) $(BIN)/python -m tests.faults $(N) --seed $(SEED) --jobs $(JOBS)
 
 MINUTES ?= 10
-fuzz: $(STAMP) ## command lines with a new seed, judged and run, and run in the cage (MINUTES=10)
+fuzz: $(STAMP) ## command lines with a new seed, judged and run, and run in the cage (MINUTES=10); terminal attacks
 	@.ci/system-packages test $(PYTHON)
 	@$(BIN)/python -m tests.remote.permissions.fuzz --minutes $(MINUTES) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
+	@CCB_ATTACKS=100 $(BIN)/python -m pytest -q --timeout 0 tests/local/tui/test_terminal_attacks.py
 
 soak: $(STAMP) ## one session of 2,000 turns: memory of both ends, and the time to reattach
 	@.ci/system-packages test $(PYTHON)

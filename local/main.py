@@ -22,6 +22,7 @@ from .command_line.options import HOST_COMMANDS, OWN_WORDS
 from .config.log import logging_to_file
 from .first_run import set_up
 from .terminal.console import flush_stdout, write_stdout
+from .terminal.guarded_streams import guarded_streams
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,8 @@ def run(argv: Sequence[str]) -> int:
     What it raises is for the last handler in `ccb.__main__`.
     """
     try:
-        code = _answer(argv)
+        with guarded_streams():
+            code = _answer(argv)
     except OSError:
         unwritable = flush_stdout()
         if unwritable is None:

@@ -14,9 +14,12 @@ _SEQUENCES = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_CONTROLS = re.compile(
+CONTROLS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029\ufeff\ud800-\udfff]"
 )
+"""Characters that drive a terminal or reorder its text. Newline and tab are none."""
+_MARKS = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
+_HEAPS = re.compile(f"({_MARKS}{{8}}){_MARKS}+")  # more than any script puts over one character
 
 
 def _harmless(match: re.Match[str]) -> str:
@@ -29,9 +32,11 @@ def _harmless(match: re.Match[str]) -> str:
 def neutralise(text: str) -> str:
     """Return `text` without terminal sequences and with `\\r\\n` as `\\n`.
 
-    Other control characters, direction overrides and lone surrogates become symbols. Newline and tab stay.
+    Other control characters, direction overrides and lone surrogates become symbols, as does what is too much of the
+    marks over one character. Newline and tab stay.
     """
-    return _CONTROLS.sub(_harmless, _SEQUENCES.sub("", text).replace("\r\n", "\n"))
+    plain = CONTROLS.sub(_harmless, _SEQUENCES.sub("", text).replace("\r\n", "\n"))
+    return plain if plain.isascii() else _HEAPS.sub("\\1�", plain)
 
 
 def one_line(text: str) -> str:
@@ -42,4 +47,4 @@ def one_line(text: str) -> str:
 def escaped_json(text: str) -> str:
     """Return a JSON text with the same value in which no character drives a terminal: all that `neutralise` would
     replace are written as escapes."""
-    return _CONTROLS.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+    return CONTROLS.sub(lambda match: f"\\u{ord(match.group()):04x}", text)

@@ -21,6 +21,7 @@ from ..files.copy import CopyOrder, copy
 from ..files.progress import Progress, progress_line, size_of
 from ..login.prompts import prompts_for
 from ..terminal.console import run_command
+from ..terminal.guarded_streams import write_over
 
 _EVERY_S = 0.2
 
@@ -43,8 +44,7 @@ class _Line:
     def write(self, text: str) -> None:
         """Write the line anew."""
         if sys.stderr.isatty():
-            sys.stderr.write(f"\r\x1b[K{text}")
-            sys.stderr.flush()
+            write_over(text)
 
 
 async def copy_files(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:

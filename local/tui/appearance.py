@@ -11,6 +11,7 @@ from typing import Any
 from textual.app import App
 
 from ..terminal.background import NO_ANSWER
+from .render.text_only import TextOnly
 from .terminal_driver import TerminalDriver
 from .theme.theme_store import ThemeRefused, ThemeStore
 from .theme.themes import ALL_THEMES, THEME_NAMES, TerminalColours
@@ -30,6 +31,7 @@ class Appearance:
         self._app = app
         self._colours = colours
         self._asked_background_at: float | None = None
+        app._filters.append(TextOnly())
         self._store = ThemeStore.of(environ)
         self._chosen = self._store.load() if self._store is not None else ""
         for theme in ALL_THEMES:

@@ -9,6 +9,8 @@ from typing import Protocol
 
 from textual.driver import Driver
 
+from ccb.tunnel.plain_text import one_line
+
 from .window_title import WindowTitle
 
 _OSC_9 = ("iTerm.app", "WezTerm", "ghostty")
@@ -54,8 +56,8 @@ class Attention:
         self._state = ""
 
     def session_is(self, place: str, driver: Driver | None, *, headless: bool) -> None:
-        """Name the window after a session. `place` must not contain control characters."""
-        self._place, self._state = place, ""
+        """Name the window after a session."""
+        self._place, self._state = one_line(place), ""
         self._driver = None if headless else driver
         self._title.name(f"ccb {place}", self._driver)
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 
+from ..terminal.guarded_streams import guarded_streams
+
 if TYPE_CHECKING:
     from ..login.prompts import TerminalPrompts
 
@@ -107,7 +109,7 @@ class LoginHandover:
 @contextmanager
 def _suspended(app: App[Any], why: str) -> Iterator[None]:
     try:
-        with app.batch_update(), app.suspend():
+        with app.batch_update(), app.suspend(), guarded_streams():
             sys.stderr.write(f"{why}\n")
             sys.stderr.flush()
             yield

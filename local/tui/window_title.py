@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from textual.driver import Driver
 
+from ccb.tunnel.plain_text import one_line
+
 _SAVE, _RESTORE = "\x1b[22;2t", "\x1b]2;\x07\x1b[23;2t"  # xterm's stack of titles
 
 
@@ -14,10 +16,10 @@ class WindowTitle:
         self._driver: Driver | None = None
 
     def name(self, title: str, driver: Driver | None) -> None:
-        """Name the window. Do nothing without a terminal. `title` must not contain control characters."""
+        """Name the window. Do nothing without a terminal."""
         if driver is None:
             return
-        driver.write(f"{'' if self._driver is not None else _SAVE}\x1b]2;{title}\x07")
+        driver.write(f"{'' if self._driver is not None else _SAVE}\x1b]2;{one_line(title)}\x07")
         self._driver = driver
 
     def restore(self) -> None:

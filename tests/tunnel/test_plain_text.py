@@ -51,6 +51,7 @@ PIECES = (
         ("\x1b", ""),
         ("one\r\ntwo\rthree\bfour\x7f", "one\ntwo␍three␈four␡"),
         ("a\u202eb\u2066c\u061cd\ufeff", "a�b�c�d�"),
+        ("Z" + "\u0301" * 5_000 + "o, e\u0301\u0323 stays", "Z" + "\u0301" * 8 + "�o, e\u0301\u0323 stays"),
         ("half \ud83d of a pair", "half � of a pair"),
         ("\ttab and\nline stay, 日本語 and 👩‍👩‍👧 too", "\ttab and\nline stay, 日本語 and 👩‍👩‍👧 too"),
     ],

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from tests.support.repl.hostile_places import ASKED, TOLD, Place, lost
 from tests.support.repl.pilot import Desk, desk
-from tests.support.repl.scripted_session import ScriptedSession, hello, session_rule
-
-from ccb.local.session.client import LinkState
-from ccb.tunnel.errors import ConnectionLost
+from tests.support.repl.scripted_session import ScriptedSession, hello
 
 EVIL = (
     "\x1b]52;c;ZXZpbA==\x07\x1b[2J\x9b2J\x9d52;c;eA==\x9c\x08\x7f\u202e\u2066\x00\r[red]\x1b]8;;http://evil/\x1b\\END"
@@ -30,91 +28,13 @@ def harmless(at: Desk) -> None:
     assert _FORBIDDEN.findall(at.app.title) == []
 
 
-def _streamed(session: ScriptedSession) -> None:
-    session.open_block("text")
-    for char in EVIL:
-        session.delta(char)
-
-
-def _link_text(session: ScriptedSession) -> None:
-    session.text("[click](http://evil/END) and <http://evil/> END")
-
-
-def _running(session: ScriptedSession) -> None:
-    session.run(session.call(EVIL, command=EVIL), EVIL + "\n" + EVIL, 1)
-
-
-def _finished(session: ScriptedSession) -> None:
-    session.done(session.call(EVIL, **{EVIL: EVIL}), EVIL, is_error=True)
-
-
-def _todos(session: ScriptedSession) -> None:
-    session.done(session.call("TodoWrite", todos=[{"content": EVIL, "status": EVIL}]), "ok")
-
-
-def _patched(session: ScriptedSession) -> None:
-    hunk = {"oldStart": 1, "newStart": 1, "lines": ["+" + EVIL, "-" + EVIL, " " + EVIL, EVIL]}
-    session.done(session.call("Edit", file_path=EVIL), "ok", structured={"structuredPatch": [hunk]})
-
-
-def _asked(session: ScriptedSession) -> None:
-    rule = session_rule(EVIL, EVIL)
-    session.ask("1", EVIL, {"command": EVIL, EVIL: EVIL}, decision_reason=EVIL, permission_suggestions=[rule])
-
-
-def _asked_edit(session: ScriptedSession) -> None:
-    call = {"file_path": EVIL, "old_string": EVIL, "new_string": EVIL + "x"}
-    directories = {"type": "addDirectories", "directories": [EVIL]}
-    session.ask("1", "Edit", call, permission_suggestions=[directories])
-
-
-def _initialised(session: ScriptedSession) -> None:
-    session.begin(model=EVIL, mode=EVIL)
-
-
-def _failed(session: ScriptedSession) -> None:
-    session.finish(is_error=True, errors=[EVIL])
-
-
-def _noted(session: ScriptedSession) -> None:
-    session.say({"type": "system", "subtype": "informational", "content": EVIL, "level": "warning"})
-    session.say({"type": "system", "subtype": "api_retry", "error": EVIL, "attempt": 1, "max_retries": 2})
-
-
-def _api_error(session: ScriptedSession) -> None:
-    session.text(EVIL, is_api_error_message=True)
-
-
-def _reconnecting(session: ScriptedSession) -> None:
-    session.link(LinkState.RECONNECTING, EVIL)
-
-
-def _lost(session: ScriptedSession) -> None:
-    session.fail(ConnectionLost(EVIL, evidence=EVIL, do=EVIL))
-
-
-def _user(session: ScriptedSession) -> None:
-    session.say({"type": "user", "message": {"role": "user", "content": EVIL}})
-    session.fact("input", id="x", body={"type": "user", "message": {"role": "user", "content": EVIL}})
-
-
-def _thinking(session: ScriptedSession) -> None:
-    session.assistant({"type": "thinking", "thinking": EVIL})
-
-
-PLACES = (
-    _streamed, _link_text, _running, _finished, _todos, _patched, _asked, _asked_edit, _initialised, _failed, _noted,
-    _api_error, _reconnecting, _lost, _user, _thinking,
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.__name__.strip("_"))
-async def test_hostile_text_is_harmless(place) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("place", (*TOLD, *ASKED, lost), ids=lambda place: place.__name__)
+async def test_hostile_text_is_harmless(place: Place) -> None:
     async with desk(ScriptedSession(greeting=hello(notes=[EVIL])), size=(160, 50)) as at:
         await at.prompt("go")
         await at.pilot.press("ctrl+o")
         before = at.screen.count("END")
-        place(at.session)
+        place(at.session, EVIL)
         await at.until(lambda: at.screen.count("END") > before)
         harmless(at)
 

@@ -167,10 +167,13 @@ async def desk(
     size: tuple[int, int] = (100, 30),
     prompt: str = "",
     environ: Mapping[str, str] = COLOURFUL,
+    before: Callable[[Repl], None] | None = None,
 ) -> AsyncIterator[Desk]:
-    """The REPL over a scripted session, on a screen of `size`."""
+    """The REPL over a scripted session, on a screen of `size`. `before` gets the application before it runs."""
     session = session or ScriptedSession()
     app = repl_on(session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", RESUME, WHO, prompt), environ)
+    if before is not None:
+        before(app)
     async with app.run_test(size=size):
         pilot = QuickPilot(app)
         await wait_until(pilot, lambda: app.attached)

@@ -1,0 +1,204 @@
+"""Every place of the REPL at which it shows text that it did not write, each as a function that puts a text there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tests.support.repl.pilot import Desk
+from tests.support.repl.scripted_session import ScriptedSession, session_rule
+
+from ccb.local.session.client import FoundNames, LinkState
+from ccb.tunnel.errors import ConnectionLost
+from ccb.tunnel.wire.kinds.mcp import ELICITATION, Elicitation
+from ccb.tunnel.wire.requests import ProjectTrust, Request
+
+Json = dict[str, Any]
+Place = Callable[[ScriptedSession, str], None]
+Visit = Callable[[Desk, str], Awaitable[None]]
+
+
+def streamed(session: ScriptedSession, text: str) -> None:
+    session.open_block("text")
+    for start in range(0, min(len(text), 300), 3):
+        session.delta(text[start : start + 3])
+    session.delta(text[300:])
+
+
+def links(session: ScriptedSession, text: str) -> None:
+    session.text(f"[{text}](http://evil/END) and <http://evil/> [x](http://evil/{text}) END")
+
+
+def code(session: ScriptedSession, text: str) -> None:
+    session.text(f"# {text}\n\n```python\n{text}\n```\n\n| {text} | b |\n|---|---|\n| {text} | `{text}` |\n\n- {text}")
+
+
+def running(session: ScriptedSession, text: str) -> None:
+    session.run(session.call(text, command=text), text + "\n" + text, 1)
+
+
+def mcp_tool(session: ScriptedSession, text: str) -> None:
+    session.done(session.call(f"mcp__{text}__{text}", **{text: text}), text)
+
+
+def finished(session: ScriptedSession, text: str) -> None:
+    session.done(session.call(text, **{text: text}), text, is_error=True)
+
+
+def command(session: ScriptedSession, text: str) -> None:
+    session.done(session.call("Bash", command=text, description=text), text)
+
+
+def file_names(session: ScriptedSession, text: str) -> None:
+    session.done(session.call("Read", file_path=f"/srv/shop/{text}"), f"1\t{text}")
+    session.done(session.call("Glob", pattern=text), text)
+
+
+def todos(session: ScriptedSession, text: str) -> None:
+    session.done(session.call("TodoWrite", todos=[{"content": text, "status": text, "activeForm": text}]), "ok")
+
+
+def patched(session: ScriptedSession, text: str) -> None:
+    hunk = {"oldStart": 1, "newStart": 1, "lines": ["+" + text, "-" + text, " " + text, text]}
+    session.done(session.call("Edit", file_path=text), "ok", structured={"structuredPatch": [hunk]})
+
+
+def sub_agent(session: ScriptedSession, text: str) -> None:
+    agent = session.call("Task", description=text, prompt=text, subagent_type=text)
+    session.run(agent, text, 3, name="Task")
+    call = {"type": "tool_use", "id": f"in {agent}", "name": text, "input": {"command": text}}
+    session.assistant(call, message_id=f"of {agent}", parent_tool_use_id=agent)
+    session.done(agent, text, structured={"status": "completed", "totalTokens": 1})
+
+
+def initialised(session: ScriptedSession, text: str) -> None:
+    session.begin(model=text, mode=text)
+
+
+def failed(session: ScriptedSession, text: str) -> None:
+    session.finish(is_error=True, errors=[text])
+
+
+def noted(session: ScriptedSession, text: str) -> None:
+    session.say({"type": "system", "subtype": "informational", "content": text, "level": "warning"})
+    session.say({"type": "system", "subtype": "api_retry", "error": text, "attempt": 1, "max_retries": 2})
+
+
+def task_note(session: ScriptedSession, text: str) -> None:
+    begun = {"type": "system", "subtype": "task_started", "task_id": text, "description": text}
+    session.say({**begun, "is_backgrounded": True})
+    ended = {"type": "system", "subtype": "task_notification", "task_id": text, "status": text, "summary": text}
+    session.say({**ended, "output_file": text})
+
+
+def api_error(session: ScriptedSession, text: str) -> None:
+    session.text(text, is_api_error_message=True)
+
+
+def printed(session: ScriptedSession, text: str) -> None:
+    said = {"role": "user", "content": [{"type": "text", "text": f"<local-command-stdout>{text}"}]}
+    session.say({"type": "user", "message": said, "isReplay": True})
+
+
+def user(session: ScriptedSession, text: str) -> None:
+    session.say({"type": "user", "message": {"role": "user", "content": text}})
+    session.fact("input", id="x", body={"type": "user", "message": {"role": "user", "content": text}})
+
+
+def thinking(session: ScriptedSession, text: str) -> None:
+    session.assistant({"type": "thinking", "thinking": text})
+
+
+def reconnecting(session: ScriptedSession, text: str) -> None:
+    session.link(LinkState.RECONNECTING, text)
+
+
+def asked(session: ScriptedSession, text: str) -> None:
+    rule = session_rule(text, text)
+    session.ask("1", text, {"command": text, text: text}, decision_reason=text, permission_suggestions=[rule])
+
+
+def asked_edit(session: ScriptedSession, text: str) -> None:
+    call = {"file_path": text, "old_string": text, "new_string": text + "x"}
+    session.ask("1", "Edit", call, permission_suggestions=[{"type": "addDirectories", "directories": [text]}])
+
+
+def asked_plan(session: ScriptedSession, text: str) -> None:
+    session.ask("1", "ExitPlanMode", {"plan": text}, permission_suggestions=[])
+
+
+def asked_questions(session: ScriptedSession, text: str) -> None:
+    options = [{"label": text, "description": text}, {"label": text + "2", "description": "x"}]
+    session.ask("1", "AskUserQuestion", {"questions": [{"question": text, "header": text, "options": options}]})
+
+
+def asked_form(session: ScriptedSession, text: str) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "title": text, "description": text}}}
+    session.progress(Request(ELICITATION, Elicitation(text, text, requested_schema=schema), id="1").public())
+
+
+def lost(session: ScriptedSession, text: str) -> None:
+    session.fail(ConnectionLost(text, evidence=text, do=text))
+
+
+TOLD: tuple[Place, ...] = (
+    streamed, links, code, running, mcp_tool, finished, command, file_names, todos, patched, sub_agent, initialised,
+    failed, noted, task_note, api_error, printed, user, thinking, reconnecting,
+)  # fmt: skip
+"""What the session tells."""
+
+ASKED: tuple[Place, ...] = (asked, asked_edit, asked_plan, asked_questions, asked_form)
+"""What it asks; each has the id 1."""
+
+
+async def trust_card(at: Desk, text: str) -> None:
+    hook = {"kind": text, "name": text, "detail": text, "path": text}
+    asking = asyncio.create_task(at.app.view.trust.ask(ProjectTrust(f"/srv/{text}", "mark", [hook])))
+    await at.until(lambda: at.app.view.card is not None)
+    await at.pilot.pause()
+    asking.cancel()
+    await at.until(lambda: at.app.view.card is None)
+
+
+async def _after(at: Desk, line: str) -> None:
+    at.app.composer.focus()
+    at.app.composer.text = line
+    await at.pilot.press("enter")
+    await at.pilot.pause()
+
+
+async def mcp_servers(at: Desk, text: str) -> None:
+    server = {"name": text, "status": text, "transport": text, "error": text, "tools": [{"name": text}]}
+    at.session.control_answers["mcp_status"] = {"mcpServers": [server]}
+    await _after(at, "/mcp")
+
+
+async def facts(at: Desk, text: str) -> None:
+    at.session.begin(model=text, mode=text)
+    for each in ("/model", "/mode", "/status"):
+        await _after(at, each)
+    await _after(at, "/copy")
+
+
+async def completions(at: Desk, text: str) -> None:
+    async def find(query: str) -> FoundNames:
+        return FoundNames((text, f"dir/{text}"), more=False, settled=True, cut=False)
+
+    at.session.find_names = find
+    at.app.composer.focus()
+    at.app.composer.text = ""
+    await at.type("@a")
+    await at.pilot.pause()
+    at.app.composer.text = ""
+
+
+async def banner(at: Desk, text: str) -> None:
+    at.app._login_says(text)
+    at.app.view.login_says(text)
+    at.app.view.tell_of_project(text)
+    await at.pilot.pause()
+
+
+VISITED: tuple[Visit, ...] = (trust_card, mcp_servers, facts, completions, banner)
+"""What takes more than a message of the session."""
