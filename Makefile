@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.make/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit-fast official-sdks demo demo-repl screenshot test lint types imports metrics unit worker-pythons $(WORKER_PYTHONS) bullseye forky arm64 bench faults fuzz soak clean
+.PHONY: help setup check unit-fast official-sdks demo demo-repl goldens screenshot test lint types imports metrics unit worker-pythons $(WORKER_PYTHONS) bullseye forky arm64 bench faults fuzz soak clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -33,6 +33,9 @@ demo: $(STAMP) ## one headless session on an embedded SSH server with a scripted
 
 demo-repl: $(STAMP) ## the REPL on the same embedded SSH server
 	@$(BIN)/python -m tests.support.demo --repl $(if $(REAL),--real)
+
+goldens: $(STAMP) ## the screens that tests keep as text, anew: look at the difference
+	@$(BIN)/python -m tests.support.screens.goldens
 
 screenshot: $(STAMP) ## docs/repl.svg, a picture of the REPL on the demo's server
 	@$(BIN)/python -m tests.support.screenshot

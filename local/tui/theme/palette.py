@@ -11,7 +11,8 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from .themes import muted
 
-_GROUND_SHARE = 0.18
+_GROUND_SHARE_DARK, _GROUND_SHARE_LIGHT = 0.18, 0.15
+"""The part of the colour in the ground of a changed line: code must stay readable on it."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,7 @@ def palette_of(colours: Mapping[str, str], *, dark: bool) -> Palette:
         "markdown.table.border": dim,
         "markdown.table.header": "bold",
     }
+    added, removed = ("" if ansi else _ground(colours, name, dark=dark) for name in ("success", "error"))
     return Palette(
         accent,
         dim,
@@ -65,12 +67,14 @@ def palette_of(colours: Mapping[str, str], *, dark: bool) -> Palette:
         f"bold {bad}" if ansi else bad,  # without colours it must still stand out
         f"bold {warn}" if ansi else warn,
         surface,
-        *(("", "") if ansi else (_ground(colours, "success"), _ground(colours, "error"))),
+        added,
+        removed,
         code,
         Theme(markdown, inherit=True),
     )
 
 
-def _ground(colours: Mapping[str, str], name: str) -> str:
+def _ground(colours: Mapping[str, str], name: str, *, dark: bool) -> str:
     """Return a colour of the theme as the ground of text: mostly that of the screen."""
-    return Color.parse(colours["background"]).blend(Color.parse(colours[name]), _GROUND_SHARE).hex
+    share = _GROUND_SHARE_DARK if dark else _GROUND_SHARE_LIGHT
+    return Color.parse(colours["background"]).blend(Color.parse(colours[name]), share).hex

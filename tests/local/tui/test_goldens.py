@@ -1,0 +1,32 @@
+"""Screens as text with their colours, against the files in `goldens`. `make goldens` writes those anew."""
+
+from __future__ import annotations
+
+import pytest
+from tests.local.tui.theme.test_themes import contrast
+from tests.support.screens.goldens import DIRECTORY, GOLDENS, cells, hex_of, name_of, picture
+from tests.support.screens.scenes import Scene, scene
+
+LEAST = 4.5
+"""The contrast that WCAG wants of text."""
+
+
+@pytest.mark.parametrize(("play", "size", "theme"), GOLDENS, ids=[name_of(*each) for each in GOLDENS])
+async def test_the_screen_looks_as_it_did_and_all_of_it_can_be_read(
+    play: Scene, size: tuple[int, int], theme: str
+) -> None:
+    async with scene(play, size, theme) as at:
+        assert picture(at) == (DIRECTORY / name_of(play, size, theme)).read_text(encoding="utf-8"), "see `make goldens`"
+        ground = at.app.current_theme.background or ""
+        faint = {
+            f"{char} {hex_of(style.color)} on {hex_of(style.bgcolor)}"
+            for line in cells(at)
+            for char, style in line
+            if char.isalnum() and style.color is not None
+            if contrast(hex_of(style.color), hex_of(style.bgcolor) or ground) < LEAST
+        }
+        assert not faint
+
+
+def test_there_is_no_golden_that_nothing_makes() -> None:
+    assert {each.name for each in DIRECTORY.iterdir()} == {name_of(*each) for each in GOLDENS}

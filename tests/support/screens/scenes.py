@@ -1,0 +1,198 @@
+"""Screens of the REPL that stand for many: the text goldens keep them, and the tour in docs shows them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest import mock
+
+from tests.support.repl.pilot import COLOURFUL, Desk, desk
+from tests.support.repl.scripted_session import ScriptedSession, session_rule
+from tests.support.repl.scripted_work import ANSWER, EDIT, PATCH, PATH, THOUGHT, TODOS
+
+from ccb.local.connect.session_list import SessionRow
+from ccb.local.session.client import LinkState
+from ccb.local.tui.attached import status_presenter
+from ccb.tunnel.errors import ConnectionLost
+
+Json = dict[str, Any]
+Scene = Callable[[Desk], Awaitable[None]]
+
+_FILE = "\n".join(f"{number}\tline {number}" for number in range(1, 41))
+_PLAN = """\
+# Count each item as often as it is in the cart
+
+1. Read `cart.py` and the failing test
+2. Multiply the price with the quantity
+3. Run **all** tests of `tests/`
+"""
+_ROWS = [
+    SessionRow(session="5e55", cwd="/srv/shop", state="idle", idle_s=1, prompt="repair the total"),
+    SessionRow(session="aaaa1111", cwd="/srv/api", state="running", idle_s=60, prompt="fix the flaky test"),
+    SessionRow(session="bbbb2222", cwd="/srv/shop", state="requires_action", idle_s=7200, prompt="write the docs"),
+    SessionRow(
+        session="cccc3333", cwd="/srv/train", state="ended", idle_s=90_000, prompt="plot the loss of last night"
+    ),
+]
+
+
+async def first(at: Desk) -> None:
+    """Before the first prompt."""
+    await at.sees("@  a file of devbox")
+
+
+async def _begun(at: Desk) -> None:
+    await at.prompt("The total of the cart is wrong. Repair it.")
+    session = at.session
+    session.begin()
+    session.assistant({"type": "thinking", "thinking": THOUGHT})
+    session.text("I look at `cart.py` and at the test first.")
+    session.done(session.call("Read", file_path=PATH), _FILE)
+    session.done(session.call("Grep", pattern="total"), "cart.py:11:def total\ntests/test_cart.py:8:    total")
+
+
+async def working(at: Desk) -> None:
+    """A running turn: what is done, and a command with its last lines."""
+    await _begun(at)
+    session = at.session
+    session.done(session.call("Edit", **EDIT), "ok", structured={"structuredPatch": PATCH})
+    output = "".join(f"tests/test_cart.py::test_{number} PASSED\n" for number in range(1, 12))
+    session.run(session.call("Bash", command="python -m pytest -q tests/"), output, 3)
+    await at.sees("test_11 PASSED", "3 s")
+
+
+async def answered(at: Desk) -> None:
+    """The end of a turn: Markdown with a list, code, a table and a quotation."""
+    await _begun(at)
+    at.session.done(at.session.call("Edit", **EDIT), "ok", structured={"structuredPatch": PATCH})
+    at.session.text(ANSWER, "msg_2")
+    at.session.finish()
+    await at.sees("Nothing else was changed.", "$0.01")
+
+
+async def approval(at: Desk) -> None:
+    """An approval with a diff."""
+    await _begun(at)
+    change = {"created": False, "lines": 40, "added": 1, "removed": 1, "patch": PATCH, "complete": True}
+    at.session.ask(
+        "1",
+        "Edit",
+        EDIT,
+        decision_reason="no rule allows Edit here",
+        file_change={**change, "decoded": True},
+        permission_suggestions=[{"type": "setMode", "mode": "acceptEdits", "destination": "session"}],
+    )
+    await at.card_focused()
+
+
+async def approvals(at: Desk) -> None:
+    """Several approvals at once."""
+    await _begun(at)
+    for number, command in enumerate(("python -m pytest -q", "python -m pytest -x", "rm -rf build /tmp/cache"), 1):
+        rule = session_rule("Bash", "python -m pytest:*")
+        rules = [rule] if "pytest" in command else []
+        asked = {"command": command, "description": "Run it"}
+        reason = "no rule allows this command"
+        at.session.ask(str(number), "Bash", asked, decision_reason=reason, permission_suggestions=rules)
+    await at.card_focused()
+
+
+async def plan(at: Desk) -> None:
+    """A plan that waits for its approval."""
+    await at.prompt("Plan how to repair the total.")
+    at.session.begin(mode="plan")
+    modes = [{"type": "setMode", "mode": mode, "destination": "session"} for mode in ("acceptEdits", "default")]
+    at.session.ask("1", "ExitPlanMode", {"plan": _PLAN}, permission_suggestions=modes)
+    await at.card_focused()
+    await at.sees("keep planning")
+
+
+async def todos(at: Desk) -> None:
+    """The list of todos."""
+    await _begun(at)
+    at.session.done(at.session.call("TodoWrite", todos=TODOS), "Todos were written.")
+    await at.pilot.press("ctrl+t")
+    await at.sees("Repair the total", "Run the tests")
+
+
+async def agents(at: Desk) -> None:
+    """Two sub-agents, one of them at work."""
+    await at.prompt("Where is the total used?")
+    session = at.session
+    session.begin()
+    for number, (what, kind) in enumerate((("Find the callers", "Explore"), ("Read the tests", "general-purpose"))):
+        agent = session.call("Task", description=what, prompt=what, subagent_type=kind)
+        session.run(agent, "", 3, name="Task")
+        for step, name in enumerate(("Grep", "Read")):
+            call_id = f"c{number}{step}"
+            tool_input = {"pattern": "total("} if name == "Grep" else {"file_path": PATH}
+            use = {"type": "tool_use", "id": call_id, "name": name, "input": tool_input}
+            session.assistant(use, message_id=f"of {agent}", parent_tool_use_id=agent)
+            session.fact("tool_start", tool_use_id=call_id, name=name, agent_id=agent)
+            if step == 0 or number == 0:
+                block = {"type": "tool_result", "tool_use_id": call_id, "content": "found"}
+                message = {"role": "user", "content": [block]}
+                session.say({"type": "user", "message": message, "parent_tool_use_id": agent})
+        if number == 0:
+            used = {"totalTokens": 13_400, "totalToolUseCount": 2, "totalDurationMs": 41_000, "totalCostUsd": 0.0123}
+            session.done(agent, "In shop/api.py and two tests.", structured={"status": "completed", **used})
+    await at.sees("Explore: Find the callers", "13.4k tokens", "Read the tests")
+
+
+async def reconnecting(at: Desk) -> None:
+    """The connection is lost while a command runs on the host."""
+    await working(at)
+    at.session.link(LinkState.RECONNECTING, "the network of this machine has changed", 2)
+    await at.sees("the network of this machine has changed")
+
+
+async def failed(at: Desk) -> None:
+    """The card of an error that ends the session here."""
+    await answered(at)
+    error = ConnectionLost(
+        "devbox cannot be reached",
+        evidence="ssh: connect to host devbox port 22: No route to host",
+        do="Check the network, then come back with ccb ssh devbox:/srv/shop --resume 5e55",
+    )
+    at.session.fail(error)
+    await at.sees("devbox cannot be reached", "Ctrl+D leaves")
+
+
+async def help_panel(at: Desk) -> None:
+    """The keys and commands."""
+    await at.pilot.press("f1")
+    await at.sees("Shift+Tab")
+
+
+async def sessions(at: Desk) -> None:
+    """The list of the host's sessions."""
+    await answered(at)
+
+    async def listed() -> list[SessionRow]:
+        return _ROWS
+
+    at.app.view.steering.choosing.sessions = cast(Any, SimpleNamespace(listed=listed))
+    await at.type("/resume")
+    await at.pilot.press("enter")
+    await at.sees("fix the flaky test")
+
+
+@contextmanager
+def _still() -> Iterator[None]:
+    """Let the clock of the status line stand still."""
+    still = SimpleNamespace(monotonic=lambda: 1000.0)
+    with mock.patch.object(status_presenter, "time", still):
+        yield
+
+
+@asynccontextmanager
+async def scene(play: Scene, size: tuple[int, int], theme: str = "dark") -> AsyncIterator[Desk]:
+    """The REPL with a scene on its screen, in the theme "dark" or "light"."""
+    environ = {**COLOURFUL, "COLORFGBG": "0;15" if theme == "light" else "15;0"}
+    with _still():
+        async with desk(ScriptedSession(), size=size, environ=environ) as at:
+            await play(at)
+            await at.pilot.pause(0.15)  # the scroll bar and the cursor come a frame later
+            yield at
