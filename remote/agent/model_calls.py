@@ -114,7 +114,8 @@ class ModelCalls:
 
     def failed(self, failure: ModelError) -> Ending:
         """Return the ending of a turn whose model call has finally failed."""
-        text = failure.prose(self._agent.model)
+        answered = any(message.role == "assistant" for message in self._agent.conversation.messages)
+        text = failure.prose(self._agent.model, answered=answered)
         if failure.error_type == LAPTOP_BUDGET:
             return Ending(Terminal.BUDGET_EXHAUSTED, errors=(failure.message,))
         self._tell_api_error(text, failure.kind, failure)

@@ -84,8 +84,12 @@ class ModelError(Exception):
         """Whether the conversation does not fit the model."""
         return self.status == 413 or (self.status == 400 and "prompt is too long" in self.message.lower())
 
-    def prose(self, model: str) -> str:
-        """Return the text for the person: what happened, and one thing to do. `model` is the id of the called model."""
+    def prose(self, model: str, *, answered: bool = True) -> str:
+        """Return the text for the person: what happened, and one thing to do. `model` is the id of the called model.
+        `answered`: the conversation holds answers, so a summary can make it shorter."""
+        if self.prompt_too_long and not answered:
+            what = f"API Error: the prompt is too long for {model} ({self.message})."
+            return f"{what} Take it back with /rewind or begin anew with /clear, and send a shorter one."
         if self.prompt_too_long:
             return f"API Error: the conversation is too long for {model} ({self.message}). Send /compact."
         if self.status is None:

@@ -41,7 +41,7 @@ COMMANDS = (
     ReplCommand(
         "transcript", "/transcript [pager]", "the whole conversation on a page: search, copy; or in your PAGER"
     ),
-    ReplCommand("vim", "/vim", "edit the input with vim's keys, or no longer; `editorMode` in the settings keeps it"),
+    ReplCommand("vim", "/vim", "edit the input with vim's keys, or no longer"),
     ReplCommand("copy", "/copy [N]", "copy the last answer (or the Nth from the end) to the clipboard"),
     ReplCommand("diff", "/diff", "show what the agent has changed in this session, a file each, with the lines"),
     ReplCommand("permissions", "/permissions", "the rules that allow, ask and deny: where they are from, add, remove"),

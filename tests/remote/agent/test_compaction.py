@@ -177,11 +177,18 @@ async def test_without_any_summary_the_session_goes_on_with_the_words_of_the_per
     assert "paint it red" in texts(world.history()[0])
 
 
+async def test_a_first_prompt_that_is_too_long_is_taken_back_and_not_compacted() -> None:
+    world = make_world(too_long())
+    result = await world.turn("x" * 20_000)
+    assert result["terminal_reason"] == "prompt_too_long"
+    assert "/rewind" in result["result"] and "/compact" not in result["result"]
+
+
 async def test_a_request_that_stays_too_long_ends_in_an_error() -> None:
     world = make_world(says("hello"), too_long(), summary(), too_long())
     await world.turn("first")
     result = await world.turn("second")
-    assert result["terminal_reason"] == "prompt_too_long" and "/compact" in result["result"]
+    assert result["terminal_reason"] == "prompt_too_long" and "/rewind" in result["result"]
     assert_valid([*world.history(), {"role": "assistant", "content": [{"type": "text", "text": "x"}]}])
 
 
