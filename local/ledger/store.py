@@ -125,7 +125,7 @@ class CallLedger:
             "digest": report.digest,
         }
         names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
-        self._run(f"INSERT INTO calls ({names}) VALUES ({marks})", row)  # noqa: S608 - fixed names
+        self._run(f"INSERT INTO calls ({names}) VALUES ({marks})", _storable(row))  # noqa: S608 - fixed names
 
     def note(self, place: CallPlace, entries: Sequence[AuditEntry]) -> None:
         """Append what was seen of a session, in one transaction."""
@@ -136,7 +136,7 @@ class CallLedger:
             self._base.execute("BEGIN IMMEDIATE")
             self._base.executemany(
                 f"INSERT INTO events ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})",  # noqa: S608
-                [{**asdict(each), "session": place.session, "host": place.host} for each in entries],
+                [_storable({**asdict(each), "session": place.session, "host": place.host}) for each in entries],
             )
 
     def has_wanted(self, tool_use: str) -> bool:
@@ -185,6 +185,14 @@ class CallLedger:
         if self._base is None:
             raise sqlite3.ProgrammingError("the ledger is closed")
         return self._base.execute(statement, values).fetchall()
+
+
+def _storable(row: Mapping[str, object]) -> dict[str, object]:
+    """Return a row whose texts can be stored: a host may send halves of characters, for which SQLite has no form."""
+    return {
+        name: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+        for name, value in row.items()
+    }
 
 
 def ledger_path(state: Path) -> Path:

@@ -133,6 +133,16 @@ async def test_bodies_are_kept_on_request_for_nobody_else_to_read(tmp_path: Path
     assert (tmp_path / "recorded").stat().st_mode & 0o077 == 0
 
 
+def test_half_a_character_hides_nothing(tmp_path: Path) -> None:
+    ledger = open_ledger(tmp_path)
+    try:
+        ledger.note(CallPlace("5e55-1", "gpu\ud800"), [AuditEntry("tampering", 1.0, text="\ud800")])
+        ((_, entry),) = ledger.audited("5e55")
+    finally:
+        ledger.close()
+    assert (entry.kind, entry.text) == ("tampering", "?")
+
+
 def test_an_unknown_session_and_wrong_options_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     environ = {"XDG_STATE_HOME": str(tmp_path)}
     assert run_audit(["5e55"], environ) == ExitCode.AGENT_FAILED
