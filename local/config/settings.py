@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.openssh.sharing import Sharing
 
+from .provider_settings import ProviderSettings, split_provider
 from .sections import PYDANTIC, BudgetSettings, ModelCallSettings, PermissionMode, RuleSettings
 from .sections import key as _key
 from .settings_file import line_of, parse_settings, read_settings_file, read_settings_text
@@ -101,6 +102,10 @@ class Settings:
     )
     recordModelCalls: bool = field(
         default=False, metadata=_key("Keep the requests to models and their answers in files, as for `--record`.")
+    )
+    providers: dict[str, ProviderSettings] = field(
+        default_factory=dict,
+        metadata=_key("Providers of models, by the name that stands in front of a model: `--model NAME/MODEL`."),
     )
     backgroundAfterSeconds: float = field(
         default=15,
@@ -267,6 +272,11 @@ def _layer(source: str, path: str, text: str | None) -> SettingsLayer:
         if isinstance(values := known.get(section), dict):
             known[section], others = _split(values, tuple(each.name for each in fields(keys)))
             unknown += [f"{section}.{name}" for name in others]
+    if isinstance(providers := known.get("providers"), dict):
+        known["providers"] = {}
+        for name, provider in providers.items():
+            known["providers"][name], others = split_provider(path, text, name, provider)
+            unknown += others
     _validated(known, {path: text})
     _refuse_broken_rules(path, text, known.get("permissions", {}))
     return SettingsLayer(source, path, text, known, tuple(unknown))
@@ -335,7 +345,7 @@ def _merged(layers: Sequence[SettingsLayer]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.values.items():
-            if name in (*_SECTIONS, "env", "mcpServers") and name in merged:
+            if name in (*_SECTIONS, "env", "mcpServers", "providers") and name in merged:
                 before = merged[name]
                 joined = {key: [*before.get(key, []), *each] for key, each in value.items() if isinstance(each, list)}
                 merged[name] = {**before, **value, **joined}

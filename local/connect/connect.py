@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.errors import NoSuchSession, UsageError
+from ccb.tunnel.errors import CredentialError, NoSuchSession, UsageError
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire import Hello, SessionOptions
@@ -39,7 +39,7 @@ from ..session.remote_session import RemoteSession
 from .laptop_mcp import laptop_permissions, laptop_servers
 from .project_trust import ProjectDesk
 from .session_request import options_for_existing, reconnect_seconds, session_options, session_parameters
-from .startup import SessionStartup, StartupLoader, load_session_startup, load_startup
+from .startup import SessionStartup, StartupLoader, chosen_model, load_session_startup, load_startup
 from .transport import cancelled, first_transport, open_transport, startup_loader
 
 if TYPE_CHECKING:
@@ -107,18 +107,22 @@ async def connect_session(
     """
     async with AsyncExitStack() as stack:
         choice = settings_choice(arguments)
-        loader = startup_loader(lambda: load_session_startup(environ, choice))
+        models = (arguments.agent.model, arguments.sdk.fallback_model)
+        loader = startup_loader(lambda: load_session_startup(environ, choice, models))
         loader = await stack.enter_async_context(loader)
-        if not _has_environ_credential(environ):
+        if not _has_environ_credential(environ) or "/" in (arguments.agent.model or ""):
             loader.start()
-            await (await loader.loaded()).provider.credential_name()
+            await _credential_name(arguments, await loader.loaded(), environ)
         dialer, startup, proxy_desk = await _first_dialer(arguments, prompts, environ, loader, stack, kept)
         dialer.parameters = await session_parameters(
             arguments, session_id, startup.settings, lambda: _choose(arguments, dialer, startup.bundle, choose)
         )
         servers, mcp_warnings = laptop_servers(arguments, startup.settings, environ)
         files, left = own_files() if choice.user else ("", [])
-        options = await _options(arguments, startup, list(servers), files)
+        from ..providers.choosing import said_at_start
+
+        options = await _options(arguments, startup, environ, list(servers), files)
+        lacks = said_at_start(options.model or "", environ, startup.settings)
         proxy_desk.accounts.check_model(options.model)
         known = str(dialer.parameters.get("session") or session_id)
         proxy_desk.serves(CallPlace(known, host_label(arguments.connection), arguments.directory or ""))
@@ -155,7 +159,7 @@ async def connect_session(
         log.info("attached to session %s on %s, worker pid %d", hello.session, host, hello.pid)
         resume = resume_command(arguments, hello.session, directory=hello.cwd)
         session.come_back_with(resume)
-        warnings = (*startup.warnings, *mcp_warnings, *left, *_other_directory(arguments, hello.cwd))
+        warnings = (*startup.warnings, *lacks, *mcp_warnings, *left, *_other_directory(arguments, hello.cwd))
         own_hooks = {} if startup.settings.disableAllHooks else startup.settings.hooks
         notifications = NotificationHooks(own_hooks, f"ccb {host}")
         try:
@@ -245,12 +249,37 @@ def settings_choice(arguments: Arguments) -> SettingsChoice:
 
 
 async def _options(
-    arguments: Arguments, startup: SessionStartup, laptop_mcp: Sequence[str], files: str
+    arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str], laptop_mcp: Sequence[str], files: str
 ) -> SessionOptions:
     from ..config.credentials import api_key_source
+    from ..providers.choosing import facts_for_worker
 
-    source = api_key_source(await startup.provider.credential_name())
-    return session_options(arguments, startup.settings, api_key_source=source, laptop_mcp=laptop_mcp, files=files)
+    settings = startup.settings
+    source = api_key_source(await _credential_name(arguments, startup, environ))
+    models = [each for each in (chosen_model(settings, arguments.agent.model), arguments.sdk.fallback_model) if each]
+    return session_options(
+        arguments,
+        settings,
+        api_key_source=source,
+        laptop_mcp=laptop_mcp,
+        files=files,
+        model_facts=facts_for_worker(models, environ, settings),
+    )
+
+
+async def _credential_name(arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str]) -> str:
+    """Return where the credential comes from. A session that exists may have a model of another provider, so there a
+    missing credential is found out by the first call. Raise CredentialError."""
+    from ..providers.choosing import has_others
+
+    session = arguments.session
+    exists = session.continue_latest or session.resume is not None or arguments.command == "attach"
+    try:
+        return await startup.provider.credential_name()
+    except CredentialError:
+        if arguments.agent.model or not exists or not has_others(environ, startup.settings):
+            raise
+        return "none"
 
 
 def _attach_options(

@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -18,6 +18,7 @@ from ..command_line.model import Arguments, SdkOptions
 from ..command_line.option_values import shortened
 from ..command_line.transport_choice import host_label
 from ..config.agent_files import own_agents
+from .startup import chosen_model
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
@@ -62,15 +63,16 @@ def session_options(
     api_key_source: str = "none",
     laptop_mcp: Sequence[str] = (),
     files: str = "",
+    model_facts: Mapping[str, object] | None = None,
 ) -> SessionOptions:
     """Return the options of a new session. A flag outranks a setting. `laptop_mcp` are the names of the MCP servers on
-    this laptop, `files` the person's own commands and skills, packed."""
+    this laptop, `files` the person's own commands and skills, packed. `model_facts` are what is known of models."""
     agent, streams, sdk = arguments.agent, arguments.streams, arguments.sdk
     rules = settings.permissions
     mode = _mode(arguments, settings)
     asks = streams.permission_prompt_tool or ("none" if arguments.headless else "stdio")
     return SessionOptions(
-        model=settings.model if settings.is_managed("model") else agent.model or settings.model,
+        model=chosen_model(settings, agent.model),
         permission_mode=mode,
         permission_prompts=asks,
         allow_bypass=agent.allow_bypass or mode == "bypassPermissions",
@@ -102,6 +104,7 @@ def session_options(
         project_mcp=not sdk.strict_mcp_config,
         max_budget_usd=sdk.max_budget_usd,
         fallback_model=sdk.fallback_model,
+        model_facts=dict(model_facts or {}),
         max_thinking_tokens=_thinking_tokens(sdk),
         thinking_display=sdk.thinking_display,
         max_output_tokens=settings.modelCalls.of_host(host_label(arguments.connection)).maxOutputTokens,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -69,17 +69,23 @@ def load_startup(environ: Mapping[str, str], choice: SettingsChoice | None = Non
     return Startup(settings, tuple(settings.warnings), bundle.load())
 
 
-def load_session_startup(environ: Mapping[str, str], choice: SettingsChoice | None = None) -> SessionStartup:
-    """Load the startup and the source of the credential, and import the dialer. Raises ConfigError, CredentialError."""
-    from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
-
-    from ..config.credentials import credential_source
+def load_session_startup(
+    environ: Mapping[str, str], choice: SettingsChoice | None = None, models: Sequence[str | None] = ()
+) -> SessionStartup:
+    """Load the startup and the providers of models, and import the dialer. `models` are those of the command line: the
+    session's own, and what takes over. Raises ConfigError, CredentialError."""
+    from ..providers.choosing import session_provider
 
     importlib.import_module("ccb.local.connect.dial")  # imported here, where no connection waits for it
     basics = load_startup(environ, choice)
-    client = anthropic_client(environ)
-    provider = AnthropicProvider(credential_source(environ, basics.settings, client.endpoint.host), client)
+    settings = basics.settings
+    provider = session_provider(environ, settings, chosen_model(settings, next(iter(models), None)), *models[1:])
     return SessionStartup(basics.settings, basics.warnings, basics.bundle, provider)
+
+
+def chosen_model(settings: Settings, flag: str | None) -> str | None:
+    """Return the model of a new session: the flag outranks the settings, unless a policy sets it."""
+    return settings.model if settings.is_managed("model") else flag or settings.model
 
 
 T = TypeVar("T", bound=Startup, covariant=True)

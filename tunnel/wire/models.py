@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -34,14 +35,19 @@ LONG_CONTEXT = "[1m]"
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """Limits in tokens, prices in US dollars for a million tokens."""
+    """Limits in tokens, prices in US dollars for a million tokens. A token that is read from the cache, or written to
+    it, costs a share of an input token."""
 
     context_window: int = 200_000
     max_output: int = 64_000
     input_price: float = 0.0
     output_price: float = 0.0
+    read_share: float = 0.1
+    write_share: float = 1.25
 
 
+_MAX_LEARNED = 1_000
+_learned: dict[str, ModelFacts] = {}
 _UNKNOWN = ModelFacts(max_output=DEFAULT_MAX_TOKENS)  # many models refuse a request for more than their limit
 _FAMILIES = (  # the first matching prefix counts
     ("claude-opus-4-1", ModelFacts(max_output=32_000, input_price=15, output_price=75)),
@@ -60,11 +66,29 @@ _FAMILIES = (  # the first matching prefix counts
 )
 
 
+def learn(model: str, known: ModelFacts) -> None:
+    """Remember what is known of a model that has another provider. A host can name any number of models, so the first
+    ones only count."""
+    if model in _learned or len(_learned) < _MAX_LEARNED:
+        _learned[model] = known
+
+
+def learn_all(models: Mapping[str, Any]) -> None:
+    """Remember models as the session options have them: the values of `ModelFacts`, by name. What is not like that is
+    left out."""
+    for name, values in models.items():
+        if isinstance(values, list) and all(type(each) in (int, float) for each in values):
+            with suppress(TypeError):
+                learn(name, ModelFacts(*values))
+
+
 def facts(model: str) -> ModelFacts:
     """Return the limits and prices of a model. An unknown model costs 0, because a wrong sum is worse than none. Ids of
     other providers are understood as well (`us.anthropic.claude-…-v1:0`, `anthropic/claude-opus-4.1`)."""
     if model.endswith(LONG_CONTEXT):
         return replace(facts(sent_name(model)), context_window=1_000_000)
+    if model in _learned:
+        return _learned[model]
     start = model.find("claude-")
     name = model[start:].replace(".", "-") if start >= 0 else ""
     for prefix, known in _FAMILIES:
@@ -79,13 +103,12 @@ def sent_name(model: str) -> str:
 
 
 def cost_usd(model: str, usage: Mapping[str, Any]) -> float:
-    """Return the price of one answer. A cache write costs 1.25 times as much as an input token, a cache read a
-    tenth."""
+    """Return the price of one answer."""
     known = facts(model)
     paid_input = (
         count(usage, "input_tokens")
-        + 1.25 * count(usage, "cache_creation_input_tokens")
-        + 0.1 * count(usage, "cache_read_input_tokens")
+        + known.write_share * count(usage, "cache_creation_input_tokens")
+        + known.read_share * count(usage, "cache_read_input_tokens")
     )
     return (paid_input * known.input_price + count(usage, "output_tokens") * known.output_price) / 1_000_000
 

@@ -57,6 +57,7 @@ class SessionOptions:
     project_mcp: bool = True  # the MCP servers of a trusted project count
     max_budget_usd: float | None = None
     fallback_model: str | None = None
+    model_facts: Json = field(default_factory=dict)  # what the laptop knows of models: see `models.learn_all`
     max_thinking_tokens: int | None = None
     effort: str | None = None
     thinking_display: str | None = None  # summarized | omitted

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.models import learn_all
 from ccb.tunnel.wire.requests import AnsweredBy
 
 Json = dict[str, Any]
@@ -31,6 +32,7 @@ class Launches:
 
     def __init__(self, options: SessionOptions) -> None:
         self.options = options
+        learn_all(options.model_facts)
         self._by_client: OrderedDict[str, Json] = OrderedDict()
 
     def can_ask(self, answered_by: AnsweredBy) -> bool:
@@ -52,6 +54,7 @@ class Launches:
                 sent.append_system_prompt if "append_system_prompt" in given else old.append_system_prompt
             ),
             effort=sent.effort or old.effort,
+            model_facts={**old.model_facts, **sent.model_facts},
             max_thinking_tokens=old.max_thinking_tokens
             if sent.max_thinking_tokens is None
             else sent.max_thinking_tokens,
@@ -63,6 +66,7 @@ class Launches:
     def use(self, options: SessionOptions) -> None:
         """Put options in force, and keep them for the client that brought them."""
         self.options = options
+        learn_all(options.model_facts)
         self.keep(options)
 
     def keep(self, options: SessionOptions) -> None:

@@ -81,6 +81,7 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
         "autoCompactEnabled": False,
         "outputStyle": "Learning",
         "language": "Deutsch",
+        "providers": {},
         "mcpServers": {"db": {"command": "npx"}},
         "connectTimeoutSeconds": 12,
         "pipelinedLogin": False,

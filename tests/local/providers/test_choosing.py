@@ -1,0 +1,141 @@
+"""Which provider a model's name chooses, with which key, and what is said before the first turn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
+
+from ccb.local.config.provider_settings import ModelSettings, ProviderSettings
+from ccb.local.config.settings import Settings, load_settings
+from ccb.local.providers.choosing import facts_for_worker, has_others, named_provider, said_at_start, session_provider
+from ccb.tunnel.errors import ConfigError, CredentialError, UsageError
+from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.proxy.guards.refusal import Refusal
+
+NONE = Settings()
+KEYS = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "o"}
+
+
+def with_provider(name: str, **given: object) -> Settings:
+    return Settings(providers={name: ProviderSettings(**given)})  # type: ignore[arg-type]
+
+
+def test_a_name_in_front_of_the_model_chooses_the_provider() -> None:
+    for model, name in {
+        "openai/gpt-5": "openai (api.openai.com)",
+        "grok/grok-4": "grok (api.x.ai)",
+        "ollama/qwen3": "ollama (127.0.0.1:11434)",
+        "sonnet": "api.anthropic.com",
+        "vendor/model": "api.anthropic.com",
+        None: "api.anthropic.com",
+    }.items():
+        assert session_provider(KEYS, NONE, model).name == name
+
+
+def test_behind_a_gateway_only_the_settings_name_providers() -> None:
+    environ = {**KEYS, "ANTHROPIC_BASE_URL": "https://gateway.example"}
+    assert session_provider(environ, NONE, "openai/gpt-5").name == "gateway.example"
+    assert session_provider(environ, with_provider("openai"), "openai/gpt-5").name == "openai (api.openai.com)"
+
+
+def test_settings_name_servers_of_the_own() -> None:
+    own = with_provider("work", kind="vllm", baseUrl="https://llm.example/v1")
+    assert session_provider(KEYS, own, "work/m").name == "work (llm.example)"
+    found = named_provider("work", KEYS, own)
+    assert found is not None and found.dialect == "chat" and found.kind.name == "vllm"
+    kimi = named_provider("kimi", KEYS, with_provider("kimi", dialect="anthropic", baseUrl="https://kimi.example"))
+    assert kimi is not None and kimi.dialect == "anthropic"
+    plain = named_provider("lab", KEYS, with_provider("lab", baseUrl="https://lab.example/v1"))
+    assert plain is not None and plain.kind.name == "compatible"
+
+
+async def test_the_key_comes_from_where_the_settings_say() -> None:
+    environ = {**KEYS, "MINE": "m"}
+    assert await session_provider(environ, NONE, "openai/gpt-5").credential_name() == "OPENAI_API_KEY"
+    own = with_provider("openai", keyVariable="MINE")
+    assert await session_provider(environ, own, "openai/gpt-5").credential_name() == "MINE"
+    helper = with_provider("grok", keyHelper="echo from-the-helper")
+    assert await session_provider(environ, helper, "grok/grok-4").credential_name() == "apiKeyHelper"
+    assert await session_provider({}, NONE, "ollama/qwen3").credential_name() == "none"
+    with pytest.raises(CredentialError, match="MISSING is not set"):
+        session_provider(environ, with_provider("openai", keyVariable="MISSING"), "openai/gpt-5")
+
+
+def test_a_provider_without_an_address_is_an_error_with_a_remedy() -> None:
+    with pytest.raises(ConfigError, match="azure has no base URL") as caught:
+        session_provider(KEYS, NONE, "azure/gpt-5")
+    assert "AZURE_OPENAI_BASE_URL" in caught.value.do
+
+
+async def test_a_host_gets_no_provider_that_the_laptop_did_not_choose() -> None:
+    """A key that lies in the environment for something else is not the host's to use."""
+    body = json.dumps({"model": "openai/gpt-5", "messages": [{"role": "user", "content": "spend"}]}).encode()
+    async with (
+        AuthProxy(session_provider(KEYS, NONE, "sonnet")) as proxy,
+        proxy.call(request_head(body), pieces(body), nonce=guard()) as answer,
+    ):
+        assert (answer.status, answer.headers["x-should-retry"]) == (403, "false")
+        assert b"openai was not chosen on the laptop" in await read_all(answer)
+    with pytest.raises(Refusal):
+        session_provider(KEYS, NONE, "sonnet")._provider_of("openai/gpt-5")
+    session_provider(KEYS, NONE, "sonnet", "openai/gpt-5")._provider_of("openai/gpt-5")  # --fallback-model
+
+
+def test_what_a_model_cannot_do_is_said_before_the_first_turn() -> None:
+    assert said_at_start("sonnet", KEYS, NONE) == said_at_start("openai/gpt-5", KEYS, NONE) == []
+    assert "takes no images" in said_at_start("deepseek/deepseek-chat", KEYS, NONE)[0]
+    assert any("window of ollama/q is not known" in each for each in said_at_start("ollama/q", KEYS, NONE))
+    own = with_provider("ollama", models={"q": ModelSettings(contextWindow=32_000, images=True, documents=True)})
+    assert said_at_start("ollama/q", KEYS, own) == []
+    assert facts_for_worker([], KEYS, own) == {"ollama/q": [32_000, 8_000, 0.0, 0.0, 0.1, 1.25]}
+    with pytest.raises(UsageError, match="takes no tools"):
+        said_at_start("ollama/q", KEYS, with_provider("ollama", models={"q": ModelSettings(tools=False)}))
+
+
+def test_prices_of_the_settings_reach_both_ends() -> None:
+    model = ModelSettings(inputPrice=2.0, outputPrice=8.0, cacheReadPrice=0.5)
+    own = with_provider("openai", models={"gpt-4.1": model})
+    assert facts_for_worker(["openai/gpt-4.1"], KEYS, own) == {
+        "openai/gpt-4.1": [1_000_000, 32_768, 2.0, 8.0, 0.25, 1.0]
+    }
+    claude = facts_for_worker(["openrouter/anthropic/claude-sonnet-4.5"], KEYS, NONE)
+    assert claude == {"openrouter/anthropic/claude-sonnet-4.5": [200_000, 64_000, 3, 15, 0.1, 1.25]}
+
+
+def test_other_providers_are_known_by_settings_or_keys() -> None:
+    assert has_others(KEYS, NONE) and has_others({}, with_provider("ollama"))
+    assert not has_others({"ANTHROPIC_API_KEY": "k"}, NONE)
+
+
+def write(home: Path, content: object) -> dict[str, str]:
+    path = home / ".config" / "ccb" / "settings.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(content))
+    return {"HOME": str(home)}
+
+
+def test_the_settings_of_providers_are_read_and_unknown_keys_named(tmp_path: Path) -> None:
+    models = {"gpt-5": {"contextWindow": 272000, "efforts": ["low", "high"], "colour": "red"}}
+    given = {"openai": {"dialect": "chat", "models": models, "region": "eu"}, "lab": {"kind": "vllm"}}
+    settings = load_settings(write(tmp_path, {"providers": given}))
+    own = settings.providers["openai"]
+    assert (own.dialect, own.models["gpt-5"].contextWindow, settings.providers["lab"].kind) == ("chat", 272000, "vllm")
+    warned = "\n".join(settings.warnings)
+    assert "'providers.openai.region'" in warned and "'providers.openai.models.gpt-5.colour'" in warned
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"openai": {"apiKey": "abc"}}, r"providers\.openai\.apiKey: settings must not hold a secret"),
+        ({"My Lab": {}}, "cannot be the name of a provider"),
+        ({"openai": {"kind": "hal"}}, r"providers\.openai\.kind"),
+        ({"openai": 3}, r"providers\.openai"),
+    ],
+)
+def test_wrong_settings_of_providers_are_named(given: object, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=said):
+        load_settings(write(tmp_path, {"providers": given}))

@@ -1,0 +1,301 @@
+"""One answer on its way to the worker: turns what a dialect's stream says into Anthropic events, in the right order.
+
+A block opens with its first piece, and the block before it closes then. Pieces of several tool calls may come mixed:
+only one call is open at a time, and the pieces of the others wait. Thinking and text that come while a call is open
+wait as well, unless the input of the call is whole.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import events
+from .stops import StopCutter
+from .usage import TokenUsage
+
+Json = dict[str, Any]
+
+MAX_ANSWER = 32 * 1024 * 1024
+"""Most characters of an answer. A server that sends more is cut off."""
+
+
+class AnswerError(Exception):
+    """The provider's stream says that it failed, or cannot be understood. `kind` is an error type of the Messages
+    API."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+
+
+@dataclass
+class _Call:
+    """A tool call. `waiting` are pieces of its input that were not sent yet, `sent` those that were."""
+
+    id: str = ""
+    name: str = ""
+    waiting: list[str] = field(default_factory=list)
+    sent: list[str] = field(default_factory=list)
+    state: str = ""
+    opened: bool = False
+    done: bool = False
+    closed: bool = False
+    looked_at: int = -1
+
+
+class Answer:
+    """Collects the bytes of one answer; `take` returns what is new. `model` is the name that the worker asked for.
+
+    `stops` are stop sequences that the provider does not know: what follows one is left out.
+    """
+
+    def __init__(self, model: str, fallback_id: str, stops: tuple[str, ...] = ()) -> None:
+        self.model = model
+        self.usage = TokenUsage()
+        self.over = False
+        self.stop_reason = ""
+        self._id = fallback_id
+        self._out: list[str] = []
+        self._begun = False
+        self._index = -1
+        self._open = ""
+        self._size = 0
+        self._calls: dict[object, _Call] = {}
+        self._current: _Call | None = None
+        self._held: list[tuple[str, str]] = []
+        self._cutter = StopCutter(stops) if stops else None
+        self._minted = 0
+        self._state = ""
+
+    @property
+    def begun(self) -> bool:
+        """Whether the provider has begun to answer."""
+        return self._begun
+
+    def take(self) -> bytes:
+        """Return the bytes of the events since the last call."""
+        if not self._out:
+            return b""
+        text, self._out = "".join(self._out), []
+        return events.encoded(text)
+
+    def begin(self, upstream_id: object = "") -> None:
+        """The provider has begun to answer. Later calls do nothing, so an answer begins once."""
+        if self._begun:
+            return
+        self._begun = True
+        if isinstance(upstream_id, str) and upstream_id:
+            kept = "".join(each for each in upstream_id if each.isascii() and (each.isalnum() or each in "_-"))[:120]
+            self._id = kept if kept.startswith("msg_") else f"msg_{kept}"
+        self._out.append(events.message_start(self._id, self.model, TokenUsage().to_json()))
+
+    def text(self, piece: str) -> None:
+        """Add a piece of text."""
+        if piece and self._cutter is not None:
+            piece = self._cutter.feed(piece)
+        self._add("text", piece)
+
+    def thinking(self, piece: str) -> None:
+        """Add a piece of thinking."""
+        self._add("thinking", piece)
+
+    def reasoning_state(self, sealed: str) -> None:
+        """What must go back with the thinking that is open, or with the next block if none is: `sealed` travels in its
+        signature."""
+        if self._stopped:
+            return
+        if self._current is not None:
+            self._held.append(("state", sealed))
+        elif self._open == "thinking":
+            self._state = sealed
+            self._close()
+        else:
+            self._close()
+            self._redacted(sealed)
+
+    def call(self, key: object, call_id: str, name: str, *, state: str = "") -> None:
+        """A tool call, or more about one: `key` says which. Its block opens once its name is known. `state` must go
+        back with it."""
+        if self._stopped:
+            return
+        call = self._calls.get(key)
+        if call is None:
+            call = self._calls[key] = _Call()
+        call.id = call.id or call_id
+        call.name = call.name or name
+        call.state = call.state or state
+        self._advance()
+
+    def knows_call(self, key: object) -> str | None:
+        """Return the id of the call with this key ("" while it has none), None if there is no such call."""
+        call = self._calls.get(key)
+        return None if call is None else call.id
+
+    def arguments(self, key: object, piece: str) -> None:
+        """Add a piece of the input of a call."""
+        call = self._calls.get(key)
+        if self._stopped or call is None or call.closed or not piece:
+            return
+        self._grow(piece)
+        if call is self._current and call.opened:
+            call.sent.append(piece)
+            self._out.append(events.delta(self._index, "input_json_delta", "partial_json", piece))
+            return
+        call.waiting.append(piece)
+        self._advance()
+
+    def call_done(self, key: object, whole: str | None = None) -> None:
+        """The input of a call is complete. `whole` is all of it, for a server that has not sent it in pieces."""
+        call = self._calls.get(key)
+        if call is None or call.closed:
+            return
+        if whole and not call.waiting and not call.sent:
+            self.arguments(key, whole)
+        call.done = True
+        self._advance()
+
+    def stop(self, reason: str) -> None:
+        """The model has stopped: close what is open. What follows is counted only. `finish` ends the answer."""
+        if self._stopped:
+            return
+        if self._cutter is not None and self._cutter.found is None:
+            self._add("text", self._cutter.rest())
+        cut = reason in ("max_tokens", "model_context_window_exceeded")
+        for call in self._calls.values():
+            self._finish_call(call, cut=cut)
+        self._current = None
+        held, self._held = self._held, []
+        for kind, piece in held:
+            if kind == "state":
+                self.reasoning_state(piece)
+            else:
+                self._add(kind, piece)
+        self._close()
+        if self._calls and reason == "end_turn":
+            reason = "tool_use"
+        elif not self._calls and reason == "tool_use":
+            reason = "end_turn"
+        self.stop_reason = reason
+
+    def finish(self) -> None:
+        """End the answer: its stop reason is known, and its usage as far as the provider says it. Raise AnswerError if
+        the model has not stopped."""
+        if self.over:
+            return
+        if not self._stopped:
+            raise AnswerError("api_error", "the provider ended the stream in the middle of an answer")
+        self.over = True
+        found = self._cutter.found if self._cutter is not None else None
+        reason = "stop_sequence" if found is not None and not self._calls else self.stop_reason
+        self._out.append(events.message_end(reason, found if reason == "stop_sequence" else None, self.usage.to_json()))
+
+    def fail(self, kind: str, message: str) -> None:
+        """End the answer with an error."""
+        if not self.over:
+            self.over = True
+            self._out.append(events.error_event(kind, message))
+
+    @property
+    def _stopped(self) -> bool:
+        return bool(self.stop_reason)
+
+    def _grow(self, piece: str) -> None:
+        self._size += len(piece)
+        if self._size > MAX_ANSWER:
+            raise AnswerError("api_error", f"the answer is longer than {MAX_ANSWER} characters")
+
+    def _add(self, kind: str, piece: str) -> None:
+        if not piece or self._stopped:
+            return
+        if self._current is not None:
+            self._advance(make_room=True)
+        if self._current is not None:
+            self._grow(piece)
+            self._held.append((kind, piece))
+            return
+        if self._open != kind:
+            self._close()
+            empty: Json = {"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {})
+            self._start(kind, empty)
+        self._grow(piece)
+        self._out.append(events.delta(self._index, f"{kind}_delta", kind, piece))
+
+    def _start(self, kind: str, block: Json) -> None:
+        self._index += 1
+        self._open = kind
+        self._out.append(events.block_start(self._index, block))
+
+    def _close(self) -> None:
+        if not self._open:
+            return
+        if self._open == "thinking":
+            sealed, self._state = self._state or self.unsigned, ""
+            if sealed:
+                self._out.append(events.delta(self._index, "signature_delta", "signature", sealed))
+        self._out.append(events.block_stop(self._index))
+        self._open = ""
+
+    unsigned = ""
+    """The signature of thinking for which nothing has to go back."""
+
+    def _redacted(self, sealed: str) -> None:
+        self._start("redacted_thinking", {"type": "redacted_thinking", "data": sealed})
+        self._close()
+
+    def _advance(self, *, make_room: bool = False) -> None:
+        """Open the next call if none is, and close the open one if others wait for it."""
+        while True:
+            call = self._current
+            if call is None:
+                call = next((each for each in self._calls.values() if not each.closed and each.name), None)
+                if call is None:
+                    return
+                self._open_call(call)
+            others = make_room or any(each is not call and not each.closed for each in self._calls.values())
+            if not (call.done or (others and _is_whole(call))):
+                return
+            self._close_call(call)
+
+    def _open_call(self, call: _Call) -> None:
+        self._close()
+        if call.state:
+            self._start("thinking", {"type": "thinking", "thinking": "", "signature": ""})
+            self._state = call.state
+            self._close()
+        if not call.id:
+            self._minted += 1
+            call.id = f"call_{self._id.removeprefix('msg_')[:40]}_{self._minted}"
+        call.opened, self._current = True, call
+        self._start("tool_use", {"type": "tool_use", "id": call.id, "name": call.name, "input": {}})
+        for piece in call.waiting:
+            self._out.append(events.delta(self._index, "input_json_delta", "partial_json", piece))
+        call.sent, call.waiting = call.waiting, []
+
+    def _close_call(self, call: _Call) -> None:
+        self._close()
+        call.closed, self._current = True, None
+
+    def _finish_call(self, call: _Call, *, cut: bool) -> None:
+        if call.closed:
+            return
+        if not call.opened:
+            if not call.name:
+                raise AnswerError("api_error", "the provider sent a tool call without a name")
+            self._open_call(call)
+        if not any(piece.strip() for piece in call.sent):  # "{" of a cut call: it must not run without its input
+            self._out.append(events.delta(self._index, "input_json_delta", "partial_json", "{" if cut else "{}"))
+        self._close_call(call)
+
+
+def _is_whole(call: _Call) -> bool:
+    """Return whether the input of a call is a whole JSON object."""
+    if not call.sent or call.looked_at == len(call.sent) or not call.sent[-1].rstrip().endswith("}"):
+        return False
+    call.looked_at = len(call.sent)
+    try:
+        return isinstance(json.loads("".join(call.sent)), dict)
+    except (ValueError, RecursionError):
+        return False

@@ -1,0 +1,51 @@
+"""Splits the bytes of a server-sent stream into the data of its events."""
+
+from __future__ import annotations
+
+MAX_EVENT = 16 * 1024 * 1024
+"""Bytes of one event. A line that is longer ends the answer."""
+
+
+class EventTooLong(Exception):
+    """An event is over the limit."""
+
+
+class DataLines:
+    """Takes bytes as they arrive, split anywhere, and returns the data of each event.
+
+    Comments and names of events are left out: the data says what it is. Some servers send an event in one line without
+    the empty line behind it, so each line of data stands alone; a JSON text over several lines would not be JSON in
+    one of them, and no API of this kind sends that.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self.comments = 0
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the data of the events that are complete now."""
+        if b"\n" not in chunk and b"\r" not in chunk:
+            self._rest += chunk
+            if len(self._rest) > MAX_EVENT:
+                raise EventTooLong
+            return []
+        lines = (self._rest + chunk).split(b"\n")
+        self._rest = lines.pop()
+        if len(self._rest) > MAX_EVENT:
+            raise EventTooLong
+        return [data for line in lines if (data := self._data(line))]
+
+    def end(self) -> list[bytes]:
+        """Return the data of a last line without an end."""
+        line, self._rest = self._rest, b""
+        data = self._data(line)
+        return [data] if data else []
+
+    def _data(self, line: bytes) -> bytes:
+        if line.startswith(b"data:"):
+            return line[5:].strip()
+        if line.startswith(b":"):
+            self.comments += 1
+        elif line.lstrip()[:1] in (b"{", b"["):  # no stream at all, but an error or an answer in one piece
+            return line.strip()
+        return b""

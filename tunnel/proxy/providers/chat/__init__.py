@@ -1,0 +1,1 @@
+"""OpenAI's Chat Completions, and what servers that are compatible with it do differently."""

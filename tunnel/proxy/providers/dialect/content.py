@@ -1,0 +1,117 @@
+"""Reads a request of the Messages API for a translation: its turns, its blocks and what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ..answers.events import dump
+
+Json = dict[str, Any]
+
+
+class RequestRefused(Exception):
+    """The request asks for something that this provider or model cannot do."""
+
+
+@dataclass(frozen=True)
+class RequestTurn:
+    """Messages of one role that follow each other, as the Messages API reads them: one turn."""
+
+    role: str
+    blocks: list[Json]
+
+    def of(self, *kinds: str) -> list[Json]:
+        """Return the blocks of these types."""
+        return [block for block in self.blocks if block.get("type") in kinds]
+
+
+def turns(asked: Json) -> list[RequestTurn]:
+    """Return the conversation. Raise RequestRefused if it is not one."""
+    made: list[RequestTurn] = []
+    messages = asked.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise RequestRefused("messages: Field required")
+    for message in messages:
+        role = message.get("role") if isinstance(message, dict) else None
+        if role not in ("user", "assistant", "system"):
+            raise RequestRefused("messages: a message has no role")
+        blocks = blocks_of(message.get("content"))
+        if made and made[-1].role == role and role != "system":
+            made[-1].blocks.extend(blocks)
+        else:
+            made.append(RequestTurn(role, blocks))
+    if made[-1].role == "assistant":
+        raise RequestRefused("this provider does not go on with an answer that the request begins (prefill)")
+    return made
+
+
+def blocks_of(content: object) -> list[Json]:
+    """Return content as a list of blocks. A text is one block."""
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def text_of(content: object) -> str:
+    """Return the text in content, block after block."""
+    return "\n\n".join(str(block.get("text") or "") for block in blocks_of(content) if block.get("type") == "text")
+
+
+def is_media(block: Json) -> bool:
+    """Return whether a block holds an image, or a document that is not text."""
+    return block.get("type") == "image" or (block.get("type") == "document" and document_text(block) is None)
+
+
+def data_url(block: Json) -> str | None:
+    """Return the URL of an image or a document; None if it names a file of Anthropic's, which nobody else has."""
+    source = block.get("source")
+    if not isinstance(source, dict):
+        return None
+    if source.get("type") == "base64":
+        return f"data:{source.get('media_type')};base64,{source.get('data')}"
+    return str(source["url"]) if source.get("type") == "url" and source.get("url") else None
+
+
+def document_text(block: Json) -> str | None:
+    """Return the text of a text document, None for any other."""
+    source = block.get("source")
+    if isinstance(source, dict) and source.get("type") == "text":
+        return str(source.get("data") or "")
+    if isinstance(source, dict) and source.get("type") == "content":
+        return text_of(source.get("content"))
+    return None
+
+
+def plain_text(block: Json) -> str:
+    """Return what a block without media says, as text."""
+    kind = block.get("type")
+    if kind == "text":
+        return str(block.get("text") or "")
+    if kind == "document":
+        return document_text(block) or ""
+    return dump(block)
+
+
+def client_tools(asked: Json, provider: str) -> list[Json]:
+    """Return the tools of a request. Raise RequestRefused for one that Anthropic's servers would have to run."""
+    tools = asked.get("tools")
+    found = [each for each in tools if isinstance(each, dict)] if isinstance(tools, list) else []
+    for each in found:
+        if each.get("type") not in (None, "custom"):
+            raise RequestRefused(f"{provider} does not have the tool {each.get('type')} of Anthropic's servers")
+    return found
+
+
+def tool_name_list(asked: Json) -> Iterator[str]:
+    """Yield the names of all tools of a request: those it declares, and those in its history."""
+    tools = asked.get("tools")
+    for each in tools if isinstance(tools, list) else ():
+        if isinstance(each, dict):
+            yield str(each.get("name") or "")
+    messages = asked.get("messages")
+    for message in messages if isinstance(messages, list) else ():
+        for block in blocks_of(message.get("content") if isinstance(message, dict) else None):
+            if block.get("type") == "tool_use":
+                yield str(block.get("name") or "")

@@ -1,0 +1,57 @@
+"""The seam between a provider and the language that its API speaks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..answers.answer import Answer
+from ..model_traits import ModelTraits
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Target:
+    """Whom a request is for: `provider` is the name that the person has given it, `model` the provider's name of the
+    model, `shown` the name that the worker knows."""
+
+    provider: str
+    model: str
+    shown: str
+    traits: ModelTraits
+
+
+class StreamReader(Protocol):
+    """Reads the events of one answer."""
+
+    answer: Answer
+
+    def feed(self, data: bytes) -> None:
+        """Take the data of the next event. Raise AnswerError when it says that the provider failed, or is not
+        understood."""
+
+    def end(self) -> None:
+        """The stream has ended. Raise AnswerError if the answer has not."""
+
+
+@dataclass(frozen=True)
+class DialectCall:
+    """A translated request. `path` is appended to the base URL."""
+
+    path: str
+    body: Json
+    reader: StreamReader
+
+
+class Dialect(Protocol):
+    """Turns requests of the Messages API into those of another API, and its streams into Anthropic events."""
+
+    counts: str
+    """The path that counts the tokens of a request, "" if the API has none."""
+
+    def call(self, asked: Json, target: Target) -> DialectCall:
+        """Translate a request. Raise RequestRefused for what cannot be translated."""
+
+    def count_body(self, asked: Json, target: Target) -> Json:
+        """Return the body that asks for the size of a request."""

@@ -1,0 +1,142 @@
+"""The kinds of providers that ccb knows, by the name in front of a model: `--model NAME/MODEL`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .chat.rules import ChatRules
+from .model_traits import ModelTraits
+
+DialectName = Literal["anthropic", "chat", "responses"]
+
+DIALECTS: tuple[DialectName, ...] = ("anthropic", "chat", "responses")
+
+
+@dataclass(frozen=True)
+class ProviderKind:
+    """One kind. `base_url` is "" if each person has their own. `base_variable` may name another one, and
+    `key_variables` are those that may hold the key; `needs_key` is False for servers that often run without one.
+    `key_header` carries it. `counts`: the provider counts tokens. `traits` are those of a model of which nothing is
+    known."""
+
+    name: str
+    title: str
+    dialect: DialectName
+    base_url: str
+    key_variables: tuple[str, ...]
+    base_variable: str = ""
+    needs_key: bool = True
+    key_header: str = "authorization"
+    counts: bool = False
+    rules: ChatRules = field(default_factory=ChatRules)
+    traits: ModelTraits = field(default_factory=ModelTraits)
+
+
+_OPENAI = ChatRules(
+    limit_field="max_completion_tokens",
+    reasoning="effort",
+    system_inside=True,
+    stop=True,
+    files=True,
+    openai_fields=True,
+)
+_LOCAL = ModelTraits(images=True, thinking=True)
+_KINDS = (
+    ProviderKind(
+        "openai",
+        "OpenAI",
+        "responses",
+        "https://api.openai.com/v1",
+        ("OPENAI_API_KEY",),
+        "OPENAI_BASE_URL",
+        counts=True,
+        rules=_OPENAI,
+        traits=ModelTraits(documents=True),
+    ),
+    ProviderKind(
+        "azure",
+        "Azure OpenAI",
+        "responses",
+        "",
+        ("AZURE_OPENAI_API_KEY",),
+        "AZURE_OPENAI_BASE_URL",
+        key_header="api-key",
+        rules=_OPENAI,
+        traits=ModelTraits(documents=True),
+    ),
+    ProviderKind(
+        "gemini",
+        "Gemini",
+        "chat",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        rules=ChatRules(reasoning="gemini", gemini=True, parallel=False),
+    ),
+    ProviderKind(
+        "grok",
+        "Grok (xAI)",
+        "chat",
+        "https://api.x.ai/v1",
+        ("XAI_API_KEY",),
+        rules=ChatRules(reasoning="effort", stop=False, system_inside=True),
+    ),
+    ProviderKind(
+        "deepseek",
+        "DeepSeek",
+        "chat",
+        "https://api.deepseek.com",
+        ("DEEPSEEK_API_KEY",),
+        rules=ChatRules(
+            reasoning="deepseek",
+            thoughts_back="reasoning_content",
+            thoughts_always=True,
+            system_inside=True,
+            user_field="user_id",
+            parallel=False,
+        ),
+        traits=ModelTraits(images=False, thinking=True),
+    ),
+    ProviderKind(
+        "openrouter",
+        "OpenRouter",
+        "chat",
+        "https://openrouter.ai/api/v1",
+        ("OPENROUTER_API_KEY",),
+        rules=ChatRules(reasoning="openrouter", details=True, system_inside=True, files=True),
+        traits=ModelTraits(thinking=True, efforts=("low", "medium", "high")),
+    ),
+    ProviderKind(
+        "ollama",
+        "Ollama",
+        "chat",
+        "http://127.0.0.1:11434/v1",
+        ("OLLAMA_API_KEY",),
+        needs_key=False,
+        rules=ChatRules(reasoning="effort", thoughts_back="reasoning", parallel=False, cuts_silently=True),
+        traits=_LOCAL,
+    ),
+    ProviderKind(
+        "vllm",
+        "vLLM",
+        "chat",
+        "http://127.0.0.1:8000/v1",
+        ("VLLM_API_KEY",),
+        needs_key=False,
+        rules=ChatRules(reasoning="effort", thoughts_back="reasoning"),
+        traits=_LOCAL,
+    ),
+    ProviderKind(
+        "llamacpp",
+        "llama.cpp",
+        "chat",
+        "http://127.0.0.1:8080/v1",
+        ("LLAMA_API_KEY",),
+        needs_key=False,
+        rules=ChatRules(reasoning="", thoughts_back="reasoning_content"),
+        traits=_LOCAL,
+    ),
+    ProviderKind("compatible", "an OpenAI-compatible server", "chat", "", (), needs_key=False, traits=_LOCAL),
+    ProviderKind("anthropic-compatible", "an Anthropic-compatible server", "anthropic", "", (), needs_key=False),
+)
+KINDS: dict[str, ProviderKind] = {kind.name: kind for kind in _KINDS}

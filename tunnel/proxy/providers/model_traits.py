@@ -1,0 +1,93 @@
+"""What a model behind a provider can do. What is not known of a model is taken from its provider."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ...wire.models import ModelFacts, facts
+
+_EFFORTS = ("low", "medium", "high")
+
+
+@dataclass(frozen=True)
+class ModelTraits:
+    """`window` and `max_output` are in tokens, 0 if they are not known. `efforts` are the levels of effort that the
+    model takes, () for none. `sampling`: it takes temperature, top_p and stop sequences; models that reason do not.
+    Prices are US dollars for a million tokens, None if they are not known."""
+
+    window: int = 0
+    max_output: int = 0
+    tools: bool = True
+    images: bool = True
+    documents: bool = False
+    thinking: bool = False
+    efforts: tuple[str, ...] = ()
+    sampling: bool = True
+    input_price: float | None = None
+    output_price: float | None = None
+    cache_read_price: float | None = None
+
+    def facts(self, model: str) -> ModelFacts:
+        """Return what both ends of a session need to know of the model with this name."""
+        known = facts(model)  # of a Claude model, whoever serves it
+        found = ModelFacts(self.window or known.context_window, self.max_output or known.max_output)
+        if self.input_price is None:
+            priced = replace(known, context_window=found.context_window, max_output=found.max_output)
+        else:
+            read = self.input_price if self.cache_read_price is None else self.cache_read_price
+            priced = replace(
+                found,
+                input_price=self.input_price,
+                output_price=self.output_price or 0.0,
+                read_share=read / self.input_price if self.input_price else 1.0,
+                write_share=1.0,
+            )
+        return priced
+
+
+_REASONS = ModelTraits(thinking=True, efforts=_EFFORTS, sampling=False)
+_GPT_5 = replace(_REASONS, window=400_000, max_output=128_000, efforts=("minimal", *_EFFORTS), documents=True)
+_GPT_5_1 = replace(_GPT_5, efforts=("none", *_EFFORTS, "xhigh"))
+_O = replace(_REASONS, window=200_000, max_output=100_000, documents=True)
+_GEMINI = ModelTraits(1_000_000, 65_536, thinking=True, efforts=_EFFORTS, documents=True)
+_DEEPSEEK = ModelTraits(128_000, 8_192, images=False, thinking=True, efforts=("low", "high", "max"))
+
+_FAMILIES: tuple[tuple[str, ModelTraits], ...] = (  # the first prefix counts
+    ("gpt-5-chat", ModelTraits(128_000, 16_384, documents=True)),
+    ("gpt-5.", _GPT_5_1),
+    ("gpt-5", _GPT_5),
+    ("gpt-4.1", ModelTraits(1_000_000, 32_768, documents=True)),
+    ("gpt-4o", ModelTraits(128_000, 16_384, documents=True)),
+    ("gpt-oss", ModelTraits(131_072, 32_768, images=False, thinking=True, efforts=_EFFORTS)),
+    ("o1", _O),
+    ("o3", _O),
+    ("o4", _O),
+    ("gemini-", _GEMINI),
+    ("grok-code", ModelTraits(256_000, 32_768, images=False, thinking=True, sampling=False)),
+    ("grok-3-mini", replace(_REASONS, window=131_072, max_output=32_768, images=False, efforts=("low", "high"))),
+    ("grok-3", ModelTraits(131_072, 32_768, images=False)),
+    ("grok-", ModelTraits(256_000, 32_768, thinking=True, sampling=False)),
+    ("deepseek-reasoner", replace(_DEEPSEEK, max_output=65_536, sampling=False)),
+    ("deepseek-", _DEEPSEEK),
+)
+
+
+def family_traits(model: str) -> ModelTraits | None:
+    """Return what the family of a model can do, None for an unknown one. A vendor's name in front does not count."""
+    name = model.rsplit("/", 1)[-1].lower()
+    return next((traits for prefix, traits in _FAMILIES if name.startswith(prefix)), None)
+
+
+class TraitsTable:
+    """The traits of the models of one provider. `own` are those that the person has set, by model."""
+
+    def __init__(self, default: ModelTraits, own: Mapping[str, Mapping[str, object]] | None = None) -> None:
+        self._default = default
+        self._own = own or {}
+
+    def of(self, model: str) -> ModelTraits:
+        """Return what a model can do."""
+        known = family_traits(model) or self._default
+        own = {name: value for name, value in self._own.get(model, {}).items() if value is not None}
+        return replace(known, **own)  # type: ignore[arg-type]  # pydantic has checked names and types

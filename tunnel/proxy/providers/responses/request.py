@@ -1,0 +1,108 @@
+"""A request of the Messages API as one of Responses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dialect.content import RequestRefused, client_tools, text_of, tool_name_list
+from ..dialect.dialect import DialectCall, Target
+from ..dialect.effort import clamped, wanted_effort, wants_thinking
+from ..dialect.names import ToolNames, hashed
+from ..dialect.schemas import object_schema
+from .items import InputItems
+from .stream import ResponsesReader
+
+Json = dict[str, Any]
+
+PATH = "/responses"
+MAX_TOOLS = 128
+_LEAST_OUTPUT = 16
+_COUNTED = ("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text")
+
+
+class ResponsesDialect:
+    """See `Dialect`. Nothing is stored at the provider: its reasoning travels encrypted in the history."""
+
+    def __init__(self, *, counts: bool) -> None:
+        self.counts = "/responses/input_tokens" if counts else ""
+
+    def call(self, asked: Json, target: Target) -> DialectCall:
+        """See Dialect."""
+        traits, names = target.traits, ToolNames(tool_name_list(asked))
+        body: Json = {"model": target.model}
+        if instructions := text_of(asked.get("system")):
+            body["instructions"] = instructions
+        body["input"] = InputItems(target, names).of(asked)
+        body |= _tools(asked, target, names)
+        if isinstance(asked.get("max_tokens"), int):
+            body["max_output_tokens"] = max(_LEAST_OUTPUT, asked["max_tokens"])
+        body |= {"stream": True, "store": False}
+        if traits.sampling:
+            body |= {name: asked[name] for name in ("temperature", "top_p") if asked.get(name) is not None}
+        if traits.thinking:
+            body["include"] = ["reasoning.encrypted_content"]
+            wanted = wanted_effort(asked)
+            reasoning: Json = {}
+            if level := clamped(wanted, traits.efforts):
+                reasoning["effort"] = level
+            if wanted != "none" and (wants_thinking(asked) or level):
+                reasoning["summary"] = "auto"
+            body |= {"reasoning": reasoning} if reasoning else {}
+        body |= _bookkeeping(asked) | _format(asked)
+        stops = tuple(each for each in asked.get("stop_sequences") or () if isinstance(each, str) and each)
+        return DialectCall(PATH, body, ResponsesReader(target, names, stops))
+
+    def count_body(self, asked: Json, target: Target) -> Json:
+        """See Dialect."""
+        body = self.call(asked, target).body
+        return {name: body[name] for name in _COUNTED if name in body}
+
+
+def _tools(asked: Json, target: Target, names: ToolNames) -> Json:
+    tools = client_tools(asked, target.provider)
+    if not tools:
+        return {}
+    if len(tools) > MAX_TOOLS:
+        raise RequestRefused(f"{target.provider} takes {MAX_TOOLS} tools at most, and this session has {len(tools)}")
+    declared = [
+        {
+            "type": "function",
+            "name": names.sent(str(each.get("name"))),
+            "description": str(each.get("description") or ""),
+            "parameters": object_schema(each.get("input_schema")),
+            "strict": False,
+        }
+        for each in tools
+    ]
+    made: Json = {"tools": declared}
+    choice = asked.get("tool_choice")
+    if isinstance(choice, dict):
+        kind = choice.get("type")
+        if kind == "tool":
+            made["tool_choice"] = {"type": "function", "name": names.sent(str(choice.get("name")))}
+        elif kind in ("any", "none", "auto"):
+            made["tool_choice"] = {"any": "required", "none": "none", "auto": "auto"}[kind]
+        if choice.get("disable_parallel_tool_use"):
+            made["parallel_tool_calls"] = False
+    return made
+
+
+def _bookkeeping(asked: Json) -> Json:
+    made: Json = {}
+    metadata = asked.get("metadata")
+    user = metadata.get("user_id") if isinstance(metadata, dict) else None
+    if isinstance(user, str) and user:
+        made |= {"prompt_cache_key": hashed(user), "safety_identifier": hashed(user)}
+    if asked.get("service_tier") in ("auto", "standard_only"):
+        made["service_tier"] = "auto" if asked["service_tier"] == "auto" else "default"
+    return made
+
+
+def _format(asked: Json) -> Json:
+    config = asked.get("output_config")
+    wanted = config.get("format") if isinstance(config, dict) else None
+    if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
+        return {}
+    return {
+        "text": {"format": {"type": "json_schema", "name": "output", "schema": wanted.get("schema"), "strict": False}}
+    }

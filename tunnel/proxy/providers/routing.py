@@ -1,0 +1,135 @@
+"""Sends each model call to the provider that its model names: `openai/gpt-5` goes to `openai`, a name without a known
+provider in front to the default one.
+
+The model that the body names decides, so all models of a session (its own, those of sub-agents, the one that takes
+over) may have different providers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Any, Self
+
+from ..policy import MAX_BODY, ROUTES
+from .provider import Provider, ProviderRequest, ProviderResponse
+from .request_body import as_body, read_json
+from .translated import refused_answer
+
+Json = dict[str, Any]
+
+_MODEL = re.compile(rb'"model"\s*:\s*"((?:[^"\\]|\\.)*)"')
+_OURS = b'"ccb1.'
+_MOST_IN_MEMORY = 4 * MAX_BODY
+
+
+class ModelRouter:
+    """See `Provider`. `default` answers for every model that names no other provider. `make` returns the provider with
+    a name, None for a name that it does not know; each is made once, when it is first used. `model` is the model of
+    the session, as far as it is known: its provider gets ready before the first call."""
+
+    def __init__(self, default: Provider, make: Callable[[str], Provider | None], model: str = "") -> None:
+        self._default = default
+        self._make = make
+        self._made: dict[str, Provider] = {}
+        self._stack = AsyncExitStack()
+        self._entering = asyncio.Lock()
+        self._entered: set[Provider] = set()
+        self._in_memory = 0
+        self._main = self._provider_of(model)
+
+    @property
+    def name(self) -> str:
+        return self._main.name
+
+    @property
+    def what_to_check(self) -> str:
+        return self._main.what_to_check
+
+    @property
+    def routes(self) -> frozenset[tuple[str, str]]:
+        return ROUTES
+
+    async def __aenter__(self) -> Self:
+        await self._stack.__aenter__()
+        await self._enter(self._main)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.__aexit__(None, None, None)
+
+    def prepare(self) -> None:
+        self._main.prepare()
+
+    async def credential_name(self) -> str:
+        return await self._main.credential_name()
+
+    @asynccontextmanager
+    async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
+        if request.method != "POST":
+            await self._enter(self._default)
+            async with self._default.exchange(request) as response:
+                yield response
+            return
+        body = bytearray()
+        try:
+            async for piece in request.body:
+                body += piece
+                self._in_memory += len(piece)
+                if self._in_memory > _MOST_IN_MEMORY:
+                    yield refused_answer(529, "overloaded_error", "too many large requests at once")
+                    return
+            whole = bytes(body)
+            provider = self._provider_of(await _model_of(whole))
+            if provider is self._default and _OURS in whole:
+                whole = await _without_foreign_thinking(whole)
+            await self._enter(provider)
+            routed = replace(request, body=as_body(whole), size=len(whole))
+            async with provider.exchange(routed) as response:
+                yield response
+        finally:
+            self._in_memory -= len(body)
+
+    def _provider_of(self, model: str) -> Provider:
+        name, slash, _ = model.partition("/")
+        if not slash:
+            return self._default
+        known = self._made.get(name)
+        if known is None:
+            known = self._make(name) or self._default
+            if known is not self._default:
+                self._made[name] = known
+        return known
+
+    async def _enter(self, provider: Provider) -> None:
+        async with self._entering:
+            if provider not in self._entered:
+                await self._stack.enter_async_context(provider)
+                self._entered.add(provider)
+
+
+async def _model_of(body: bytes) -> str:
+    """Return the model that a request names, "" if it names none. Almost always one place in the body can be it."""
+    found = _MODEL.findall(body)
+    if len(found) == 1 and b"\\" not in found[0]:
+        return str(found[0], "utf-8", "replace")
+    if not found:
+        return ""
+    data = await read_json(body)
+    model = data.get("model") if data is not None else ""
+    return model if isinstance(model, str) else ""
+
+
+async def _without_foreign_thinking(body: bytes) -> bytes:
+    """Return the request without the thinking of other providers: Anthropic refuses signatures that it has not made."""
+    from .dialect.state import without_ours
+
+    data = await read_json(body)
+    if data is None or not isinstance(data.get("messages"), list):
+        return body
+    kept = {**data, "messages": without_ours(data["messages"])}
+    return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

@@ -1,0 +1,249 @@
+"""A provider whose API is not Anthropic's: a dialect translates each request, and the answer while it arrives."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Self
+
+from ...wire.models import learn
+from .answers.answer import AnswerError
+from .answers.events import PING, dump
+from .answers.lines import DataLines, EventTooLong
+from .answers.whole import whole_message
+from .credential import Credential, CredentialSource
+from .dialect.content import RequestRefused
+from .dialect.counting import estimated_tokens
+from .dialect.dialect import Dialect, StreamReader, Target
+from .dialect.errors import UpstreamError, read_error
+from .http_client import ProviderClient
+from .model_traits import TraitsTable
+from .provider import ProviderError, ProviderRequest, ProviderResponse
+from .request_body import as_body, read_json
+
+Json = dict[str, Any]
+
+COUNT_PATH = "/v1/messages/count_tokens"
+ROUTES = frozenset({("POST", "/v1/messages"), ("POST", COUNT_PATH)})
+
+PING_EVERY_S = 20.0
+"""Seconds of silence after which the worker gets a sign of life: a model may think for minutes without a word."""
+
+_MOST_ERROR = 64 * 1024
+_MOST_WHOLE = 64 * 1024 * 1024
+_STREAM = [("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache")]
+_JSON = [("content-type", "application/json")]
+
+
+class TranslatedProvider:
+    """See `Provider`. `provider` is the name that the person gives it; models are asked for as `provider/model`.
+
+    `credential` is None for a server that wants none. `key_header` carries the key.
+    """
+
+    def __init__(
+        self,
+        provider: str,
+        dialect: Dialect,
+        client: ProviderClient,
+        credential: CredentialSource | None,
+        traits: TraitsTable,
+        *,
+        key_header: str = "authorization",
+    ) -> None:
+        self._provider = provider
+        self._dialect = dialect
+        self._client = client
+        self._credential = credential
+        self._traits = traits
+        self._key_header = key_header
+
+    @property
+    def name(self) -> str:
+        return f"{self._provider} ({self._client.endpoint.host})"
+
+    @property
+    def what_to_check(self) -> str:
+        return f"{self._client.endpoint.variable}, the network, HTTPS_PROXY"
+
+    @property
+    def routes(self) -> frozenset[tuple[str, str]]:
+        return ROUTES
+
+    async def __aenter__(self) -> Self:
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.__aexit__(None, None, None)
+
+    def prepare(self) -> None:
+        self._client.prepare()
+
+    async def credential_name(self) -> str:
+        return (await self._credential.get()).source if self._credential is not None else "none"
+
+    @asynccontextmanager
+    async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
+        credential = await self._credential.get() if self._credential is not None else None
+        try:
+            asked = await _read(request)
+            target = self._target(asked)
+            counting = request.path.partition("?")[0] == COUNT_PATH
+            if counting and not self._dialect.counts:
+                yield _answer(200, {"input_tokens": estimated_tokens(asked)})
+                return
+            if counting:
+                tokens = await self._count(asked, target, credential)
+                yield _answer(200, {"input_tokens": tokens or estimated_tokens(asked)})
+                return
+            call = self._dialect.call(asked, target)
+        except RequestRefused as refused:
+            yield _refused(UpstreamError(400, "invalid_request_error", str(refused), retry=False))
+            return
+        sent = self._request(call.path, call.body, credential)
+        async with self._client.request(sent) as response:
+            if response.status != 200:
+                error = read_error(response.status, response.headers, await _start_of(response), self._provider)
+                if response.status == 401 and credential is not None and self._credential is not None:
+                    again = await self._credential.refused(credential)
+                    error = UpstreamError(error.status, error.kind, error.message, retry=again or None)
+                yield _refused(error)
+                return
+            stream = self._events(response, call.reader)
+            if asked.get("stream"):
+                async with aclosing(stream):
+                    yield ProviderResponse(200, _STREAM, stream)
+            else:
+                yield await _whole(stream)
+
+    def _target(self, asked: Json) -> Target:
+        shown = asked.get("model")
+        if not isinstance(shown, str) or not shown:
+            raise RequestRefused("model: Field required")
+        model = shown.removeprefix(f"{self._provider}/")
+        traits = self._traits.of(model)
+        learn(shown, traits.facts(shown))
+        return Target(self._provider, model, shown, traits)
+
+    def _request(self, path: str, body: Json, credential: Credential | None) -> ProviderRequest:
+        data = dump(body).encode("utf-8", "replace")
+        headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream" if body.get("stream") else "application/json",
+            "accept-encoding": "identity",
+            "user-agent": "ccb",
+        }
+        key = (credential.bearer or credential.api_key) if credential is not None else None
+        if key:
+            bearer = self._key_header == "authorization"
+            headers[self._key_header] = f"Bearer {key.reveal()}" if bearer else key.reveal()
+        return ProviderRequest("POST", path, headers, as_body(data), len(data))
+
+    async def _count(self, asked: Json, target: Target, credential: Credential | None) -> int:
+        """Return the tokens that the provider counts, 0 if it does not."""
+        body = self._dialect.count_body(asked, target)
+        try:
+            async with self._client.request(self._request(self._dialect.counts, body, credential)) as response:
+                text = await _start_of(response)
+                data = json.loads(text) if response.status == 200 else {}
+        except (ProviderError, ValueError):
+            return 0
+        tokens = data.get("input_tokens") if isinstance(data, dict) else 0
+        return tokens if isinstance(tokens, int) else 0
+
+    async def _events(self, response: ProviderResponse, reader: StreamReader) -> AsyncGenerator[bytes]:
+        """Yield the Anthropic events of an answer."""
+        lines, answer = DataLines(), reader.answer
+        try:
+            async with aclosing(_with_pauses(response.chunks)) as arriving:
+                async for chunk in arriving:
+                    if chunk is None:
+                        if answer.begun:
+                            yield PING
+                        continue
+                    for data in lines.feed(chunk):
+                        reader.feed(data)
+                    if made := answer.take():
+                        yield made
+                    if answer.over:
+                        return
+            for data in lines.end():
+                reader.feed(data)
+            reader.end()
+        except AnswerError as error:
+            answer.fail(error.kind, error.message)
+        except EventTooLong:
+            answer.fail("api_error", f"{self._provider} sent an event that is too long")
+        yield answer.take()
+
+
+async def _with_pauses(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes | None]:
+    """Yield the chunks, and None for each pause of PING_EVERY_S."""
+    following: asyncio.Future[bytes] | None = None
+    try:
+        while True:
+            following = following or asyncio.ensure_future(anext(chunks))
+            await asyncio.wait((following,), timeout=PING_EVERY_S)
+            if not following.done():
+                yield None
+                continue
+            done, following = following, None
+            try:
+                chunk = done.result()
+            except StopAsyncIteration:
+                return
+            yield chunk
+    finally:
+        if following is not None:
+            following.cancel()
+            await asyncio.wait((following,))
+
+
+async def _read(request: ProviderRequest) -> Json:
+    """Return the body of a request. Raise RequestRefused if it is not a JSON object."""
+    asked = await read_json(b"".join([piece async for piece in request.body]))
+    if asked is None:
+        raise RequestRefused("the body is not a JSON object")
+    return asked
+
+
+async def _start_of(response: ProviderResponse) -> bytes:
+    body = b""
+    async for chunk in response.chunks:
+        body += chunk
+        if len(body) > _MOST_ERROR:
+            break
+    return body[:_MOST_ERROR]
+
+
+async def _whole(stream: AsyncIterator[bytes]) -> ProviderResponse:
+    """Return an answer in one piece. The provider streams all the same, so that a long answer does not look dead."""
+    pieces, size = [], 0
+    async for piece in stream:
+        pieces.append(piece)
+        size += len(piece)
+        if size > _MOST_WHOLE:
+            raise ProviderError("the answer is too long", permanent=True)
+    message, failed = whole_message(b"".join(pieces))
+    if message is not None:
+        return _answer(200, message)
+    error = (failed or {}).get("error") or {}
+    kind = str(error.get("type") or "api_error")
+    status = {"invalid_request_error": 400, "overloaded_error": 529, "rate_limit_error": 429}.get(kind, 500)
+    return _refused(UpstreamError(status, kind, str(error.get("message") or "")))
+
+
+def _answer(status: int, data: Json) -> ProviderResponse:
+    return ProviderResponse(status, _JSON, as_body(dump(data).encode("utf-8", "replace")))
+
+
+def _refused(error: UpstreamError) -> ProviderResponse:
+    return ProviderResponse(error.status, error.headers(), as_body(error.body()))
+
+
+def refused_answer(status: int, kind: str, message: str) -> ProviderResponse:
+    """Return the answer of a provider that does not take a request."""
+    return _refused(UpstreamError(status, kind, message))
