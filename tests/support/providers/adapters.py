@@ -8,10 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from ccb.local.config.provider_settings import ProviderSettings
 from ccb.local.config.settings import Settings
 from ccb.local.providers.choosing import session_provider
 from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.proxy.providers.provider import ProviderError
 
 from ..proxy.proxy_client import guard, pieces, read_all, request_head
 from .dialect_server import KEY, DialectServer, Reply
@@ -135,6 +138,16 @@ class Adapter:
             told = Told(response.status, dict(response.headers), await read_all(response))
         assert KEY.encode() not in told.body
         return told
+
+    async def ask_broken(self, messages: list[Json], **more: object) -> bytes:
+        """Make a call whose answer breaks off, and return what came of it."""
+        asked: Json = {"model": self.model, "max_tokens": 1000, "stream": True, "messages": messages, **more}
+        body, came = json.dumps(asked).encode(), b""
+        async with self.proxy.call(request_head(body), pieces(body), nonce=guard()) as response:
+            with pytest.raises(ProviderError):
+                async for piece in response.body():
+                    came += piece
+        return came
 
 
 @asynccontextmanager

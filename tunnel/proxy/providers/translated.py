@@ -9,15 +9,14 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any, Self
 
 from ...wire.models import learn
-from .answers.answer import AnswerError
 from .answers.events import PING, dump
-from .answers.lines import DataLines, EventTooLong
 from .answers.whole import whole_message
 from .credential import Credential, CredentialSource
 from .dialect.content import RequestRefused
 from .dialect.counting import estimated_tokens
 from .dialect.dialect import Dialect, StreamReader, Target
 from .dialect.errors import UpstreamError, read_error
+from .dialect.stream import StreamTranslator
 from .http_client import ProviderClient
 from .model_traits import TraitsTable
 from .provider import ProviderError, ProviderRequest, ProviderResponse
@@ -156,28 +155,15 @@ class TranslatedProvider:
 
     async def _events(self, response: ProviderResponse, reader: StreamReader) -> AsyncGenerator[bytes]:
         """Yield the Anthropic events of an answer."""
-        lines, answer = DataLines(), reader.answer
-        try:
-            async with aclosing(_with_pauses(response.chunks)) as arriving:
-                async for chunk in arriving:
-                    if chunk is None:
-                        if answer.begun:
-                            yield PING
-                        continue
-                    for data in lines.feed(chunk):
-                        reader.feed(data)
-                    if made := answer.take():
-                        yield made
-                    if answer.over:
-                        return
-            for data in lines.end():
-                reader.feed(data)
-            reader.end()
-        except AnswerError as error:
-            answer.fail(error.kind, error.message)
-        except EventTooLong:
-            answer.fail("api_error", f"{self._provider} sent an event that is too long")
-        yield answer.take()
+        translator = StreamTranslator(reader, self._provider)
+        async with aclosing(_with_pauses(response.chunks)) as arriving:
+            async for chunk in arriving:
+                made = translator.feed(chunk) if chunk is not None else PING if translator.begun else b""
+                if made:
+                    yield made
+                if translator.over:
+                    return
+        yield translator.end()
 
 
 async def _with_pauses(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes | None]:

@@ -167,12 +167,7 @@ class Answer:
         for call in self._calls.values():
             self._finish_call(call, cut=cut)
         self._current = None
-        held, self._held = self._held, []
-        for kind, piece in held:
-            if kind == "state":
-                self.reasoning_state(piece)
-            else:
-                self._add(kind, piece)
+        self._release()
         self._close()
         if self._calls and reason == "end_turn":
             reason = "tool_use"
@@ -216,12 +211,22 @@ class Answer:
             self._grow(piece)
             self._held.append((kind, piece))
             return
+        self._release()
         if self._open != kind:
             self._close()
             empty: Json = {"type": kind, kind: ""} | ({"signature": ""} if kind == "thinking" else {})
             self._start(kind, empty)
         self._grow(piece)
         self._out.append(events.delta(self._index, f"{kind}_delta", kind, piece))
+
+    def _release(self) -> None:
+        """Send what has waited for the calls before it."""
+        held, self._held = self._held, []
+        for kind, piece in held:
+            if kind == "state":
+                self.reasoning_state(piece)
+            else:
+                self._add(kind, piece)
 
     def _start(self, kind: str, block: Json) -> None:
         self._index += 1

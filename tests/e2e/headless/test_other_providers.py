@@ -1,0 +1,113 @@
+"""Whole sessions with a model of another provider: real processes, and a scripted server of OpenAI's."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Laptop, tidy_laptop
+from tests.support.providers.dialect_server import KEY, DialectServer
+from tests.support.providers.turns import Said
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+PRICED = {"gpt-5": {"inputPrice": 1000, "outputPrice": 10000, "cacheReadPrice": 100}}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    path = tmp_path / "project"
+    path.mkdir()
+    (path / "dot.png").write_bytes(PNG)
+    (path / "notes.txt").write_text("remember the milk\n")
+    return path
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Iterator[Laptop]:
+    with tidy_laptop(tmp_path, fake_model.url) as laptop:
+        yield laptop
+
+
+def configure(laptop: Laptop, server: DialectServer, dialect: str) -> None:
+    own = {"baseUrl": server.url, "keyVariable": "MY_OPENAI_KEY", "dialect": dialect, "models": PRICED}
+    path = laptop.home / ".config" / "ccb" / "settings.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"providers": {"openai": own}}))
+
+
+@pytest.mark.parametrize("dialect", ["responses", "chat"])
+async def test_a_session_with_tools_images_thinking_resume_and_its_costs(
+    laptop: Laptop, fake_model: FakeModel, project: Path, dialect: str
+) -> None:
+    reads = (("Read", {"file_path": str(project / "dot.png")}), ("Read", {"file_path": str(project / "notes.txt")}))
+    server = DialectServer("responses" if dialect == "responses" else "openai")
+    server.add(Said("I look.", thinking="two files", calls=reads), Said("A dot and milk.", thinking="easy"))
+    async with server.running():
+        configure(laptop, server, dialect)
+        argv = [str(project), "-p", "what is there?", "--model", "openai/gpt-5", "--output-format", "json"]
+        done = await laptop.run(argv, MY_OPENAI_KEY=KEY)
+        assert (done.code, done.stderr, server.refused) == (0, "", [])
+        (result,) = done.results
+        assert result["result"] == "A dot and milk."
+        # two calls of 60 fresh, 40 cached and 20 output tokens each
+        cost = 2 * (60 * 1000 + 40 * 100 + 20 * 10000) / 1e6
+        assert result["total_cost_usd"] == pytest.approx(cost)
+        assert result["modelUsage"]["openai/gpt-5"]["cacheReadInputTokens"] == 80
+        sent = json.dumps(server.requests[1])
+        assert "remember the milk" in sent and "data:image/png;base64," in sent
+
+        server.add(Said("Still milk.", thinking="again"))
+        again = [str(project), "-p", "and now?", "--resume", result["session_id"], "--output-format", "json"]
+        done = await laptop.run(again, MY_OPENAI_KEY=KEY)
+        assert (done.code, done.results[0]["result"], server.refused) == (0, "Still milk.", [])
+        if dialect == "responses":
+            kinds = [item["type"] for item in server.requests[2]["input"]]
+            assert kinds.count("reasoning") == 2 and kinds[-1] == "message"
+
+        used = await laptop.run(["usage", "--by", "model", "--json"])
+        row = json.loads(used.stdout.splitlines()[0])
+        assert row["calls"] == 3 and row["usd"] == pytest.approx(1.5 * cost)
+
+        server.add(Said("", calls=(("Bash", {"command": "true"}),)), Said("never"))
+        argv = [str(project), "-p", "spend", "--model", "openai/gpt-5", "--max-budget-usd", "0.1"]
+        spent = await laptop.run(argv, MY_OPENAI_KEY=KEY)
+        assert spent.code == 4 and len(server.replies) == 1
+    assert fake_model.requests == []
+    kept = [path for path in laptop.home.rglob("*") if path.is_file() and path.stat().st_size < 1e7]
+    assert not [path for path in kept if KEY.encode() in path.read_bytes()]
+
+
+async def test_a_session_may_change_to_anthropic_and_its_thinking_stays_behind(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    server = DialectServer("responses", Said("Mine.", thinking="deep"))
+    fake_model.add({"text": "Claude's."})
+    async with server.running():
+        configure(laptop, server, "responses")
+        first = [str(project), "-p", "hi", "--model", "openai/gpt-5", "--output-format", "json"]
+        done = await laptop.run(first, MY_OPENAI_KEY=KEY)
+        session = done.results[0]["session_id"]
+        argv = [str(project), "-p", "go on", "--resume", session, "--model", "sonnet", "--output-format", "json"]
+        done = await laptop.run(argv, MY_OPENAI_KEY=KEY)
+    assert done.results[0]["result"] == "Claude's."
+    sent = json.dumps(fake_model.requests[0].body)
+    assert "Mine." in sent and "ccb1." not in sent and "deep" not in sent
+
+
+async def test_what_cannot_be_is_said_at_the_start(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
+    server = DialectServer("responses", Said("ok"))
+    async with server.running():
+        configure(laptop, server, "responses")
+        missing = await laptop.run([str(project), "-p", "hi", "--model", "openai/gpt-5"])
+        assert missing.code != 0 and "MY_OPENAI_KEY is not set" in missing.stderr
+        argv = [str(project), "-p", "hi", "--model", "openai/some-model-9", "--max-budget-usd", "1"]
+        unpriced = await laptop.run(argv, MY_OPENAI_KEY=KEY)
+        assert unpriced.code == 2 and "price" in unpriced.stderr
+        told = await laptop.run([str(project), "-p", "hi", "--model", "openai/some-model-9"], MY_OPENAI_KEY=KEY)
+        assert told.code == 0 and "window of openai/some-model-9 is not known" in told.stderr

@@ -1,0 +1,34 @@
+"""The readers of each dialect without a network: bytes in, Anthropic events out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ccb.tunnel.proxy.providers.chat.request import ChatDialect
+from ccb.tunnel.proxy.providers.dialect.dialect import Dialect, StreamReader, Target
+from ccb.tunnel.proxy.providers.dialect.stream import StreamTranslator
+from ccb.tunnel.proxy.providers.kinds import KINDS
+from ccb.tunnel.proxy.providers.model_traits import TraitsTable
+from ccb.tunnel.proxy.providers.responses.request import ResponsesDialect
+
+from .adapters import MODELS
+
+
+def reader_of(flavour: str) -> StreamReader:
+    """The reader of the answer to a small request."""
+    name, _, model = MODELS[flavour].partition("/")
+    kind = KINDS["openai" if flavour in ("openai", "responses") else flavour]
+    dialect: Dialect = ResponsesDialect(counts=True) if flavour == "responses" else ChatDialect(kind.rules)
+    target = Target(name, model, MODELS[flavour], TraitsTable(kind.traits).of(model))
+    return dialect.call({"messages": [{"role": "user", "content": "hi"}]}, target).reader
+
+
+def translated(flavour: str, parts: Iterable[bytes], reader: StreamReader | None = None) -> bytes:
+    """The Anthropic events of a stream that arrives in these parts."""
+    translator = StreamTranslator(reader or reader_of(flavour), flavour)
+    made = []
+    for part in parts:
+        made.append(translator.feed(part))
+        if translator.over:
+            return b"".join(made)
+    return b"".join([*made, translator.end()])

@@ -1,0 +1,496 @@
+"""What other translators get wrong: the numbers are those of the list of known failures in the references."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.support.network.http_server import serving
+from tests.support.providers.adapters import IMAGE, Told, adapter, answered, result, tool, user
+from tests.support.providers.dialect_server import Raw, sse, stream_of
+from tests.support.providers.turns import Said
+from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
+
+from ccb.local.config.provider_settings import ProviderSettings
+from ccb.local.config.settings import Settings
+from ccb.local.providers.choosing import session_provider
+from ccb.remote.model.stream import BlockDone, MessageAssembler
+from ccb.tunnel.proxy.core import AuthProxy
+
+Json = dict[str, Any]
+TOOLS = [tool("Read"), tool("Bash")]
+USAGE = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+
+
+def chunk(delta: Json | None = None, finish: str | None = None, **more: object) -> Json:
+    return {"id": "c1", "choices": [{"index": 0, "delta": delta or {}, "finish_reason": finish}], **more}
+
+
+def call(index: int | None, arguments: str = "", name: str = "", call_id: str = "") -> Json:
+    made: Json = {"function": {"arguments": arguments}}
+    made |= {} if index is None else {"index": index}
+    made |= {"id": call_id, "type": "function"} if call_id else {}
+    if name:
+        made["function"]["name"] = name
+    return made
+
+
+async def told(*events: Json, flavour: str = "openai", done: bool = True, cut: bool = False) -> Told:
+    """What the worker gets when the server streams these events."""
+    async with adapter(flavour, Raw(sse(*events, done=done), cut=cut)) as it:
+        got = await it.ask([user("go")], tools=TOOLS)
+        assert it.server.refused == []
+        return got
+
+
+def uses(told: Told) -> list[tuple[str, object]]:
+    return [(block["name"], block["input"]) for block in told.message["content"] if block["type"] == "tool_use"]
+
+
+def by_the_worker(told: Told) -> list[BlockDone]:
+    """The blocks as the worker itself puts them together."""
+    assembler = MessageAssembler()
+    steps = [assembler.feed(event) for event in told.events]
+    return [step for step in steps if isinstance(step, BlockDone)]
+
+
+async def test_01_one_start_and_each_delta_in_a_block_of_its_kind() -> None:
+    got = await told(
+        chunk({"role": "assistant", "content": ""}),
+        chunk({"role": "assistant", "reasoning_content": "a"}),
+        chunk({"role": "assistant", "content": "b"}),
+        chunk({"reasoning_content": "c"}),
+        chunk({}, "stop"),
+    )
+    assert [event["type"] for event in got.events].count("message_start") == 1
+    assert [block["type"] for block in got.message["content"]] == ["thinking", "text", "thinking"]
+
+
+async def test_02_the_first_delta_of_each_block_is_there() -> None:
+    got = await told(
+        chunk({"reasoning_content": "A"}),
+        chunk({"content": "B"}),
+        chunk({"tool_calls": [call(0, '{"c":', "Read", "x")]}),
+        chunk({"tool_calls": [call(0, "1}")]}),
+        chunk({}, "tool_calls"),
+    )
+    thinking, text, use = got.message["content"]
+    assert (thinking["thinking"], text["text"], use["input"]) == ("A", "B", {"c": 1})
+
+
+async def test_03_input_that_comes_with_the_name_is_kept() -> None:
+    got = await told(chunk({"tool_calls": [call(0, '{"a": 1}', "Read", "x")]}), chunk({}, "tool_calls"))
+    assert uses(got) == [("Read", {"a": 1})]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_04_text_between_and_behind_calls_has_its_own_block(whole: bool) -> None:
+    """`read_message` wants every delta in an open block."""
+    first, rest = ('{"a": 1}', "") if whole else ('{"a"', ": 1}")
+    got = await told(
+        chunk({"tool_calls": [call(0, first, "Read", "x")]}),
+        chunk({"content": "between"}),
+        chunk({"tool_calls": [call(0, rest), call(1, "{}", "Bash", "y")]}),
+        chunk({"content": " and behind"}),
+        chunk({}, "tool_calls"),
+    )
+    assert uses(got) == [("Read", {"a": 1}), ("Bash", {})]
+    text = "".join(block["text"] for block in got.message["content"] if block["type"] == "text")
+    assert text == "between and behind"
+
+
+@pytest.mark.parametrize("finish", ["stop", "tool_calls", "function_call"])
+async def test_05_a_call_ends_with_tool_use_and_no_empty_text_stands_before_it(finish: str) -> None:
+    got = await told(
+        chunk({"role": "assistant", "content": ""}),
+        chunk({"content": None, "tool_calls": [call(0, "{}", "Bash", "x")]}),
+        chunk({"content": ""}, finish),
+    )
+    assert got.message["stop_reason"] == "tool_use" and len(got.message["content"]) == 1
+
+
+async def test_06_length_is_max_tokens() -> None:
+    assert (await told(chunk({"content": "a"}), chunk({}, "length"))).message["stop_reason"] == "max_tokens"
+
+
+@pytest.mark.parametrize("arguments", ['{"path": "/et', ""])
+async def test_07_a_call_that_is_cut_is_never_run(arguments: str) -> None:
+    got = await told(chunk({"tool_calls": [call(0, arguments, "Read", "x")]}), chunk({}, "length"))
+    assert got.message["stop_reason"] == "max_tokens"
+    (done,) = by_the_worker(got)
+    assert done.broken
+
+
+async def test_07_a_call_that_really_has_no_input_is_run_with_none() -> None:
+    got = await told(chunk({"tool_calls": [call(0, "", "Bash", "x")]}), chunk({}, "tool_calls"))
+    (done,) = by_the_worker(got)
+    assert (done.broken, done.block["input"]) == ("", {})
+
+
+async def test_08_calls_without_an_index_stay_apart() -> None:
+    by_id = await told(
+        chunk({"tool_calls": [call(None, '{"a":', "Read", "x")]}),
+        chunk({"tool_calls": [call(None, "1}")]}),
+        chunk({"tool_calls": [call(None, '{"b":2}', "Bash", "y")]}),
+        chunk({}, "tool_calls"),
+    )
+    assert uses(by_id) == [("Read", {"a": 1}), ("Bash", {"b": 2})]
+    without_ids = await told(
+        chunk({"tool_calls": [call(None, '{"a":1}', "Read"), call(None, '{"b":2}', "Read")]}), chunk({}, "tool_calls")
+    )
+    assert uses(without_ids) == [("Read", {"a": 1}), ("Read", {"b": 2})]
+    same_index = await told(
+        chunk({"tool_calls": [call(0, '{"a":1}', "Read", "x")]}),
+        chunk({"tool_calls": [call(0, '{"b":2}', "Bash", "y")]}),
+        chunk({}, "tool_calls"),
+    )
+    assert uses(same_index) == [("Read", {"a": 1}), ("Bash", {"b": 2})]
+    ids = [block["id"] for block in without_ids.message["content"]]
+    assert len(set(ids)) == 2 and all(ids)
+
+
+async def test_08_fragments_of_several_calls_may_come_mixed() -> None:
+    got = await told(
+        chunk({"tool_calls": [call(0, "", "Read", "x"), call(1, "", "Bash", "y")]}),
+        chunk({"tool_calls": [call(1, '{"b"'), call(0, '{"a"')]}),
+        chunk({"tool_calls": [call(0, ":1}"), call(1, ":2}")]}),
+        chunk({}, "tool_calls"),
+    )
+    assert uses(got) == [("Read", {"a": 1}), ("Bash", {"b": 2})]
+
+
+async def test_09_several_calls_in_one_event_are_all_kept() -> None:
+    calls = [call(place, f'{{"n":{place}}}', "Bash", f"i{place}") for place in range(5)]
+    got = await told(chunk({"tool_calls": calls}, "tool_calls"))
+    assert uses(got) == [("Bash", {"n": place}) for place in range(5)]
+
+
+@pytest.mark.parametrize("done", [True, False])
+async def test_10_without_usage_the_answer_ends_all_the_same(done: bool) -> None:
+    got = await told(chunk({"content": "a"}), chunk({}, "stop"), done=done)
+    assert got.message["stop_reason"] == "end_turn" and got.message["usage"]["output_tokens"] == 0
+
+
+@pytest.mark.parametrize("flavour", ["openai", "responses"])
+async def test_11_what_fails_in_the_middle_is_an_error_and_no_empty_success(flavour: str) -> None:
+    whole = stream_of(Said("some text", calls=(("Bash", {"a": 1}),)), 1, flavour)
+    half = whole[: whole.index(b"Bash")]
+    last = half[: half.rindex(b"\n\n") + 2]
+    bodies = [Raw(last), Raw(half), Raw(last + b"data: [DONE]\n\n"), Raw(b"")]
+    error = {"error": {"message": "upstream exploded", "type": "server_error", "code": "server_error"}}
+    bodies.append(Raw(last + sse({"type": "error", **error} if flavour == "responses" else error, done=False)))
+    async with adapter(flavour, *bodies) as it:
+        for _ in bodies:
+            got = await it.ask([user("go")])
+            assert got.error["type"] == "api_error" and b"message_stop" not in got.body
+        assert "upstream exploded" in got.error["message"]
+        it.server.add(Raw(half, cut=True))
+        broken = await it.ask_broken([user("go")])
+        assert b"message_stop" not in broken and b"end_turn" not in broken
+
+
+async def test_12_an_incomplete_response_closes_its_blocks() -> None:
+    events: list[Json] = [
+        {"type": "response.created", "response": {"id": "r"}},
+        {"type": "response.output_item.added", "output_index": 0, "item": {"type": "message", "id": "m"}},
+        {"type": "response.output_text.delta", "output_index": 0, "delta": "half"},
+        {"type": "response.incomplete", "response": {"incomplete_details": {"reason": "max_output_tokens"}}},
+    ]
+    got = await told(*events, flavour="responses", done=False)
+    assert (got.message["content"], got.message["stop_reason"]) == ([{"type": "text", "text": "half"}], "max_tokens")
+    events[1]["item"] = {"type": "function_call", "call_id": "x", "name": "Bash"}
+    events[2] = {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": '{"a'}
+    (done,) = by_the_worker(await told(*events, flavour="responses", done=False))
+    assert done.broken
+
+
+async def test_13_thinking_after_text_drops_nothing() -> None:
+    got = await told(
+        chunk({"content": "body"}), chunk({"reasoning_content": "late"}), chunk({}, "stop"), flavour="vllm"
+    )
+    assert [block.get("text") or block["thinking"] for block in got.message["content"]] == ["body", "late"]
+
+
+async def test_14_reasoning_content_goes_back_with_each_call_for_ever() -> None:
+    calls: tuple[tuple[str, Json], ...] = (("Bash", {}),)
+    async with adapter("deepseek", Said("", thinking="deep", calls=calls), Said("", calls=calls), Said("ok")) as it:
+        history = [user("go")]
+        for _ in range(3):
+            got = await it.ask(history, tools=TOOLS)
+            ids = [block["id"] for block in got.message["content"] if block["type"] == "tool_use"]
+            history += [answered(got), user(*(result(each, "r") for each in ids), "next")]
+        assert it.server.refused == []
+        sent = [each for each in it.server.requests[2]["messages"] if each["role"] == "assistant"]
+    assert [each["reasoning_content"] for each in sent] == ["deep", ""]
+
+
+async def test_15_thought_signatures_go_back_and_foreign_calls_are_marked() -> None:
+    async with adapter("gemini", Said("", calls=(("Bash", {}), ("Read", {}))), Said("ok"), Said("ok")) as it:
+        got = await it.ask([user("go")], tools=TOOLS)
+        assert [block["type"] for block in got.message["content"]] == ["thinking", "tool_use", "tool_use"]
+        ids = [block["id"] for block in got.message["content"][1:]]
+        await it.ask([user("go"), answered(got), user(*(result(each, "r") for each in ids))], tools=TOOLS)
+        (sent,) = [each for each in it.server.requests[1]["messages"] if each["role"] == "assistant"]
+        assert sent["tool_calls"][0]["extra_content"] == {"google": {"thought_signature": "sig-1"}}
+        assert "extra_content" not in sent["tool_calls"][1]
+        foreign = {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}}]}
+        await it.ask([user("go"), foreign, user(result("toolu_1", "r"))], tools=TOOLS)
+        assert it.server.refused == [] and "skip_thought_signature_validator" in str(it.server.requests[2])
+
+
+@pytest.mark.parametrize("thinking", ["a summary", "(hidden)"])
+async def test_16_17_reasoning_items_go_back_byte_for_byte(thinking: str) -> None:
+    """The server refuses an item that is not the one of output_item.done. With no summary it is a redacted block."""
+    async with adapter("responses", Said("", thinking=thinking, calls=(("Bash", {}),)), Said("ok")) as it:
+        got = await it.ask([user("go")], tools=TOOLS)
+        kind = "redacted_thinking" if thinking == "(hidden)" else "thinking"
+        assert [block["type"] for block in got.message["content"]] == [kind, "tool_use"]
+        (use,) = got.message["content"][1:]
+        await it.ask([user("go"), answered(got), user(result(use["id"], "r"))], tools=TOOLS)
+        assert it.server.refused == []
+        (item,) = [each for each in it.server.requests[1]["input"] if each["type"] == "reasoning"]
+    assert item["encrypted_content"] == "gAAA-1==" and item["id"].startswith("rs_")
+
+
+async def test_18_parallel_calls_keep_reasoning_details() -> None:
+    async with adapter("openrouter", Said("", thinking="why", calls=(("Bash", {}), ("Read", {}))), Said("ok")) as it:
+        got = await it.ask([user("go")], tools=TOOLS)
+        ids = [block["id"] for block in got.message["content"] if block["type"] == "tool_use"]
+        await it.ask([user("go"), answered(got), user(*(result(each, "r") for each in ids))], tools=TOOLS)
+        assert it.server.refused == []
+        (sent,) = [each for each in it.server.requests[1]["messages"] if each["role"] == "assistant"]
+    assert [each["type"] for each in sent["reasoning_details"]] == ["reasoning.text", "reasoning.encrypted"]
+    assert sent["reasoning_details"][0]["text"] == "why"
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+async def test_19_both_names_of_reasoning_are_read(name: str) -> None:
+    got = await told(chunk({name: "hm"}), chunk({"content": "a"}), chunk({}, "stop"), flavour="vllm")
+    assert got.message["content"][0]["thinking"] == "hm"
+
+
+@pytest.mark.parametrize("flavour", ["openai", "responses"])
+async def test_20_21_an_image_in_a_result_is_an_image(flavour: str) -> None:
+    asked = {"role": "assistant", "content": [{"type": "tool_use", "id": "x", "name": "Read", "input": {}}]}
+    async with adapter(flavour, Said("ok")) as it:
+        await it.ask([user("go"), asked, user(result("x", [IMAGE]))], tools=TOOLS)
+        assert it.server.refused == []
+        (sent,) = it.server.requests
+    text = json.dumps(sent)
+    assert '"data:image/png;base64,aGVsbG8="' in text and text.count("aGVsbG8=") == 1
+    if flavour == "openai":
+        *_, called, answer, last = sent["messages"]
+        assert (called["role"], answer["role"], last["role"]) == ("assistant", "tool", "user")
+
+
+@pytest.mark.parametrize("flavour", ["openai", "responses", "deepseek", "gemini"])
+async def test_22_redacted_thinking_beside_a_call_is_no_obstacle(flavour: str) -> None:
+    use = {"type": "tool_use", "id": "x", "name": "Bash", "input": {}}
+    blocks = [{"type": "redacted_thinking", "data": "E"}, use, {"type": "redacted_thinking", "data": "F"}]
+    async with adapter(flavour, Said("ok")) as it:
+        await it.ask([user("go"), {"role": "assistant", "content": blocks}, user(result("x", "r"))], tools=TOOLS)
+        assert it.server.refused == []
+
+
+@pytest.mark.parametrize("flavour", ["openai", "responses"])
+async def test_23_long_ids_are_shortened_the_same_way_each_time(flavour: str) -> None:
+    long = "toolu_" + "a" * 90
+    asked = {"role": "assistant", "content": [{"type": "tool_use", "id": long, "name": "Bash", "input": {}}]}
+    async with adapter(flavour, Said("ok"), Said("ok")) as it:
+        for _ in range(2):
+            await it.ask([user("go"), asked, user(result(long, "r"))], tools=TOOLS)
+        assert it.server.refused == [] and it.server.requests[0] == it.server.requests[1]
+
+
+@pytest.mark.parametrize("flavour", ["openai", "responses", "deepseek"])
+async def test_24_34_who_asks_is_a_short_hash(flavour: str) -> None:
+    async with adapter(flavour, Said("ok")) as it:
+        await it.ask([user("go")], metadata={"user_id": '{"device":"ä/§"}' * 9})
+        (sent,) = it.server.requests
+        assert it.server.refused == [] and "device" not in json.dumps(sent)
+    key = sent.get("prompt_cache_key") or sent["user_id"]
+    assert len(key) == 64 and key.isalnum()
+
+
+@pytest.mark.parametrize("flavour", ["openai", "responses", "vllm", "llamacpp", "gemini", "ollama"])
+async def test_25_a_system_message_in_the_middle_is_the_users_or_the_developers(flavour: str) -> None:
+    async with adapter(flavour, Said("ok")) as it:
+        await it.ask([user("go"), {"role": "system", "content": "new date"}, user("on")])
+        assert it.server.refused == []
+        sent = it.server.requests[0].get("messages") or it.server.requests[0]["input"]
+    role = {"openai": "system", "responses": "developer"}.get(flavour, "user")
+    assert [each["role"] for each in sent] == ["user", role, "user"]
+
+
+async def test_26_stop_sequences_are_cut_here_where_the_server_takes_none() -> None:
+    async with adapter("grok", Said("one ST OP two")) as it:
+        got = await it.ask([user("go")], stop_sequences=["ST OP", "zzz"])
+        assert "stop" not in it.server.requests[0] and it.server.refused == []
+    assert got.message["content"][-1]["text"] == "one " and got.message["stop_sequence"] == "ST OP"
+
+
+async def test_27_reasoning_models_get_no_temperature_and_their_own_limit() -> None:
+    for flavour, name in (
+        ("openai", "max_completion_tokens"),
+        ("responses", "max_output_tokens"),
+        ("vllm", "max_tokens"),
+    ):
+        async with adapter(flavour, Said("ok")) as it:
+            await it.ask([user("go")], temperature=0.2, top_p=0.5, max_tokens=777)
+            assert it.server.refused == [] and it.server.requests[0][name] == 777
+            assert ("temperature" in it.server.requests[0]) == (flavour == "vllm")
+
+
+async def test_28_no_keyword_of_a_schema_kills_the_request() -> None:
+    hard = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "additionalProperties": False,
+        "anyOf": [{"required": ["n"]}],
+        "$defs": {"point": {"type": "object", "properties": {"x": {"type": "number", "exclusiveMinimum": 0}}}},
+        "properties": {
+            "n": {"type": ["integer", "null"], "exclusiveMinimum": 0, "format": "uint8"},
+            "kind": {"const": "a"},
+            "tags": {"type": "array", "uniqueItems": True, "items": {"oneOf": [{"type": "string"}, {"not": {}}]}},
+            "at": {"$ref": "#/$defs/point"},
+            "map": {"type": "object", "patternProperties": {"^a": {}}, "propertyNames": {"pattern": "a"}},
+            "not": {"type": "string"},
+        },
+        "required": ["n", "gone"],
+    }
+    for flavour in ("gemini", "openai", "responses"):
+        async with adapter(flavour, Said("ok")) as it:
+            await it.ask([user("go")], tools=[tool("Hard", hard)])
+            assert it.server.refused == []
+            sent = it.server.requests[0]["tools"][0]
+    schema = sent["parameters"]
+    assert set(schema["properties"]) == set(hard["properties"])  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("flavour", ["openai", "responses"])
+async def test_29_a_choice_without_tools_is_not_sent(flavour: str) -> None:
+    async with adapter(flavour, Said("ok")) as it:
+        await it.ask([user("go")], tool_choice={"type": "auto", "disable_parallel_tool_use": True}, tools=[])
+        assert it.server.refused == []
+
+
+async def test_30_39_the_counts_are_those_of_the_provider_also_when_streaming() -> None:
+    usage = {**USAGE, "prompt_tokens": 1000, "prompt_tokens_details": {"cached_tokens": 600, "cache_write_tokens": 300}}
+    got = await told(chunk({"content": "a"}), chunk({}, "stop"), {"id": "c1", "choices": [], "usage": usage})
+    counts = got.message["usage"]
+    names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+    assert [counts[name] for name in names] == [100, 300, 600, 5]
+
+
+@pytest.mark.parametrize("flavour", ["openai", "responses", "deepseek"])
+async def test_31_tokens_are_counted_with_the_tools(flavour: str) -> None:
+    async with adapter(flavour) as it:
+        counted = [
+            json.loads((await it.ask([user("go")], path="/v1/messages/count_tokens", tools=tools)).body)["input_tokens"]
+            for tools in ([], [tool("Read")] * 20)
+        ]
+    assert 0 < counted[0] < counted[1] - 100
+
+
+@pytest.mark.parametrize(
+    ("headers", "error", "kind", "retry", "after"),
+    [
+        ({}, {"code": "rate_limit_exceeded", "message": "slow"}, "rate_limit_error", None, None),
+        ({}, {"code": "insufficient_quota", "message": "pay"}, "billing_error", "false", None),
+        ({"retry-after": "7"}, {"message": "slow"}, "rate_limit_error", None, "7"),
+        ({"retry-after-ms": "1500"}, {"message": "slow"}, "rate_limit_error", None, "1.5"),
+        ({}, {"message": "Please try again in 1m2.5s."}, "rate_limit_error", None, "62.5"),
+        (
+            {
+                "x-ratelimit-remaining-tokens": "0",
+                "x-ratelimit-reset-tokens": "6m0s",
+                "x-ratelimit-reset-requests": "1s",
+            },
+            {"message": "slow"},
+            "rate_limit_error",
+            None,
+            "360",
+        ),
+        (
+            {},
+            {"status": "RESOURCE_EXHAUSTED", "message": "q", "details": [{"retryDelay": "34s"}]},
+            "rate_limit_error",
+            None,
+            "34",
+        ),
+    ],
+)
+async def test_32_a_limit_says_when_to_come_back_and_an_empty_account_not_to(
+    headers: dict[str, str], error: Json, kind: str, retry: str | None, after: str | None
+) -> None:
+    async with adapter("openai", Raw(json.dumps({"error": error}).encode(), 429, headers)) as it:
+        got = await it.ask([user("go")])
+    assert (got.error["type"], got.status) == (kind, 402 if kind == "billing_error" else 429)
+    assert (got.headers.get("x-should-retry"), got.headers.get("retry-after")) == (retry, after)
+
+
+async def test_33_cache_marks_reach_an_anthropic_server_under_any_name() -> None:
+    seen: list[Json] = []
+
+    async def handle(request: Any) -> Any:
+        from aiohttp import web
+
+        seen.append(await request.json())
+        return web.json_response({"type": "message", "content": []})
+
+    marked = {"type": "text", "text": "s", "cache_control": {"type": "ephemeral"}}
+    sealed = {"type": "thinking", "thinking": "t", "signature": "ccb1.xyz"}
+    said = {"role": "assistant", "content": [sealed, {"type": "text", "text": "b"}]}
+    asked = {"model": "mine/arn:aws:thing", "system": [marked], "messages": [user("a"), said, user("c")]}
+    body = json.dumps(asked).encode()
+    async with serving(handle) as url:
+        own = Settings(providers={"mine": ProviderSettings(dialect="anthropic", baseUrl=url)})
+        async with (
+            AuthProxy(session_provider({"ANTHROPIC_API_KEY": "k"}, own, None)) as proxy,
+            proxy.call(request_head(body), pieces(body), nonce=guard()) as response,
+        ):
+            assert response.status == 200 and await read_all(response)
+    assert seen[0]["model"] == "arn:aws:thing" and seen[0]["system"] == [marked]
+    assert "ccb1." not in str(seen) and "'b'" in str(seen)
+
+
+async def test_35_a_server_that_drops_the_start_without_a_word_is_found_out() -> None:
+    said = Said("what was the question?", prompt=4096, cached=0)
+    async with adapter("ollama", said, said) as it:
+        got = await it.ask([user("x" * 100_000)])
+        assert got.error["type"] == "invalid_request_error"
+        assert got.error["message"].startswith("prompt is too long: 16666 tokens > 4096 maximum")
+        assert (await it.ask([user("x" * 15_000)])).message["stop_reason"] == "end_turn"
+
+
+async def test_36_a_stream_without_a_content_type_is_one_and_an_error_keeps_its_text() -> None:
+    whole = sse(chunk({"content": "a"}), chunk({}, "stop"))
+    plain = Raw(b"<html>Bad gateway of example</html>", 502, {"content-type": "text/html"})
+    one_piece = {"id": "c", "choices": [{"message": {"content": "all"}, "finish_reason": "stop"}], "usage": USAGE}
+    in_200 = Raw(json.dumps({"error": {"message": "no such thing", "code": "model_not_found"}}).encode())
+    async with adapter("openai", Raw(whole, headers={}), plain, Raw(json.dumps(one_piece).encode()), in_200) as it:
+        assert (await it.ask([user("go")])).message["content"] == [{"type": "text", "text": "a"}]
+        failed = await it.ask([user("go")])
+        assert failed.status == 529 and "Bad gateway of example" in failed.error["message"]
+        assert (await it.ask([user("go")])).message["content"] == [{"type": "text", "text": "all"}]
+        error = (await it.ask([user("go")])).error
+        assert error["type"] == "not_found_error" and "no such thing" in error["message"]
+
+
+async def test_37_events_without_choices_or_delta_are_passed_over() -> None:
+    got = await told(
+        {"id": "", "choices": [], "prompt_filter_results": [{}]},
+        {"id": "c1", "choices": [{"index": 0, "finish_reason": None, "content_filter_offsets": {}}]},
+        {"id": "c1", "choices": None},
+        chunk({"content": "a"}),
+        {"id": "c1", "choices": [{"index": 0, "delta": None, "finish_reason": "stop"}]},
+    )
+    assert got.message["content"] == [{"type": "text", "text": "a"}]
+
+
+async def test_38_no_stop_reason_is_invented() -> None:
+    failed = await told(chunk({"content": "a"}), chunk({}, "error"))
+    assert failed.error["type"] == "api_error"
+    unknown = await told(chunk({"content": "a"}), chunk({}, "a_new_reason"))
+    assert unknown.message["stop_reason"] == "end_turn"

@@ -1,0 +1,86 @@
+"""However the network splits an upstream stream, the worker gets the same bytes; and they cost little."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.providers.adapters import MODELS, Told
+from tests.support.providers.dialect_server import stream_of
+from tests.support.providers.readers import reader_of, translated
+from tests.support.providers.turns import Said
+
+NAMES = st.sampled_from(["Read", "Bash", "mcp__x__y"])
+JSON = st.recursive(
+    st.none() | st.integers() | st.text(max_size=20), lambda each: st.lists(each, max_size=3), max_leaves=6
+)
+INPUTS = st.dictionaries(st.text(max_size=8), JSON, max_size=3)
+TEXTS = st.text(max_size=60)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    flavour=st.sampled_from(sorted(MODELS)),
+    text=TEXTS,
+    thinking=TEXTS,
+    calls=st.lists(st.tuples(NAMES, INPUTS), max_size=3),
+    stop=st.sampled_from(["end", "length", "filter"]),
+    cuts=st.lists(st.integers(0, 6000), max_size=40),
+    crlf=st.booleans(),
+)
+def test_any_split_gives_the_same_events(
+    flavour: str,
+    text: str,
+    thinking: str,
+    calls: list[tuple[str, dict[str, object]]],
+    stop: str,
+    cuts: list[int],
+    crlf: bool,
+) -> None:
+    stream = stream_of(Said(text, thinking, tuple(calls), stop), 7, flavour)
+    if crlf:
+        stream = stream.replace(b"\n", b"\r\n")
+    whole = translated(flavour, [stream])
+    places = [0, *sorted(min(each, len(stream)) for each in cuts), len(stream)]
+    assert translated(flavour, [stream[start:end] for start, end in pairwise(places)]) == whole
+    message = Told(200, {}, whole).message
+    assert "".join(block.get("text", "") for block in message["content"]) == text
+    assert [(block["name"], block["input"]) for block in message["content"] if block["type"] == "tool_use"] == calls
+
+
+@settings(max_examples=60, deadline=None)
+@given(flavour=st.sampled_from(sorted(MODELS)), where=st.floats(0, 1))
+def test_a_stream_that_ends_anywhere_is_an_answer_or_an_error(flavour: str, where: float) -> None:
+    said = Said("some text", "thinking", (("Read", {"a": "b"}), ("Bash", {})))
+    stream = stream_of(said, 7, flavour)
+    got = translated(flavour, [stream[: int(where * len(stream))]])
+    assert got.endswith((b'"message_stop"}\n\n', b"}}\n\n"))
+    if b'"message_stop"' not in got:
+        assert Told(200, {}, got).events[-1]["type"] == "error" and b"message_delta" not in got
+    else:
+        assert Told(200, {}, got).message["stop_reason"] == "tool_use"
+
+
+@pytest.mark.parametrize("junk", [b"data: {\n\n", b"data: []\n\n", b'data: "x"\n\n', b"data: 3\n\n", b"data: {}\n\n"])
+@pytest.mark.parametrize("flavour", ["openai", "responses"])
+def test_what_is_no_event_is_an_error_or_nothing(flavour: str, junk: bytes) -> None:
+    got = translated(flavour, [junk])
+    assert Told(200, {}, got).events[-1]["type"] == "error"
+
+
+@pytest.mark.parametrize("flavour", ["openai", "openrouter", "responses"])
+def test_an_event_costs_far_less_than_50_microseconds(flavour: str) -> None:
+    """Measured: 9 to 18. CPU time and the least of several runs, because other programs use this machine too."""
+    stream = stream_of(Said("some words of an answer " * 400, "thinking " * 200), 1, flavour)
+    events = stream.count(b"data: ")
+    parts = [stream[start : start + 1400] for start in range(0, len(stream), 1400)]
+    least = 1.0
+    for _ in range(5):
+        reader = reader_of(flavour)
+        started = time.process_time()
+        translated(flavour, parts, reader)
+        least = min(least, (time.process_time() - started) / events)
+    assert least < 50e-6
