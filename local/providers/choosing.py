@@ -17,6 +17,7 @@ from ccb.tunnel.proxy.providers.kinds import KINDS, DialectName, ProviderKind
 from ccb.tunnel.proxy.providers.model_traits import ModelTraits, TraitsTable
 from ccb.tunnel.proxy.providers.provider import Provider
 from ccb.tunnel.proxy.providers.routing import ModelRouter
+from ccb.tunnel.wire.models import learn
 
 from ..config.credentials import HelperCredential, KeyringCredential, checked, credential_source
 from ..config.keyring_store import KeyStore
@@ -106,13 +107,15 @@ def has_others(environ: Mapping[str, str], settings: Settings) -> bool:
 
 
 def facts_for_worker(models: list[str], environ: Mapping[str, str], settings: Settings) -> dict[str, object]:
-    """Return `model_facts` of the session options: of these models, and of those in the settings."""
+    """Return `model_facts` of the session options: of these models, and of those in the settings. This end learns
+    them, too."""
     known = [f"{name}/{model}" for name, each in settings.providers.items() for model in each.models]
     made: dict[str, object] = {}
     for model in [*models, *known]:
         found = model_traits(model, environ, settings)
         if found is not None:
             facts = found[1].facts(model)
+            learn(model, facts)  # a budget in dollars is checked before the first call
             made[model] = [
                 *(facts.context_window, facts.max_output, facts.input_price, facts.output_price),
                 *(facts.read_share, facts.write_share),
