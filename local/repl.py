@@ -81,6 +81,7 @@ async def _one_session(
     from .config.log import state_dir
     from .config.prompt_store import PromptStore
     from .connect.connect import connect_session
+    from .files.transfers import Transfers
     from .tui.attached.shell import LaptopSide
     from .tui.attention import Notify
     from .tui.stage import take_off
@@ -99,7 +100,8 @@ async def _one_session(
             app.composer.remember(store, *await in_thread(store.load))
             app.attention.how = Notify(connected.notify)
             app.attention.notify_person = connected.notifications.notify
-            laptop = LaptopSide(connected.projects, connected.mcp, connected.sessions)
+            transfers = await stack.enter_async_context(Transfers(connected.files.lend))
+            laptop = LaptopSide(connected.projects, connected.mcp, connected.sessions, transfers)
             await app.attach(connected.session, info, connected.warnings, laptop)
             following = await app.switching.wait(app.left)
             if following is None:

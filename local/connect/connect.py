@@ -36,6 +36,7 @@ from ..login.unattended_login import log_in_unattended
 from ..session.answers.notification_hooks import NotificationHooks
 from ..session.connection import AttachOptions
 from ..session.remote_session import RemoteSession
+from .file_connection import FileConnection
 from .laptop_mcp import laptop_permissions, laptop_servers
 from .project_trust import ProjectDesk
 from .session_request import options_for_existing, reconnect_seconds, session_options, session_parameters
@@ -72,8 +73,8 @@ class Connected:
 
     `host` is the name that the person used, `resume` the command that returns to the session. `projects` asks the
     person about the project; who reads the events says how. `notifications` are hooks of the person on this machine,
-    `mcp` their MCP servers. `sessions` are the sessions of the host. `notify` is the setting of this name. `revoke`
-    lets the session call no models any more.
+    `mcp` their MCP servers. `sessions` are the sessions of the host, `files` lends the connection to copies of files.
+    `notify` is the setting of this name. `revoke` lets the session call no models any more.
     """
 
     session: RemoteSession
@@ -83,6 +84,7 @@ class Connected:
     resume: str
     projects: ProjectDesk
     sessions: HostSessions
+    files: FileConnection
     notify: str = "auto"
     notifications: NotificationHooks = field(default_factory=lambda: NotificationHooks({}, ""))
     mcp: LaptopServers | None = None
@@ -166,6 +168,7 @@ async def connect_session(
             from .session_list import SessionsOverLink
 
             sessions = SessionsOverLink(lambda: dialer.transport(ask=False), startup.bundle)
+            carrier = FileConnection(lambda: session.state, lambda: dialer.current, dialer.separate)
             notify = startup.settings.notify
             yield Connected(
                 session,
@@ -175,6 +178,7 @@ async def connect_session(
                 resume,
                 desk,
                 sessions,
+                carrier,
                 notify,
                 notifications,
                 mcp,

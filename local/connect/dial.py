@@ -84,6 +84,15 @@ class Dialer:
         self._transport = transport
         self._tried = False
 
+    @property
+    def current(self) -> Transport | None:
+        """The transport of the session now. None between two connections."""
+        return self._transport if self._transport is not None and self._transport.alive else None
+
+    async def separate(self) -> Transport:
+        """Log in once more, asking nobody, and return the transport, which belongs to the caller. Raises CcbError."""
+        return await self._open_transport(False)
+
     def release(self) -> Transport | None:
         """Return the transport, which belongs to the caller from now on."""
         transport, self._transport = self._transport, None

@@ -51,13 +51,14 @@ class CopyOrder:
     """What the person wants copied: `remote` on the host and `local` on the laptop, to the host with `upload`.
 
     A target that is a directory gets the source under its own name. `private` keeps what arrives on the laptop from
-    other users, and from being executed.
+    other users, and from being executed. If `most` is set, only one file of at most so many bytes is taken.
     """
 
     upload: bool
     local: str
     remote: str
     private: bool = False
+    most: int = 0
 
     @property
     def name(self) -> str:
@@ -134,7 +135,7 @@ def _half(order: CopyOrder, channel: Channel, progress: Progress) -> str:
         return ""
     channel.say("get", path=order.remote)
     receiver = Receiver(channel, progress.moved, order.private)
-    receiver.begun, receiver.skipped = progress.begun, progress.left_out
+    receiver.begun, receiver.skipped, receiver.most = progress.begun, progress.left_out, order.most
     return receiver.receive(order.local, order.name)
 
 

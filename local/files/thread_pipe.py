@@ -79,10 +79,13 @@ class ThreadPipe:
         return data
 
     def write(self, data: bytes) -> None:
-        """Send `data`. Wait while much is unsent. Raise StreamEnded. For the thread."""
+        """Send `data`. Wait while much is unsent. Raise StreamEnded, unless there is something to read: the other end
+        may have said why it has gone. For the thread."""
         with self._lock:
             while self._waiting[1] > _MAX_WAITING and not self._ended:
                 self._lock.wait()
+            if self._ended and self._incoming:
+                return
             if self._ended:
                 raise StreamEnded
             first = not self._outgoing

@@ -25,6 +25,7 @@ from ccb.tunnel.wire.requests import (
     RequestKind,
 )
 
+from ..files.transfers import Transfers
 from ..session.client import (
     LaptopNotice,
     LinkChange,
@@ -40,6 +41,7 @@ from ..tui.model.blocks import Level
 from ..tui.model.forms.questions import OpenQuestions, ReplayMonitor
 from ..tui.model.transcript_reducer import TranscriptReducer
 from ..tui.widgets.info import LeftSession, ReplInfo, farewell
+from .files import PlainFiles
 from .printer import LinePrinter
 from .questions import PlainQuestion
 
@@ -48,6 +50,7 @@ _NAMES = frozenset(kind.name for kind in _ASKED)
 _HELP = """\
 Type a prompt and press Enter. A line that ends with a backslash goes on in the next one.
 ! COMMAND runs a command on the host. Ctrl+C interrupts the agent; pressed while it is idle, it leaves.
+/get REMOTE [LOCAL] and /put LOCAL [REMOTE] copy files and folders between the two machines.
 /model NAME, /mode MODE, /status, /revoke (call no models any more), /stop (end the session on the host),
 /quit (leave; the session goes on)."""
 _TYPED_AHEAD_S = 1.0
@@ -58,10 +61,13 @@ _TICK_S = 0.2
 class LineRepl:
     """`write` prints lines. `run` returns when the person leaves or the session ends."""
 
-    def __init__(self, client: SessionClient, info: ReplInfo, write: Callable[[str], None]) -> None:
+    def __init__(
+        self, client: SessionClient, info: ReplInfo, write: Callable[[str], None], transfers: Transfers | None = None
+    ) -> None:
         self._client = client
         self._info = info
         self._write = write
+        self._files = PlainFiles(transfers, write)
         self._printer = LinePrinter(write, info.path.rstrip("/"))
         self.reducer = TranscriptReducer(
             self._printer, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
@@ -79,8 +85,9 @@ class LineRepl:
 
     @property
     def busy(self) -> bool:
-        """Whether the agent works or waits for an answer, or prompts wait for it."""
-        return self.reducer.running or len(self._questions) > 0 or self.reducer.prompts.queued_count > 0
+        """Whether the agent works or waits for an answer, prompts wait for it, or files are copied."""
+        waits = self.reducer.running or len(self._questions) > 0 or self.reducer.prompts.queued_count > 0
+        return waits or self._files.busy
 
     async def run(self, lines: AsyncIterator[str], *, waits: bool) -> CcbError | None:
         """Show the session and send `lines` until they end. With `waits`, then wait until the agent is done. Return the
@@ -97,12 +104,13 @@ class LineRepl:
             for each in (listening, typing, ticking):
                 each.cancel()
             await asyncio.gather(listening, typing, ticking, return_exceptions=True)
+            await self._files.close()
         return self._lost
 
     async def interrupted(self) -> bool:
-        """Ctrl+C: end the running turn. Return False if none runs."""
+        """Ctrl+C: end the running turn, or else a copy. Return False if neither runs."""
         if not self.reducer.running:
-            return False
+            return self._files.cancel_newest()
         self._write("ccb: interrupting")
         await self._attempt(self._client.interrupt)
         return True
@@ -260,6 +268,8 @@ class LineRepl:
                         f"mode {one_line(self.reducer.mode)}")  # fmt: skip
         elif word == "/mode":
             await self._attempt(lambda: self._client.request(Request(SET_PERMISSION_MODE, rest)))
+        elif self._files.command(word, rest, self._client.hello.cwd):
+            pass
         elif word == "/model" and may_be_model(rest):
             await self._attempt(lambda: self._client.request(Request(SET_MODEL, rest)))
         else:

@@ -19,6 +19,7 @@ from ..command_line.exit_codes import ExitCode
 from ..command_line.model import Arguments
 from ..commands.session_picker import choose_session
 from ..connect.connect import connect_session
+from ..files.transfers import Transfers
 from ..login.prompts import prompts_for
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import read_pieces
@@ -66,9 +67,12 @@ async def run_plain(arguments: Arguments, environ: Mapping[str, str] = os.enviro
     """Run until the person leaves. Return the exit code. Raises CcbError."""
     prompts = FirstLoginPrompts(prompts_for(headless=False))
     session_id = arguments.session.session_id or str(uuid.uuid4())
-    async with connect_session(
-        arguments, session_id=session_id, prompts=prompts, choose=_choose, environ=environ
-    ) as connected:
+    async with (
+        connect_session(
+            arguments, session_id=session_id, prompts=prompts, choose=_choose, environ=environ
+        ) as connected,
+        Transfers(connected.files.lend) as transfers,
+    ):
         prompts.over()
         hello, options = connected.session.hello, connected.options
         info = ReplInfo(
@@ -82,7 +86,7 @@ async def run_plain(arguments: Arguments, environ: Mapping[str, str] = os.enviro
             sandbox=hello.sandbox,
             revoke=connected.revoke,
         )
-        repl = LineRepl(connected.session, info, _write)
+        repl = LineRepl(connected.session, info, _write, transfers)
         connected.projects.ask = repl.ask_about_project
         _write(f"ccb {__version__}, {info.place}. Type a prompt; /help says more.")
         for warning in connected.warnings:

@@ -16,13 +16,15 @@ PART = ".ccb-part"
 Moved = Callable[[int], None]
 _MAX_PATH = 16 * 1024
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_MORE_BYTES, _MORE_ENTRIES = 64 << 20, 100_000  # beside twice what was announced: a folder grows while it is copied
 
 
 class Receiver:
     """Receives what a `Sender` sends, below one target.
 
     `moved` is called with the number of bytes that have arrived, `begun` with what comes (files and bytes), `skipped`
-    with a path and why it was left out. `private` keeps files from other users, and from being executed.
+    with a path and why it was left out. `private` keeps files from other users, and from being executed. If `most` is
+    set, only one file of at most so many bytes is received.
     """
 
     def __init__(
@@ -34,14 +36,20 @@ class Receiver:
         self._moved = moved
         self._private = private
         self._taken = 0
+        self.most = 0
+        self._bytes_left = self._entries_left = 0
 
     def receive(self, target: str, name: str) -> str:
         """Receive to `target`, or into it as `name` if it is a directory. Return the path that was written. Raise
         OSError, CannotCopy, OtherEndFailed."""
         source = self._channel.message("source")
-        self.begun(number(source, "files"), number(source, "bytes"))
+        files, size, folder = number(source, "files"), number(source, "bytes"), source.get("folder") is True
+        if self.most and (folder or size > self.most):
+            raise CannotCopy(name, "it is a folder" if folder else f"it is larger than {self.most >> 20} MB")
+        self._bytes_left, self._entries_left = self.most or 2 * size + _MORE_BYTES, 2 * files + _MORE_ENTRIES
+        self.begun(files, size)
         with _Place(target, name) as place:
-            if source.get("folder") is True:
+            if folder:
                 self._folder(place, number(source, "mode"))
             else:
                 self._file(self._channel.message("file"), place.parent, place.name)
@@ -58,6 +66,8 @@ class Receiver:
                 message = self._channel.message("folder", "file", "skipped", "end")
                 if message["is"] == "end":
                     return
+                self._entries_left -= 1
+                self._refuse_more(place.name)
                 if message["is"] == "skipped":
                     self.skipped(text(message, "path"), text(message, "why"))
                     continue
@@ -78,6 +88,8 @@ class Receiver:
 
     def _file(self, message: dict[str, Any], folder: int, name: str) -> None:
         size = number(message, "bytes")
+        self._bytes_left -= size
+        self._refuse_more(name)
         with _Incoming(folder, name, 0o600 if self._private else number(message, "mode") & 0o777) as incoming:
             start, digest = 0, hashlib.sha256()
             if size >= RESUMABLE:
@@ -102,6 +114,11 @@ class Receiver:
                 os.ftruncate(incoming.fd, 0)
                 raise CannotCopy(name, "its SHA-256 is not that of the source: the copy was thrown away")
             incoming.finish()
+
+    def _refuse_more(self, name: str) -> None:
+        """Raise CannotCopy if the other end sends much more than it has announced: it could fill the disk."""
+        if self._bytes_left < 0 or self._entries_left < 0:
+            raise CannotCopy(name, "the other end sends more than it has announced")
 
     def _agree(self, incoming: _Incoming, size: int) -> tuple[int, hashlib._Hash]:
         """Say what is there of a file; return where the sender goes on, with the digest of what is before."""

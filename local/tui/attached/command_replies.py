@@ -87,6 +87,8 @@ class CommandReplies:
             "transcript": self._transcript,
             "export": steering.exporting.command,
             "resume": steering.choosing.resume,
+            "get": steering.files.get,
+            "put": steering.files.put,
             "trust": self._trust,
             "config": steering.insight.config,
             "theme": self._theme,

@@ -53,6 +53,8 @@ COMMANDS = (
     ReplCommand("rename", "/rename TITLE", "give this session a name for the lists"),
     ReplCommand("reconnect", "/reconnect", "connect now, while the connection is lost (also Alt+R)"),
     ReplCommand("export", "/export [FILE]", "write the whole session to a file on the laptop: FILE.md or FILE.json"),
+    ReplCommand("get", "/get REMOTE [LOCAL]", "copy a file or folder of the host to the laptop; /get stop ends copies"),
+    ReplCommand("put", "/put LOCAL [REMOTE]", "copy a file or folder of the laptop to the host"),
     ReplCommand("stop", "/stop", "end the session on the host; what runs there is killed"),
     ReplCommand("quit", "/quit", "leave; the session keeps running on the host (also /exit)"),
 )
@@ -79,7 +81,7 @@ KEYS = (
     ("Alt+Q", "the prompts that wait for the agent, as /queue"),
     ("Enter, S, Shift+Up, Shift+Down, D", "on a prompt that waits: edit it, let it steer, move it, drop it"),
     ("Ctrl+B", "let the running command go on in the background"),
-    ("Esc", "interrupt the agent"),
+    ("Esc", "interrupt the agent; while it is idle, break off the newest copy of /get or /put"),
     ("Esc, Esc", "while nothing is typed and the agent is idle: go back to an earlier prompt"),
     ("/ and Tab", "the commands that fit what is typed; Up and Down choose, Tab or Enter completes, Esc closes"),
     ("@", "name a file or directory on the host; the list works as that of the commands"),

@@ -13,6 +13,7 @@ from .leaving import Leaving
 if TYPE_CHECKING:
     from ...connect.project_trust import ProjectDesk
     from ...connect.session_list import HostSessions
+    from ...files.transfers import Transfers
     from ...mcp.service import LaptopServers
     from ..attention import Attention
 
@@ -20,11 +21,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class LaptopSide:
     """`projects` asks about the project on the screen, `mcp` are the MCP servers of this laptop, `sessions` are the
-    sessions of the host."""
+    sessions of the host, `transfers` copies files."""
 
     projects: ProjectDesk
     mcp: LaptopServers | None
     sessions: HostSessions
+    transfers: Transfers | None = None
 
 
 class ThemeChoice(Protocol):

@@ -21,6 +21,7 @@ from ..model.transcript_reducer import TranscriptReducer
 from ..queue.editing import QueueEditing
 from ..rewind.rewinding import TWICE_S, Rewinding
 from ..sessions.choosing import SessionChoosing
+from ..transfers.carrying import FileCarrying
 from ..views.reading import Reading
 from ..widgets.cards.question_card import QuestionCard
 from ..widgets.connection import ConnectionView
@@ -87,6 +88,7 @@ class SessionView(Vertical):
             choosing,
             QueueEditing(client, self.reducer.prompts, shell.composer, self._actions),
             Insight(client, info, self.reducer, reading, shell, choosing),
+            FileCarrying(client, self.reducer, self._actions),
         )
         self.submissions = Submissions(client, info.host, shell.composer, self.reducer, self._actions)
         self.submissions.run = CommandReplies(self, shell, self._actions, client, info).answer
@@ -108,15 +110,10 @@ class SessionView(Vertical):
         return self.approvals.card
 
     def compose(self) -> ComposeResult:
-        yield self.transcript
-        yield self.reading
-        yield self.approvals
-        yield self.rewinding
-        yield self.steering.choosing
-        yield self.steering.queue
-        yield self.steering.insight
-        yield self._presenter.banner
-        yield self._status.todos
+        steering = self.steering
+        yield from (self.transcript, self.reading, self.approvals, self.rewinding)
+        yield from (steering.choosing, steering.queue, steering.insight)
+        yield from (self._presenter.banner, self._status.todos, steering.files)
 
     def on_mount(self) -> None:
         host = one_line(self._info.host)
@@ -152,12 +149,13 @@ class SessionView(Vertical):
             self.reducer.notice(warning, Level.WARNING)
 
     def use_laptop(self, laptop: LaptopSide) -> None:
-        """Use what this laptop offers: questions about the project, MCP servers, the host's other sessions."""
+        """Use what this laptop offers: questions about the project, MCP servers, the host's other sessions, copies."""
         projects = laptop.projects
         projects.ask, projects.tell = self.trust.ask, self.tell_of_project
         self.trust.keep, self.trust.command = projects.keep, projects.command
         self.steering.mcp.laptop = laptop.mcp
         choosing = self.steering.choosing
+        self.steering.files.transfers = laptop.transfers
         self.steering.facts.keep, self.steering.insight.sessions = projects.keep, laptop.sessions
         choosing.sessions, choosing.switching = laptop.sessions, self._shell.switching
 
@@ -232,7 +230,9 @@ class SessionView(Vertical):
         self._status.tick(now)
         self.steering.queue.refresh_panel()
         self.reading.tick()
-        return self.connection.shown is not LinkState.CONNECTED or not self.connection.up or self.approvals.unsettled
+        copying = self.steering.files.refresh_panel()
+        away = self.connection.shown is not LinkState.CONNECTED or not self.connection.up
+        return copying or away or self.approvals.unsettled
 
     # What the person sends.
 
@@ -286,6 +286,8 @@ class SessionView(Vertical):
         """End the running turn. Pressed twice while nothing runs and nothing is typed: go back to an earlier prompt."""
         if self._actions.can_interrupt or self.connection.watching or self._shell.composer.text:
             await self._actions.interrupt()
+        elif self.steering.files.cancel_newest():
+            self._status.hint("breaking the copy off")
         elif self.rewinding.pressed_twice(time.monotonic()):
             self.rewind()
         else:

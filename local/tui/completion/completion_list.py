@@ -14,6 +14,7 @@ from .candidates import Candidate, choice_offers, command_offers
 from .file_names import FileNames, mention_at
 from .history import history_offers
 from .offers import Offer, Offers
+from .path_arguments import LaptopNames, path_argument_at
 from .worker_commands import WorkerCommands
 
 _ROWS = 8
@@ -22,7 +23,8 @@ _NOTHING = Offers((), "")
 
 
 class CompletionList(Static):
-    """Shows what the text of the composer may become: commands, what may follow them, and files on `host`. `own`
+    """Shows what the text of the composer may become: commands, what may follow them, and files on `host` or
+    the laptop. `own`
     returns the commands of the REPL, which win over those that the worker has."""
 
     DEFAULT_CSS = """
@@ -38,6 +40,7 @@ class CompletionList(Static):
         self._composer = composer
         self._own = own
         self._files = FileNames(client, host, self.refresh_list)
+        self._laptop_files = LaptopNames(self.refresh_list)
         self._offers = _NOTHING
         self._at = 0
         self._moved = False
@@ -74,7 +77,8 @@ class CompletionList(Static):
         text = self._composer.text
         if self._searching:
             return history_offers(text, self._composer.recall.sent)
-        mention = mention_at(text, self._composer.cursor_at)
+        at = self._composer.cursor_at
+        mention = path_argument_at(text, at) or mention_at(text, at)
         commands = self._all_commands() if text.startswith("/") else ()
         about_command = command_offers(text, commands) or (choice_offers(text, commands) if mention is None else None)
         if about_command is not None or mention is None:
@@ -83,11 +87,12 @@ class CompletionList(Static):
                 self.workers.cancel_group(self, "names")
             return about_command or _NOTHING
         asked = f"{mention.start} {mention.query}"
+        files = self._laptop_files if mention.local else self._files
         if asked != self._asked:
             self._asked = asked
-            if self._files.wanted(mention):
-                self.run_worker(self._files.ask(mention.query), exclusive=True, group="names")
-        return self._files.offers(mention) or _NOTHING
+            if files.wanted(mention):
+                self.run_worker(files.ask(mention.query), exclusive=True, group="names")
+        return files.offers(mention) or _NOTHING
 
     def _all_commands(self) -> list[Candidate]:
         own = list(self._own())

@@ -17,6 +17,7 @@ from .offers import Offer, Offers
 
 _OPEN = re.compile(r'(?:^|(?<=[\s(\[]))@(?:"([^"\n]*)|([^\s"]*))\Z')  # as the worker reads a mention
 _REST = re.compile(r'[^\s"]*"?')
+_SPECIAL = "'\\"
 _MAX_LINE = 1_000  # characters before the cursor in which an `@` is looked for
 _FRESH_S = 2.0
 _SLOW_S = 0.3
@@ -26,11 +27,14 @@ _MAX_KEPT = 64
 
 @dataclass(frozen=True)
 class Mention:
-    """A name that is being typed: `query` without `@` and quotes, from `start` to `end` of the text."""
+    """A name that is being typed: `query` without `@` and quotes, from `start` to `end` of the text. `sign` is what
+    stands in front of it, `local` says that it is a path on the laptop."""
 
     query: str
     start: int
     end: int
+    sign: str = "@"
+    local: bool = False
 
 
 def mention_at(text: str, cursor: int) -> Mention | None:
@@ -110,13 +114,14 @@ class FileNames:
             return None
         if not names and not self._note:
             return None
-        return Offers([_offer(each, mention) for each in names], f"@{mention.start}", self._note)
+        return Offers([offer_of(each, mention) for each in names], f"{mention.sign}{mention.start}", self._note)
 
 
-def _offer(name: str, mention: Mention) -> Offer:
-    quoted = any(char.isspace() for char in name)
+def offer_of(name: str, mention: Mention) -> Offer:
+    """Return the offer that puts a name in place of what is typed."""
+    quoted = any(char.isspace() or (char in _SPECIAL and not mention.sign) for char in name)
     directory = name.endswith("/")
-    insert = f'@"{name}"' if quoted else f"@{name}"
+    insert = mention.sign + (f'"{name}"' if quoted else name)
     literal = mention.query.lower() in name.lower()
     return Offer(
         name,

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ccb.tunnel.plain_text import neutralise, one_line
-from ccb.tunnel.wire.tool_traits import View, traits_of
+from ccb.tunnel.wire.tool_traits import EDIT, View, traits_of
 
 from ..model.blocks import (
     Block,
@@ -145,7 +145,7 @@ class BlockRenderer:
         if not block.unfolded:
             return
         if block.patch:
-            edit = ToolBlock(name="Edit", tool_input={"file_path": block.path}, patch=block.patch)
+            edit = ToolBlock(name=EDIT.name, tool_input={"file_path": block.path}, patch=block.patch)
             yield Padding(EditView(edit, palette, MAX_DETAIL_LINES, self.details), _INDENT)
         if block.problem or not block.patch:
             said = block.problem or ("…" if block.patch is None else "no line is different")

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ccb.local.files.both_ends import receiving
 from ccb.local.files.both_ends.channel import PIECE, RESUMABLE, CannotCopy, Channel, OtherEndFailed, StreamEnded
 from ccb.local.files.both_ends.receiving import Receiver, part_name
 from ccb.local.files.both_ends.sending import Sender
@@ -332,3 +333,62 @@ def test_the_window_grows_on_a_quick_connection_and_shrinks_when_a_queue_builds_
     assert round_trips(20, 1e9) == Window.LARGEST
     assert round_trips(40, 1e6) < 3 * Window.SMALLEST
     assert round_trips(40, 1e9) == Window.LARGEST
+
+
+def _announced(files: int, size: int, *parts: dict[str, object] | bytes) -> list[dict[str, object] | bytes]:
+    return [{"is": "source", "folder": True, "files": files, "bytes": size, "mode": 0o700}, *parts]
+
+
+@pytest.mark.parametrize(
+    ("parts", "most", "why"),
+    [
+        (_announced(1, 10, {"is": "file", "path": "a", "bytes": 1 << 40}), 0, "more than it has announced"),
+        (_announced(1, 1, *_file("a", b"1"), {"is": "file", "path": "b", "bytes": 1 << 30}), 0, "more than it has"),
+        (_announced(1, 1, *_file("a", b"1") * 3), 5, "it is a folder"),
+        ([{"is": "source", "bytes": 6 << 20}], 5 << 20, "it is larger than 5 MB"),
+        ([{"is": "source", "bytes": 1}, {"is": "file", "bytes": 6}], 5, "more than it has announced"),
+    ],
+)
+def test_a_sender_cannot_send_much_more_than_it_has_announced(
+    tmp_path: Path, parts: list[dict[str, object] | bytes], most: int, why: str
+) -> None:
+    receiver = Receiver(_said(*parts))
+    receiver.most = most
+    with pytest.raises(CannotCopy, match=why):
+        receiver.receive(str(tmp_path / "copy"), "copy")
+    assert not (tmp_path / "copy").is_file() and not (tmp_path / "copy/b").exists()
+
+
+def test_a_sender_cannot_make_folders_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receiving, "_MORE_ENTRIES", 5)
+    folders: list[dict[str, object] | bytes] = [
+        {"is": "folder", "path": f"f{number}", "mode": 0o700} for number in range(20)
+    ]
+    with pytest.raises(CannotCopy, match="more than it has announced"):
+        Receiver(_said(*_announced(1, 0, *folders))).receive(str(tmp_path / "copy"), "copy")
+    assert len(list((tmp_path / "copy").iterdir())) == 7
+
+
+def test_a_file_that_changes_while_it_is_sent_is_never_kept(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(os.urandom(8 << 20))
+
+    def grow_and_shrink(size: int) -> None:
+        os.truncate(source, 3 << 20)
+
+    ours, theirs = socket.socketpair()
+    failed: list[str] = []
+
+    def send() -> None:
+        with theirs:
+            try:
+                Sender(half(theirs, Count()), grow_and_shrink).send(str(source))
+            except CannotCopy as error:
+                failed.append(error.why)
+
+    sending = threading.Thread(target=send)
+    sending.start()
+    with ours, pytest.raises(StreamEnded):
+        Receiver(half(ours, Count())).receive(str(tmp_path / "copy"), "copy")
+    sending.join()
+    assert failed == ["it has become shorter meanwhile"] and not (tmp_path / "copy").exists()

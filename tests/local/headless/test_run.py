@@ -23,11 +23,13 @@ from ccb.local.command_line.model import Arguments
 from ccb.local.config.projects import Projects
 from ccb.local.config.settings import Settings
 from ccb.local.connect.connect import Connected
+from ccb.local.connect.file_connection import FileConnection
 from ccb.local.connect.project_trust import ProjectDesk
 from ccb.local.connect.session_list import HostSessions
 from ccb.local.headless import run as headless
 from ccb.local.session.connection import AttachOptions
 from ccb.local.session.remote_session import RemoteSession
+from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire import Applied, Bye, Event, Fetch, Frame, Input, Past, Ping, Pong, SessionOptions, Snapshot, Stop
 
 STREAMS = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
@@ -58,6 +60,10 @@ class Piped:
         return code, [line for line in lines if line["type"] == "result"]
 
 
+async def no_login() -> Transport:
+    raise AssertionError
+
+
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> ScriptedHost:
     """The host of every session of this test; a connection to it that is lost stays lost."""
@@ -67,7 +73,8 @@ def host(monkeypatch: pytest.MonkeyPatch) -> ScriptedHost:
     async def connect(*_: object, **__: object) -> AsyncIterator[Connected]:
         async with RemoteSession(host.dial, AttachOptions(waits=no_waits, patience=0)) as session:
             desk = ProjectDesk(Arguments(), Settings(), Projects({}))
-            yield Connected(session, "devbox", SessionOptions(), (), RESUME, desk, cast(HostSessions, None))
+            files = FileConnection(lambda: session.state, lambda: None, no_login)
+            yield Connected(session, "devbox", SessionOptions(), (), RESUME, desk, cast(HostSessions, None), files)
 
     monkeypatch.setattr(headless, "connect_session", connect)
     return host

@@ -16,8 +16,10 @@ import pytest
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import tidy_laptop
 from tests.support.person.terminal import terminal
-from tests.support.repl.scripted_session import MODEL, ScriptedSession, question, session_rule
+from tests.support.repl.scripted_session import MODEL, ScriptedSession, hello, question, session_rule
 
+from ccb.local.files.copy import OpenTransport
+from ccb.local.files.transfers import Transfers
 from ccb.local.login.prompts import prompts_for
 from ccb.local.plain import line_repl
 from ccb.local.plain.line_repl import LineRepl
@@ -25,6 +27,8 @@ from ccb.local.plain.run import FirstLoginPrompts
 from ccb.local.session.client import LinkState
 from ccb.local.tui.widgets.info import ReplInfo
 from ccb.tunnel.errors import CcbError
+from ccb.tunnel.transports.local import LocalTransport
+from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.requests import ProjectTrust
 
 Json = dict[str, Any]
@@ -65,14 +69,21 @@ class Person:
 
 @asynccontextmanager
 async def plain(
-    monkeypatch: pytest.MonkeyPatch, session: ScriptedSession | None = None, *, waits: bool = False, ahead: float = 0.0
+    monkeypatch: pytest.MonkeyPatch,
+    session: ScriptedSession | None = None,
+    *,
+    waits: bool = False,
+    ahead: float = 0.0,
+    transfers: Transfers | None = None,
+    cwd: str = "/srv/shop",
 ) -> AsyncIterator[Person]:
     """The session as lines. `ahead` are the seconds after a question in which a line is no answer."""
     monkeypatch.setattr(line_repl, "_TYPED_AHEAD_S", ahead)
     monkeypatch.setattr(line_repl, "_TICK_S", 0.01)
-    session = session or ScriptedSession()
+    session = session or ScriptedSession(greeting=hello(cwd=cwd))
     printed: list[str] = []
-    repl = LineRepl(session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", "ccb ssh x"), printed.append)
+    info = ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", "ccb ssh x")
+    repl = LineRepl(session, info, printed.append, transfers)
     person = Person(repl, session, printed)
     person.running = asyncio.create_task(repl.run(person.lines(), waits=waits))
     try:
@@ -266,3 +277,32 @@ async def test_a_real_terminal_gets_lines_only(tmp_path: Path, fake_model: FakeM
             assert await running.ended() == 0
             await running.shows("Come back with:")
             assert b"\x1b" not in running.written
+
+
+@pytest.mark.programs
+async def test_files_are_copied_beside_the_session_and_ctrl_c_breaks_a_copy_off(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "plot.png").write_bytes(b"pixels")
+    gate = asyncio.Event()
+
+    async def open_transport(again: bool) -> Transport:
+        await gate.wait()
+        return LocalTransport(python=sys.executable)
+
+    @asynccontextmanager
+    async def lend() -> AsyncIterator[OpenTransport]:
+        yield open_transport
+
+    async with Transfers(lend) as transfers, plain(monkeypatch, transfers=transfers, cwd=str(tmp_path)) as at:
+        at.types(f"/get plot.png {tmp_path}/one")
+        await at.reads("ccb: copying ↓ plot.png; Ctrl+C breaks it off")
+        assert at.repl.busy and await at.repl.interrupted()
+        await at.reads("↓ plot.png: broken off; the same command goes on")
+        assert not await at.repl.interrupted()
+        gate.set()
+        at.types(f"/get plot.png {tmp_path}/two", "/get", f"/put {tmp_path}/nothing")
+        await at.reads(f"ccb: Copied plot.png (6 B) to {tmp_path}/two on the laptop", "this command is /get REMOTE")
+        await at.reads(f"ccb: error: {tmp_path}/nothing on this machine: No such file or directory")
+        assert (tmp_path / "two").read_bytes() == b"pixels" and not (tmp_path / "one").exists()
+        assert at.session.prompts == []

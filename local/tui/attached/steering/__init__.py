@@ -1,5 +1,6 @@
 """What steers a session beside its approvals: inputs, tasks in the background, MCP servers,
-the model's thinking, its name and rules, what is known of laptop and host, and a copy of it all in a file."""
+the model's thinking, its name and rules, what is known of laptop and host, a copy of it all in a file, and files
+between the two machines."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 
 from ...queue.editing import QueueEditing
 from ...sessions.choosing import SessionChoosing
+from ...transfers.carrying import FileCarrying
 from .exporting import Exporting
 from .insight import Insight
 from .mcp_servers import McpServerList
@@ -29,3 +31,4 @@ class Steering:
     choosing: SessionChoosing
     queue: QueueEditing
     insight: Insight
+    files: FileCarrying

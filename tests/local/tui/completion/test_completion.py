@@ -32,9 +32,9 @@ async def test_the_list_filters_completes_and_closes() -> None:
         at.session.control_answers["list_commands"] = {"commands": LISTED}
         await at.type("/")
         await at.until(lambda: "Summarise what was said" in at.screen)
-        assert "show this help" in at.screen and "not the REPL's own" not in at.screen
+        assert "/doctor" in at.screen and "not the REPL's own" not in at.screen
         await at.type("com")
-        await at.until(lambda: "show this help" not in at.screen)
+        await at.until(lambda: "/doctor" not in at.screen)
         assert "/compact [hint]" in at.screen
         await at.pilot.press("tab")
         assert at.app.composer.text == "/compact "

@@ -1,0 +1,142 @@
+"""/get and /put in the REPL: a copy beside the session, how far it is, and how it is broken off."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.support.repl.pilot import Desk, desk
+from tests.support.repl.scripted_session import ScriptedSession, hello
+
+from ccb.local.files.copy import OpenTransport
+from ccb.local.files.transfers import Transfers
+from ccb.local.session.client import FoundNames
+from ccb.local.tui.completion.path_arguments import path_argument_at
+from ccb.tunnel.transports.local import LocalTransport
+from ccb.tunnel.transports.pipe import Transport
+
+
+@asynccontextmanager
+async def copying(cwd: Path, gate: asyncio.Event | None = None) -> AsyncIterator[Desk]:
+    """A REPL whose session works in `cwd` of this machine. No copy has a connection before `gate` is set."""
+
+    async def open_transport(again: bool) -> Transport:
+        if gate is not None:
+            await gate.wait()
+        return LocalTransport(python=sys.executable)
+
+    @asynccontextmanager
+    async def lend() -> AsyncIterator[OpenTransport]:
+        yield open_transport
+
+    async with desk(ScriptedSession(greeting=hello(cwd=str(cwd)))) as at, Transfers(lend) as transfers:
+        at.app.view.steering.files.transfers = transfers
+        yield at
+
+
+async def command(at: Desk, text: str) -> None:
+    at.app.composer.text = text
+    await at.pilot.press("enter")
+
+
+@pytest.mark.programs
+async def test_files_are_copied_both_ways_beside_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host, laptop = tmp_path / "host", tmp_path / "laptop"
+    host.mkdir()
+    laptop.mkdir()
+    monkeypatch.chdir(laptop)
+    (host / "my plot.png").write_bytes(os.urandom(100_000))
+    (host / "runs/one").mkdir(parents=True)
+    (host / "runs/one/log").write_text("loss 1")
+    (host / "runs/link").symlink_to("/etc")
+    async with copying(host) as at:
+        await command(at, '/get "my plot.png"')
+        await at.sees("Copied my plot.png (100 KB) to")
+        assert (laptop / "my plot.png").read_bytes() == (host / "my plot.png").read_bytes()
+        await command(at, f"/get runs {laptop}/mine")
+        await at.sees("Copied runs (6 B) to", "left out: link: a link")
+        assert (laptop / "mine/one/log").read_text() == "loss 1" and not (laptop / "mine/link").exists()
+        (laptop / "data.csv").write_text("1,2")
+        await command(at, "/put data.csv")
+        await at.sees("Copied data.csv (3 B) to")
+        assert (host / "data.csv").read_text() == "1,2"
+        await command(at, "/get nothing")
+        await at.sees("Check the path.")
+        await command(at, "/put")
+        await at.sees("this command is /put LOCAL [REMOTE]")
+        assert at.session.prompts == []
+
+
+@pytest.mark.programs
+async def test_a_copy_shows_how_far_it_is_and_esc_breaks_it_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "big").write_bytes(b"x")
+    gate = asyncio.Event()
+    async with copying(tmp_path, gate) as at:
+        await command(at, "/get big other")
+        await at.sees("↓ big  connecting", "Esc breaks off the newest copy")
+        await at.type("still typing")
+        assert at.app.composer.text == "still typing"
+        at.app.composer.text = ""
+        await at.pilot.press("escape")
+        await at.sees("↓ big: broken off. The same command goes on where it ended.")
+        await at.loses("Esc breaks off")
+        await command(at, "/get big one")
+        await command(at, "/put big two")
+        await at.sees("↓ big  connecting", "↑ big  connecting")
+        await command(at, "/get stop")
+        await at.loses("connecting")
+        assert not {"one", "two", "other"} & set(os.listdir(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "local"),
+    [
+        ("/get ", "", False),
+        ("/get src/a", "src/a", False),
+        ('/get "my no', "my no", False),
+        ('/get "my notes" ', "", True),
+        ("/get a.png ~/x", "~/x", True),
+        ("/get a.png x ", None, False),
+        ("/put ", "", True),
+        ("/put a b/", "b/", False),
+        ("/open x", "x", False),
+        ("/get", None, False),
+        ("/model x", None, False),
+        ("get x", None, False),
+    ],
+)
+def test_where_a_path_of_a_command_is_typed(text: str, query: str | None, local: bool) -> None:
+    found = path_argument_at(text, len(text))
+    assert (found.query if found else None) == query and (found is None or found.local == local)
+
+
+async def test_paths_of_both_machines_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my plots").mkdir()
+    (tmp_path / "my plots/old.png").touch()
+    (tmp_path / "bad\x1b]name").touch()
+
+    async def found(query: str) -> FoundNames:
+        names = [each for each in ("runs/", "runs/loss curve.png") if query in each]
+        return FoundNames(tuple(names), more=False, settled=True, cut=False)
+
+    async with copying(tmp_path) as at:
+        at.session.find_names = found
+        await at.type("/get runs/l")
+        await at.sees("runs/loss curve.png")
+        await at.pilot.press("tab")
+        assert at.app.composer.text == '/get "runs/loss curve.png" '
+        await at.sees("my plots/")
+        assert "]name" not in at.screen
+        await at.type("my")
+        await at.pilot.press("tab")
+        assert at.app.composer.text == '/get "runs/loss curve.png" "my plots/"'
+        await at.sees("old.png")
