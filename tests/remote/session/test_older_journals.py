@@ -132,8 +132,8 @@ def test_the_snapshots_are_the_same(older: Older) -> None:
     replay(older.records, snapshot, requests)
     for seq, body in older.expected["snapshots"].items():
         asks = requests.asked_until(int(seq))
-        # Both fields are younger than these journals.
-        prompts = [{**prompt, "files": 0} for prompt in body["prompts"]]
+        # These fields are younger than these journals, under whose worker every prompt steered.
+        prompts = [{**prompt, "files": 0, "steers": True} for prompt in body["prompts"]]
         assert snapshot.body(int(seq), model="m", mode="d", asks=asks) == {**body, "prompts": prompts, "tasks": []}
 
 
