@@ -60,7 +60,6 @@ async def test_the_calls_of_an_agent_are_rows_under_its_call_and_one_line_when_i
         assert "word5" not in at.screen and "Its own words" not in at.screen
         await at.chord("ctrl+o")
         await at.sees("Asked: Find it.", "Grep word0", "Answer: In parse.py.")
-        await at.chord("ctrl+o")
         at.session.finish()
         await at.type("/cost")
         await at.pilot.press("enter")

@@ -163,8 +163,8 @@ _TEXTS = st.text(st.sampled_from('ab .("\n\tß漢🙂)'), max_size=40)
 def test_any_keys_leave_a_cursor_in_the_text_and_a_mode_that_can_be_left(
     text: str, keys: list[str], data: st.DataObject
 ) -> None:
-    at = data.draw(st.integers(0, len(text)))
-    vim = Vim(mode=VimMode.NORMAL)
+    begun = advance(Vim(mode=VimMode.INSERT), text, data.draw(st.integers(0, len(text))), "escape")
+    vim, at = begun.vim, begun.at
     for key in keys:
         step = advance(vim, text, at, key)
         assert 0 <= step.at <= len(step.text)

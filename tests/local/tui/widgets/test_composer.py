@@ -211,7 +211,7 @@ async def test_a_paste_keeps_its_lines_and_loses_its_escape_sequences() -> None:
 
 
 async def test_help_lists_all_commands_and_the_keys() -> None:
-    async with desk(size=(100, 160)) as at:
+    async with desk(size=(100, 200)) as at:
         await at.pilot.press("f1")
         await at.sees("Shift+Tab", "Ctrl+O", *(command.usage for command in COMMANDS))
 
