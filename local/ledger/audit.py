@@ -180,6 +180,8 @@ class SessionAudit:
             if not self._broken:
                 log.warning("the audit of this session cannot be written: %s", error)
             self._broken = True
+        except Exception:  # nobody reads the result of this thread's work
+            log.exception("the audit failed on an event")
 
     def _write(self, entries: list[AuditEntry]) -> None:
         ledger = self._opened()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
@@ -88,10 +89,20 @@ class CallLedger:
     def open(self) -> None:
         """Open the file, or create it for this user alone."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+        lock = os.open(self._path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # SQLite does not wait for another one that switches to WAL
+            self._open()
+        finally:
+            os.close(lock)
+
+    def _open(self) -> None:
+        if not self._path.exists():  # to close an open file later would drop the locks of this process on it
+            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
         base = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=_BUSY_MS / 1000)
         self._base = base
-        base.execute("PRAGMA journal_mode=WAL")
+        if base.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            base.execute("PRAGMA journal_mode=WAL")
         base.execute("PRAGMA synchronous=NORMAL")
         if base.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
             for statement in (_TABLE, _EVENTS, *_INDEXES, *_APPEND_ONLY, f"PRAGMA user_version={_VERSION}"):
