@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ccb.tunnel.wire import Hello
 
     from .connect.connect import Connected
-    from .connect.kept_transport import KeptTransport
+    from .connect.hosts.kept_transport import KeptTransport
     from .connect.session_list import HostSessions, SessionRow
     from .login.prompts import TerminalPrompts
     from .session.remote_session import RemoteSession
@@ -58,7 +58,7 @@ async def _shown(arguments: Arguments) -> int:
 async def _attend(app: Repl, arguments: Arguments) -> None:
     """Connect and show one session after the other until the person leaves."""
     await in_thread(_import_connecting)
-    from .connect.kept_transport import KeptTransport
+    from .connect.hosts.kept_transport import KeptTransport
     from .login.prompts import TerminalPrompts
 
     prompts = TerminalPrompts()

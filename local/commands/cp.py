@@ -18,7 +18,7 @@ from ..command_line.model import Arguments
 from ..command_line.transport_choice import host_label
 from ..connect.connect import connect_host
 from ..files.copy import CopyOrder, copy
-from ..files.progress import Progress, progress_line, size_of
+from ..files.progress import CopyProgress, progress_line, size_of
 from ..login.prompts import prompts_for
 from ..terminal.console import run_command
 from ..terminal.guarded_streams import write_over
@@ -51,7 +51,7 @@ async def copy_files(arguments: Arguments, environ: Mapping[str, str] = os.envir
     """Copy, and return AGENT_FAILED if something had to be left out. Raises CcbError."""
     assert arguments.copy is not None
     order = CopyOrder(arguments.copy.upload, arguments.copy.local, arguments.copy.remote)
-    progress, line = Progress(), _Line()
+    progress, line = CopyProgress(), _Line()
     if sys.stderr.isatty():
         sys.stderr.write(f"Connecting to {host_label(arguments.connection)} …\n")
     prompts = prompts_for(headless=False)
@@ -73,13 +73,13 @@ async def copy_files(arguments: Arguments, environ: Mapping[str, str] = os.envir
     return ExitCode.AGENT_FAILED if progress.skipped else ExitCode.OK
 
 
-def _summary(order: CopyOrder, progress: Progress) -> str:
+def _summary(order: CopyOrder, progress: CopyProgress) -> str:
     files = f"{progress.files} {'file' if progress.files == 1 else 'files'}, " if progress.files != 1 else ""
     return f"copied {one_line(order.name or order.remote)} ({files}{size_of(progress.done)})\n"
 
 
 @contextlib.asynccontextmanager
-async def _shown(line: _Line, order: CopyOrder, progress: Progress) -> AsyncIterator[None]:
+async def _shown(line: _Line, order: CopyOrder, progress: CopyProgress) -> AsyncIterator[None]:
     """On a terminal, keep one line about the copy up to date."""
     if not sys.stderr.isatty():
         yield

@@ -12,7 +12,7 @@ from ccb.tunnel.plain_text import one_line
 from ..command_line.exit_codes import ExitCode
 from ..command_line.model import Arguments
 from ..terminal.console import print_line
-from .session_table import age_text
+from .sessions.table import age_text
 
 
 def run_disconnect(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:

@@ -15,7 +15,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ..command_line.model import Arguments
 from ..config.projects import HostIdentity
 from ..connect.connect import connect_host
-from ..connect.host_identity import host_identity
+from ..connect.hosts.identity import host_identity
 from ..connect.session_list import ReportRow, Text, reports, row_of
 from ..login.prompts import prompts_for
 

@@ -24,7 +24,7 @@ from ..connect.session_list import Count, ReportRow, Text, list_sessions, report
 from ..login.prompts import ask_line, prompts_for
 from ..terminal.console import print_line, run_command
 from .disconnect import kept_line
-from .session_table import session_table, size_text
+from .sessions.table import session_table, size_text
 
 _DAY_S = 86400.0
 _LINES = 200

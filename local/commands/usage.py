@@ -20,7 +20,7 @@ from ..command_line.exit_codes import ExitCode
 from ..config.log import state_dir
 from ..ledger.entries import UsageSum
 from ..ledger.store import By, ledger_path, open_ledger
-from .session_table import age_text, cut
+from .sessions.table import age_text, cut
 
 _GROUPS: tuple[By, ...] = ("host", "model", "day", "session")
 _DAY_S = 86400

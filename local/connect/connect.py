@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from ..mcp.service import LaptopServers
     from .dial import Dialer
-    from .kept_transport import KeptTransport
+    from .hosts.kept_transport import KeptTransport
     from .session_list import HostSessions, SessionRow
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from ..command_line.model import Arguments
 from ..command_line.transport_choice import host_label
 from ..config.projects import DIRECTORIES, RULE_KINDS, HostIdentity, ProjectRecord, Projects
 from ..config.settings import KEPT, Settings
-from .host_identity import host_identity
+from .hosts.identity import host_identity
 from .session_request import flagged_mode
 
 log = logging.getLogger(__name__)

@@ -75,7 +75,7 @@ async def open_transport(
         startup.start()
         return await open_chosen_transport(connection, prompts, environ)
     began = asyncio.get_running_loop().time()
-    from .past_logins import past_logins
+    from .hosts.past_logins import past_logins
 
     past = past_logins(connection, environ)
     sharing = sharing or load_sharing(environ)

@@ -26,11 +26,11 @@ from ccb.tunnel.link.backoff import waits
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.transports.pipe import Pipe, Transport
 
-from .both_ends.channel import CannotCopy, Channel, OtherEndFailed, StreamEnded
+from .both_ends.channel import CannotCopy, CopyChannel, OtherEndFailed, StreamEnded
 from .both_ends.receiving import Receiver
 from .both_ends.sending import Sender
 from .host_program import host_program
-from .progress import Progress
+from .progress import CopyProgress
 from .thread_pipe import ThreadPipe
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class CopyOrder:
 
 
 async def copy(
-    order: CopyOrder, open_transport: OpenTransport, progress: Progress, *, patience: float = PATIENCE_S
+    order: CopyOrder, open_transport: OpenTransport, progress: CopyProgress, *, patience: float = PATIENCE_S
 ) -> str:
     """Copy, and return the path that was written, if that is on the laptop. After a lost connection go on where it
     broke off. Raise CopyFailed, NoSuchPath, NoStorage, ConnectionLost, and what opening a transport raises."""
@@ -98,13 +98,13 @@ def _is_drop(error: CcbError, again: bool) -> bool:
     return again or isinstance(error, (ConnectionLost, Dropped))
 
 
-async def _attempt(order: CopyOrder, transport: Transport, progress: Progress) -> str:
+async def _attempt(order: CopyOrder, transport: Transport, progress: CopyProgress) -> str:
     progress.restart()
     launched = await launch_program(transport, host_program())
     pipe = launched.pipe
     try:
         thread = ThreadPipe(pipe, launched.rest)
-        channel = Channel(thread.read, thread.write)
+        channel = CopyChannel(thread.read, thread.write)
         try:
             return await thread.run(lambda: _half(order, channel, progress))
         except StreamEnded:
@@ -125,7 +125,7 @@ async def _attempt(order: CopyOrder, transport: Transport, progress: Progress) -
         await pipe.close()
 
 
-def _half(order: CopyOrder, channel: Channel, progress: Progress) -> str:
+def _half(order: CopyOrder, channel: CopyChannel, progress: CopyProgress) -> str:
     """Be the half on the laptop, in a thread."""
     if order.upload:
         channel.say("put", path=order.remote, name=order.name)
@@ -166,7 +166,7 @@ def _failed(where: str, path: str, why: str, code: int) -> CcbError:
     return CopyFailed(what, do="Mend that, then try again.")
 
 
-def _gave_up(error: CcbError, progress: Progress) -> ConnectionLost:
+def _gave_up(error: CcbError, progress: CopyProgress) -> ConnectionLost:
     share = f" at {progress.done / progress.size:.0%}" if progress.size else ""
     return ConnectionLost(
         f"the copy was given up{share}: {error.what}",

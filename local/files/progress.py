@@ -14,7 +14,7 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 @dataclass
-class Progress:
+class CopyProgress:
     """How far a copy is. A thread writes it; whoever shows it reads it when they like.
 
     `files` and `size` are those of the source, 0 until it is known. `done` counts bytes that are there, `skipped` holds
@@ -58,7 +58,7 @@ class Progress:
         return (self.done - before) / (now - began) if now > began else 0.0
 
 
-def progress_line(name: str, progress: Progress, width: int) -> str:
+def progress_line(name: str, progress: CopyProgress, width: int) -> str:
     """Return one line about a copy, at most `width` columns: name, bar, percentage, bytes, speed, time left."""
     if progress.waiting:
         return _cut(f"{one_line(name)}  {one_line(progress.waiting)}", width)

@@ -13,7 +13,7 @@ from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import one_line
 
 from .copy import CopyOrder, OpenTransport, copy
-from .progress import Progress, size_of
+from .progress import CopyProgress, size_of
 
 Opener = Callable[[], AbstractAsyncContextManager[OpenTransport]]
 """Lends one copy the way to its connections."""
@@ -28,7 +28,7 @@ class Transfer:
 
     number: int
     order: CopyOrder
-    progress: Progress
+    progress: CopyProgress
     task: asyncio.Task[str] = field(init=False)
 
     @property
@@ -75,7 +75,7 @@ class Transfers:
         """Start a copy. Raise UsageError if too many wait already."""
         if len(self.running) >= _MOST:
             raise UsageError(f"{_MOST} copies are under way or wait", do="Wait until one is done.")
-        transfer = Transfer(next(self._numbers), order, Progress(waiting="waiting for the copies before it"))
+        transfer = Transfer(next(self._numbers), order, CopyProgress(waiting="waiting for the copies before it"))
         transfer.task = asyncio.create_task(self._run(transfer), name=f"copy {transfer.number}")
         self.running.append(transfer)
         transfer.task.add_done_callback(lambda task: self._ended(transfer))

@@ -12,9 +12,9 @@ from ccb.tunnel.wire.tool_traits import View, traits_of
 from ..session.messages import ControlRequest
 from ..tui.model.forms.form import FormField, read_questions
 from ..tui.render.approval_text import bounded, subject_lines
-from ..tui.render.escapes import escaped_name
 from ..tui.render.permission_updates import describe_update, session_updates
 from ..tui.render.trust_text import trust_lines
+from ..tui.render.untrusted.escapes import escaped_name
 
 Json = dict[str, Any]
 

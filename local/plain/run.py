@@ -17,7 +17,7 @@ from ccb.tunnel.login.prompter import NobodyToAsk
 from ..command_line.error_text import code_of
 from ..command_line.exit_codes import ExitCode
 from ..command_line.model import Arguments
-from ..commands.session_picker import choose_session
+from ..commands.sessions.picker import choose_session
 from ..connect.connect import connect_session
 from ..files.transfers import Transfers
 from ..login.prompts import prompts_for

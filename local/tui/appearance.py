@@ -11,7 +11,7 @@ from typing import Any
 from textual.app import App
 
 from ..terminal.background import NO_ANSWER
-from .render.text_only import TextOnly
+from .render.untrusted.text_only import TextOnly
 from .terminal_driver import TerminalDriver
 from .theme.theme_store import ThemeRefused, ThemeStore
 from .theme.themes import ALL_THEMES, THEME_NAMES, TerminalColours

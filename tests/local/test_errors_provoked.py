@@ -27,7 +27,7 @@ from ccb.deploy.command import CANDIDATES
 from ccb.local.command_line.arguments import parse_arguments
 from ccb.local.command_line.error_text import code_of
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.commands.session_picker import choose_session
+from ccb.local.commands.sessions.picker import choose_session
 from ccb.local.config.credentials import HelperCredential, checked
 from ccb.local.connect import session_list
 from ccb.local.connect.session_list import SessionRow

@@ -48,7 +48,7 @@ class OtherEndFailed(Exception):
         self.code = code
 
 
-class Channel:
+class CopyChannel:
     """Messages and pieces of data over `read` (at most n bytes, b"" at the end) and `write` (all of it).
 
     `on_count` is called with counts that come while a message is waited for.

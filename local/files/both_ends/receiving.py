@@ -10,7 +10,7 @@ import stat
 from collections.abc import Callable
 from typing import Any
 
-from .channel import MAX_DEPTH, RESUMABLE, SOURCE_FLAGS, CannotCopy, Channel, hash_prefix, number, text, write_all
+from .channel import MAX_DEPTH, RESUMABLE, SOURCE_FLAGS, CannotCopy, CopyChannel, hash_prefix, number, text, write_all
 
 PART = ".ccb-part"
 Moved = Callable[[int], None]
@@ -28,7 +28,7 @@ class Receiver:
     """
 
     def __init__(
-        self, channel: Channel, moved: Callable[[int], None] = lambda size: None, private: bool = False
+        self, channel: CopyChannel, moved: Callable[[int], None] = lambda size: None, private: bool = False
     ) -> None:
         self.begun: Callable[[int, int], None] = lambda files, size: None
         self.skipped: Callable[[str, str], None] = lambda path, why: None

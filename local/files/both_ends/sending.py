@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Callable
 
-from .channel import MAX_DEPTH, PIECE, RESUMABLE, SOURCE_FLAGS, CannotCopy, Channel, hash_prefix, number, text
+from .channel import MAX_DEPTH, PIECE, RESUMABLE, SOURCE_FLAGS, CannotCopy, CopyChannel, hash_prefix, number, text
 from .window import Window
 
 
@@ -16,7 +16,7 @@ class Sender:
     """Sends a file or a folder. `moved` is called with the number of bytes that need not be sent any more, `begun` with
     what the source holds (files and bytes), `skipped` with a path and why it is left out."""
 
-    def __init__(self, channel: Channel, moved: Callable[[int], None] = lambda size: None) -> None:
+    def __init__(self, channel: CopyChannel, moved: Callable[[int], None] = lambda size: None) -> None:
         self.begun: Callable[[int, int], None] = lambda files, size: None
         self.skipped: Callable[[str, str], None] = lambda path, why: None
         self._channel = channel

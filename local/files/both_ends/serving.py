@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from .channel import CannotCopy, Channel, OtherEndFailed, StreamEnded, text, write_all
+from .channel import CannotCopy, CopyChannel, OtherEndFailed, StreamEnded, text, write_all
 from .receiving import Receiver
 from .sending import Sender
 
@@ -39,7 +39,7 @@ def serve(marker: str, *, wait: bool) -> None:
     write_all(1, f"\n{marker} {json.dumps({'input': not closed})}\n".encode())
     if closed:
         return
-    channel = Channel(lambda size: os.read(0, size), lambda data: write_all(1, data))
+    channel = CopyChannel(lambda size: os.read(0, size), lambda data: write_all(1, data))
     threading.Thread(target=_beat, args=(channel,), daemon=True).start()
     try:
         _carry_out(channel)
@@ -51,7 +51,7 @@ def serve(marker: str, *, wait: bool) -> None:
             pass
 
 
-def _carry_out(channel: Channel) -> None:
+def _carry_out(channel: CopyChannel) -> None:
     order = channel.message("get", "put")
     if order["is"] == "get":
         Sender(channel).send(text(order, "path"))
@@ -59,7 +59,7 @@ def _carry_out(channel: Channel) -> None:
         Receiver(channel).receive(text(order, "path"), text(order, "name"))
 
 
-def _beat(channel: Channel) -> None:
+def _beat(channel: CopyChannel) -> None:
     """Say now and then that the program runs, also while it reads a long file: silent connections are given up."""
     try:
         while True:

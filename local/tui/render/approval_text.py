@@ -14,8 +14,8 @@ from ...session.messages import ControlRequestBody
 from ..model.forms.edit_preview import EditPreview, read_edit_preview
 from .card_rows import GOES_ON, CardLine, Voice, own_words
 from .diffs import content_lines, diff_card_lines, is_patch, patch_lines, replacement_lines
-from .escapes import escaped, escaped_name
-from .lookalikes import hidden_count, warnings
+from .untrusted.escapes import escaped, escaped_name
+from .untrusted.lookalikes import hidden_count, warnings
 
 Json = dict[str, Any]
 

@@ -16,8 +16,8 @@ from rich.console import Console, ConsoleOptions
 from rich.text import Text
 
 from ..theme.palette import Palette
-from .escapes import symbols, tokens
-from .lookalikes import doubtful
+from .untrusted.escapes import symbols, tokens
+from .untrusted.lookalikes import doubtful
 
 GOES_ON = "┆"
 _MIN_TEXT = 12  # cells; the longest symbol has 10

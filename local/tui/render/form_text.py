@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..model.forms.form import Form, FormField
 from .approval_text import doubts
 from .card_rows import GOES_ON, CardLine, Voice
-from .escapes import escaped, escaped_name
+from .untrusted.escapes import escaped, escaped_name
 
 OWN_TEXT = "something else: type it"
 

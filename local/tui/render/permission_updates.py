@@ -9,7 +9,7 @@ from typing import Any
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, traits_of
 
 from ...session.messages import ControlRequest
-from .escapes import escaped_name
+from .untrusted.escapes import escaped_name
 
 Json = dict[str, Any]
 

@@ -17,7 +17,7 @@ from ccb.tunnel.wire.tool_traits import View, traits_of
 from ..model.agents.agent_runs import agent_label
 from ..model.blocks import ToolBlock, ToolState
 from ..theme.palette import Palette
-from .terminal_text import last_state
+from .untrusted.terminal_text import last_state
 
 MAX_DETAIL_LINES = 1_600
 """The most lines of one block that are drawn when details are shown; of a longer one, half from each end."""

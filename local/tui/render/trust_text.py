@@ -6,7 +6,7 @@ from typing import Any
 
 from .approval_text import doubts
 from .card_rows import GOES_ON, CardLine, Voice, own_words
-from .escapes import escaped, escaped_name
+from .untrusted.escapes import escaped, escaped_name
 
 Json = dict[str, Any]
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from textual import work
 from textual.containers import Vertical
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.wire.kinds.commands import RENAME_SESSION
-from ccb.tunnel.wire.requests import Request, RequestFailed
+from ccb.tunnel.wire.requests import Request
 
 from ...session.client import LinkState, SessionClient
 from ..model.blocks import Level
+from ..model.error_display import ErrorDisplay
 from ..model.transcript_reducer import TranscriptReducer
 from ..widgets.composer import Composer
 from .switching import NextSession, Switching
@@ -22,19 +23,13 @@ if TYPE_CHECKING:
     from .picker import SessionPicker
 
 
-class Errors(Protocol):
-    """Shows what went wrong."""
-
-    def show_error(self, error: CcbError | RequestFailed) -> None: ...
-
-
 class SessionChoosing(Vertical):
     """Holds the panel while the person chooses. `sessions` is None where there is only one session, as in a test."""
 
     DEFAULT_CSS = "SessionChoosing { height: auto; }"
 
     def __init__(
-        self, client: SessionClient, host: str, reducer: TranscriptReducer, composer: Composer, errors: Errors
+        self, client: SessionClient, host: str, reducer: TranscriptReducer, composer: Composer, errors: ErrorDisplay
     ) -> None:
         super().__init__()
         self._client = client

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ccb.tunnel.plain_text import one_line
 
-from ...commands.session_table import age_text, cut
+from ...commands.sessions.table import age_text, cut
 from ...connect.session_list import SessionRow
 from ..theme.palette import Palette
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from ccb.tunnel.errors import CcbError, UsageError
-from ccb.tunnel.wire.requests import RequestFailed
 
 from ...files.copy import CopyOrder
 from ...files.orders import get_order, put_order
 from ...files.transfers import Transfer, Transfers, outcome
 from ...session.client import SessionClient
 from ..model.blocks import Level
+from ..model.error_display import ErrorDisplay
 from ..model.transcript_reducer import TranscriptReducer
 from .panel import TransferPanel
 
@@ -23,18 +22,12 @@ STOP = "stop"
 """The argument of /get and /put that breaks off the copies that run."""
 
 
-class Errors(Protocol):
-    """Shows what went wrong."""
-
-    def show_error(self, error: CcbError | RequestFailed) -> None: ...
-
-
 class FileCarrying(Vertical):
     """Starts copies and shows how far they are. `transfers` is None where there is no connection, as in a test."""
 
     DEFAULT_CSS = "FileCarrying { height: auto; }"
 
-    def __init__(self, client: SessionClient, reducer: TranscriptReducer, errors: Errors) -> None:
+    def __init__(self, client: SessionClient, reducer: TranscriptReducer, errors: ErrorDisplay) -> None:
         super().__init__()
         self._client = client
         self._reducer = reducer

@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from ccb.tunnel.plain_text import one_line
 
-from ...commands.session_table import age_text
+from ...commands.sessions.table import age_text
 from ..theme.palette import palette_of
 
 _MOST_ROWS, _FRAME_LINES = 10, 11

@@ -20,7 +20,7 @@ class VimMode(Enum):
     LINES = "V-LINE"
 
 
-class Effect(Enum):
+class VimEffect(Enum):
     """What the composer does besides taking over the text."""
 
     NONE = "none"
@@ -58,19 +58,19 @@ class VimStep:
     vim: Vim
     text: str
     at: int
-    effect: Effect = Effect.NONE
+    effect: VimEffect = VimEffect.NONE
 
 
 def advance(vim: Vim, text: str, at: int, key: str) -> VimStep:
     """Return what `key` does: the one transition function. `key` is a character, or Textual's name of another key."""
     if vim.mode is VimMode.INSERT:
-        return _to_normal(vim, text, at) if key == "escape" else VimStep(vim, text, at, Effect.LEFT)
+        return _to_normal(vim, text, at) if key == "escape" else VimStep(vim, text, at, VimEffect.LEFT)
     if key == "escape":
         if vim.pending or vim.mode is not VimMode.NORMAL:
             return VimStep(replace(vim, mode=VimMode.NORMAL, pending=()), text, _held(text, at))
-        return VimStep(vim, text, at, Effect.LEFT)
+        return VimStep(vim, text, at, VimEffect.LEFT)
     if len(key) > 1 and not vim.pending and key not in _NAMED:
-        return VimStep(vim, text, at, Effect.LEFT)
+        return VimStep(vim, text, at, VimEffect.LEFT)
     keys = (*vim.pending, " " if key == "space" and vim.pending else key)
     command = parse_keys(keys, visual=vim.mode is not VimMode.NORMAL)
     if command is UNFINISHED:
@@ -144,7 +144,9 @@ class _Run:
             column = self._column if vim.column is None else vim.column
             to = motions.vertical(self.text, self.at, count if down else -count, column)
             if to is None:
-                effect = Effect.NONE if vim.mode is not VimMode.NORMAL else Effect.LATER if down else Effect.EARLIER
+                effect = (
+                    VimEffect.NONE if vim.mode is not VimMode.NORMAL else VimEffect.LATER if down else VimEffect.EARLIER
+                )
                 return VimStep(vim, self.text, self.at, effect)
             return VimStep(replace(vim, column=column), self.text, to)
         vim, to = self._target(command)
@@ -260,7 +262,7 @@ class _Run:
         text, at, count, name = self.text, self.at, command.count or 1, command.name
         start, end = motions.line_start(text, at), motions.line_end(text, at)
         if name in ("u", "ctrl+r"):
-            return VimStep(self.vim, text, at, Effect.UNDO if name == "u" else Effect.REDO)
+            return VimStep(self.vim, text, at, VimEffect.UNDO if name == "u" else VimEffect.REDO)
         if name in ("v", "V"):
             mode = VimMode.VISUAL if name == "v" else VimMode.LINES
             return VimStep(replace(self.vim, mode=mode, anchor=at), text, at)

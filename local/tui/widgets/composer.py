@@ -18,7 +18,7 @@ from textual.widgets.text_area import Selection
 from ccb.tunnel.plain_text import neutralise
 
 from ...terminal.stdio import in_thread
-from ..vim.machine import Effect
+from ..vim.machine import VimEffect
 from .composing.attachments import Attachments
 from .composing.dropped_paths import may_name_files
 from .composing.pasted_texts import PastedTexts
@@ -161,10 +161,10 @@ class Composer(TextArea):
         step = self.vim.press(key or "", before, self.cursor_at)
         if step is None:
             return self.vim.commands and event.is_printable
-        if step.effect in (Effect.UNDO, Effect.REDO):
-            self.undo() if step.effect is Effect.UNDO else self.redo()
-        elif step.effect in (Effect.EARLIER, Effect.LATER):
-            self._recall(-1 if step.effect is Effect.EARLIER else 1)
+        if step.effect in (VimEffect.UNDO, VimEffect.REDO):
+            self.undo() if step.effect is VimEffect.UNDO else self.redo()
+        elif step.effect in (VimEffect.EARLIER, VimEffect.LATER):
+            self._recall(-1 if step.effect is VimEffect.EARLIER else 1)
         else:
             if step.text != before:
                 start, end = changed_part(before, step.text)

@@ -13,7 +13,7 @@ from tests.support.person.laptop import Json, Laptop, make_laptop
 
 from ccb.local.command_line.arguments import parse_arguments
 from ccb.local.config.projects import Projects
-from ccb.local.connect.host_identity import host_identity
+from ccb.local.connect.hosts.identity import host_identity
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.connect.past_logins import past_logins
+from ccb.local.connect.hosts.past_logins import past_logins
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccb.local.files.both_ends import receiving
-from ccb.local.files.both_ends.channel import PIECE, RESUMABLE, CannotCopy, Channel, OtherEndFailed, StreamEnded
+from ccb.local.files.both_ends.channel import PIECE, RESUMABLE, CannotCopy, CopyChannel, OtherEndFailed, StreamEnded
 from ccb.local.files.both_ends.receiving import Receiver, part_name
 from ccb.local.files.both_ends.sending import Sender
 from ccb.local.files.both_ends.serving import failure
@@ -37,7 +37,7 @@ class Count:
         self.bytes += size
 
 
-def half(end: socket.socket, wire: Count, limit: int | None = None) -> Channel:
+def half(end: socket.socket, wire: Count, limit: int | None = None) -> CopyChannel:
     """A channel over one end of a socket, which breaks after `limit` bytes were written."""
 
     def write(data: bytes) -> None:
@@ -56,7 +56,7 @@ def half(end: socket.socket, wire: Count, limit: int | None = None) -> Channel:
         except OSError:
             return b""
 
-    return Channel(read, write)
+    return CopyChannel(read, write)
 
 
 def carry(source: Path, target: Path, name: str = "name", *, limit: int | None = None, private: bool = False) -> Count:
@@ -195,7 +195,7 @@ def test_the_other_end_says_why_it_cannot(tmp_path: Path) -> None:
         carry(Path("/dev/null"), tmp_path / "copy")
 
 
-def _said(*parts: dict[str, object] | bytes) -> Channel:
+def _said(*parts: dict[str, object] | bytes) -> CopyChannel:
     """A channel on which the other end has said `parts`."""
     frames = [
         (b"d" + struct.pack(">I", len(part)) + part)
@@ -209,7 +209,7 @@ def _said(*parts: dict[str, object] | bytes) -> Channel:
         data, left[0] = left[0][:size], left[0][size:]
         return data
 
-    return Channel(read, lambda data: None)
+    return CopyChannel(read, lambda data: None)
 
 
 def _file(path: str, data: bytes) -> list[dict[str, object] | bytes]:
@@ -293,7 +293,7 @@ def test_bytes_that_are_no_part_of_a_copy_are_refused(data: bytes) -> None:
         some, left[0] = left[0][:size], left[0][size:]
         return some
 
-    channel = Channel(read, lambda data: None)
+    channel = CopyChannel(read, lambda data: None)
     with pytest.raises((ValueError, StreamEnded, OtherEndFailed)):
         while True:
             channel.next()
@@ -303,7 +303,7 @@ def test_bytes_that_are_no_part_of_a_copy_are_refused(data: bytes) -> None:
 @given(st.lists(st.one_of(st.binary(max_size=300), st.integers(0, 2**63 - 1)), max_size=20), st.integers(1, 50))
 def test_what_is_sent_in_any_pieces_is_what_comes(parts: list[bytes | int], piece: int) -> None:
     wire = bytearray()
-    channel = Channel(lambda size: b"", wire.extend)
+    channel = CopyChannel(lambda size: b"", wire.extend)
     for part in parts:
         channel.alive()
         channel.give(part) if isinstance(part, bytes) else channel.taken(part)
@@ -313,7 +313,7 @@ def test_what_is_sent_in_any_pieces_is_what_comes(parts: list[bytes | int], piec
         del wire[: len(some)]
         return some
 
-    reading = Channel(read, wire.extend)
+    reading = CopyChannel(read, wire.extend)
     assert [reading.next() for _ in parts] == parts
 
 

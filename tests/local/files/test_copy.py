@@ -11,7 +11,7 @@ import pytest
 from ccb.local.files import copy as module
 from ccb.local.files import thread_pipe
 from ccb.local.files.copy import CopyOrder, copy
-from ccb.local.files.progress import Progress, progress_line, size_of
+from ccb.local.files.progress import CopyProgress, progress_line, size_of
 from ccb.tunnel.errors import CcbError, ConnectionLost, CopyFailed, NoStorage, NoSuchPath
 from ccb.tunnel.transports.local import LocalTransport
 from ccb.tunnel.transports.pipe import Transport
@@ -24,15 +24,15 @@ async def local(again: bool) -> Transport:
     return LocalTransport(python=sys.executable)
 
 
-async def done(order: CopyOrder, progress: Progress | None = None, patience: float = 0.0) -> str:
-    return await copy(order, local, progress or Progress(), patience=patience)
+async def done(order: CopyOrder, progress: CopyProgress | None = None, patience: float = 0.0) -> str:
+    return await copy(order, local, progress or CopyProgress(), patience=patience)
 
 
 @pytest.mark.programs
 async def test_files_go_both_ways_through_the_program_that_is_sent(tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_bytes(os.urandom(3_000_000))
-    progress = Progress()
+    progress = CopyProgress()
     assert await done(CopyOrder(False, str(tmp_path / "here"), str(source)), progress) == str(tmp_path / "here")
     assert (progress.done, progress.size, progress.files) == (3_000_000, 3_000_000, 1)
     await done(CopyOrder(True, str(tmp_path / "here"), str(tmp_path / "back")))
@@ -75,7 +75,7 @@ async def test_a_host_that_misbehaves_is_said(
 
 
 def test_the_line_about_a_copy_fits_and_shows_no_control_characters() -> None:
-    progress = Progress()
+    progress = CopyProgress()
     progress.begun(1, 2_000_000_000)
     progress.rate(0.0)
     progress.moved(500_000_000)

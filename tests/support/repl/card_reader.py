@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ccb.local.tui.render.approval_text import MODEL_SAYS, WHOLE_INPUT
-from ccb.local.tui.render.escapes import unescaped
+from ccb.local.tui.render.untrusted.escapes import unescaped
 
 Json = dict[str, Any]
 

@@ -17,8 +17,8 @@ from rich.text import Text
 
 from ...model.blocks import ToolBlock
 from ...theme.palette import Palette
-from ..escapes import symbols
 from ..tool_output import counted
+from ..untrusted.escapes import symbols
 from .lines import DiffLine, gutter, number_width, patch_lines, planned_lines, shown_line
 
 _SPLIT_FROM = 150

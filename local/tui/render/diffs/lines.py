@@ -9,7 +9,7 @@ from typing import Any
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..card_rows import GOES_ON, CardLine, Voice
-from ..escapes import escaped
+from ..untrusted.escapes import escaped
 
 Json = dict[str, Any]
 

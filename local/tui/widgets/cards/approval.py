@@ -13,7 +13,6 @@ from textual.widgets import Static
 from ....session.messages import ControlRequest
 from ...render.approval_text import bounded, subject_lines
 from ...render.card_rows import GOES_ON, CardLine, FoldedRows, Voice
-from ...render.escapes import escaped_name
 from ...render.permission_updates import (
     KEPT,
     can_be_kept,
@@ -22,6 +21,7 @@ from ...render.permission_updates import (
     single_rule,
     with_rule,
 )
+from ...render.untrusted.escapes import escaped_name
 from ...theme.palette import Palette
 from .answer_choices import AnswerChoices, Situation
 from .approval_subject import ApprovalSubject

@@ -8,7 +8,7 @@ from ....session.answers.own_questions import is_own
 from ....session.messages import ControlRequest
 from ...model.forms.elicitation import ServerForm, read_server_form, yes_only
 from ...model.forms.form import Answers, Form
-from ...render.escapes import escaped_name
+from ...render.untrusted.escapes import escaped_name
 from ...theme.palette import Palette
 from .form_card import FormCard
 

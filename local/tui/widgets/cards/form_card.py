@@ -17,8 +17,8 @@ from textual.widgets import Static
 from ....session.messages import ControlRequest
 from ...model.forms.form import Answers, Form, FormEntry
 from ...render.card_rows import CardLine, Voice
-from ...render.escapes import escaped_name
 from ...render.form_text import form_page
+from ...render.untrusted.escapes import escaped_name
 from ...theme.palette import Palette
 from .form_rows import FormRows
 from .question_card import STEPS, QuestionCard

@@ -15,7 +15,7 @@ from textual.widgets import TextArea
 from ....session.messages import ControlRequest
 from ...render.approval_text import bounded, plan_lines, subject_lines
 from ...render.card_rows import CardLine, own_words
-from ...render.escapes import is_hidden
+from ...render.untrusted.escapes import is_hidden
 from ...theme.palette import Palette
 from .answer_choices import AnswerChoices, Situation
 from .approval_subject import ApprovalSubject

@@ -20,7 +20,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from ....session.messages import ControlRequest
-from ...render.escapes import escaped_name
+from ...render.untrusted.escapes import escaped_name
 from ...theme.palette import Palette
 from ..one_shot import call_once_after
 from .answer_keys import AnswerKeys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...vim.machine import Effect, Vim, VimMode, VimStep, advance, marked
+from ...vim.machine import Vim, VimEffect, VimMode, VimStep, advance, marked
 
 
 class VimKeys:
@@ -44,7 +44,7 @@ class VimKeys:
             return None
         at = self._at if self._vim.mode in (VimMode.VISUAL, VimMode.LINES) else at
         step = advance(self._vim, text, min(at, len(text)), key)
-        if step.effect is Effect.LEFT:
+        if step.effect is VimEffect.LEFT:
             return None
         self._vim, self._at = step.vim, step.at
         return step

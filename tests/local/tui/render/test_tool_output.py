@@ -9,8 +9,8 @@ from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.tui.model.blocks import MAX_BLOCK_CHARS, ToolBlock, ToolState
 from ccb.local.tui.render.diffs import EditView
-from ccb.local.tui.render.terminal_text import last_state
 from ccb.local.tui.render.tool_output import MAX_DETAIL_LINES, tool_output
+from ccb.local.tui.render.untrusted.terminal_text import last_state
 from ccb.local.tui.theme.palette import Palette, palette_of
 
 COLOURS = ("foreground", "background", "accent", "surface", "success", "error", "warning")

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.local.tui.vim.machine import Effect, Vim, VimMode, advance
+from ccb.local.tui.vim.machine import Vim, VimEffect, VimMode, advance
 
 
-def play(text: str, keys: str, *, at: int = 0) -> tuple[Vim, str, int, list[Effect]]:
+def play(text: str, keys: str, *, at: int = 0) -> tuple[Vim, str, int, list[VimEffect]]:
     """Press `keys` in normal mode; a letter in insert mode is typed. Names of keys stand in <>."""
     vim, effects = Vim(mode=VimMode.NORMAL), []
     for key in split(keys):
         step = advance(vim, text, at, key)
-        if step.effect is Effect.LEFT and (len(key) == 1 or key == "space"):
+        if step.effect is VimEffect.LEFT and (len(key) == 1 or key == "space"):
             text, at = text[:at] + (" " if key == "space" else key) + text[at:], at + 1
         else:
             vim, text, at = step.vim, step.text, step.at
@@ -141,14 +141,14 @@ def test_commands(before: str, keys: str, after: str) -> None:
 
 
 def test_undo_redo_and_the_history_are_for_the_composer() -> None:
-    assert play("one", "u<ctrl+r>jk")[3] == [Effect.UNDO, Effect.REDO, Effect.LATER, Effect.EARLIER]
+    assert play("one", "u<ctrl+r>jk")[3] == [VimEffect.UNDO, VimEffect.REDO, VimEffect.LATER, VimEffect.EARLIER]
 
 
 def test_escape_is_the_agent_s_only_in_normal_mode_without_a_command() -> None:
-    assert play("one", "i<esc>")[3] == [Effect.NONE, Effect.NONE]
-    assert play("one", "v<esc>")[3] == [Effect.NONE, Effect.NONE]
-    assert play("one", "2d<esc>")[3] == [Effect.NONE] * 3
-    assert play("one", "<esc>")[3] == [Effect.LEFT]
+    assert play("one", "i<esc>")[3] == [VimEffect.NONE, VimEffect.NONE]
+    assert play("one", "v<esc>")[3] == [VimEffect.NONE, VimEffect.NONE]
+    assert play("one", "2d<esc>")[3] == [VimEffect.NONE] * 3
+    assert play("one", "<esc>")[3] == [VimEffect.LEFT]
 
 
 _KEYS = st.one_of(
@@ -168,7 +168,7 @@ def test_any_keys_leave_a_cursor_in_the_text_and_a_mode_that_can_be_left(
     for key in keys:
         step = advance(vim, text, at, key)
         assert 0 <= step.at <= len(step.text)
-        if step.effect is not Effect.NONE:
+        if step.effect is not VimEffect.NONE:
             assert step.text == text, "what the composer does is not done here too"
         assert len(step.text) <= 1_100_000
         vim, text, at = step.vim, step.text, step.at

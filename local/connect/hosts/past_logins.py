@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.ssh.pipelining.past_logins import PastLogins
 
-from ..command_line.model import ConnectionOptions
-from ..config.log import state_dir
-from ..config.settings import settings_path
-from ..config.settings_file import read_settings_file
+from ...command_line.model import ConnectionOptions
+from ...config.log import state_dir
+from ...config.settings import settings_path
+from ...config.settings_file import read_settings_file
 
 
 def past_logins(connection: ConnectionOptions, environ: Mapping[str, str]) -> PastLogins | None:

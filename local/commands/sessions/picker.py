@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import one_line
 
-from ..connect.session_list import SessionRow
-from ..login.prompts import ask_line
-from .session_table import session_table
+from ...connect.session_list import SessionRow
+from ...login.prompts import ask_line
+from .table import session_table
 
 _MAX_LISTED = 20
 _ESCAPE = "\x1b"

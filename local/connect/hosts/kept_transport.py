@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ccb.tunnel.transports.pipe import Transport
 
-from .dial import Dialer
+from ..dial import Dialer
 
 
 class KeptTransport:

@@ -6,9 +6,9 @@ import asyncio
 import hashlib
 from collections.abc import Iterator
 
-from ..command_line.model import ConnectionOptions
-from ..command_line.transport_choice import TransportKind, host_label, ssh_target, transport_kind
-from ..config.projects import HostIdentity
+from ...command_line.model import ConnectionOptions
+from ...command_line.transport_choice import TransportKind, host_label, ssh_target, transport_kind
+from ...config.projects import HostIdentity
 
 
 async def host_identity(connection: ConnectionOptions) -> HostIdentity:

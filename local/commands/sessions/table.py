@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 
 from ccb.tunnel.plain_text import one_line
 
-from ..connect.session_list import SessionRow
+from ...connect.session_list import SessionRow
 
 _STATES = {"running": "running", "requires_action": "asks", "idle": "idle", "ended": "ended"}
 _GAP = "  "
