@@ -18,12 +18,13 @@ from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import neutralise
 
 from .model import Arguments, CopyChoice, arguments_from
+from .option_table.tool_names import unknown_tools
 from .option_values import is_session_id, shortened
 from .options import COMMANDS, HOST_COMMANDS, OWN_WORDS
 from .scanner import Scanned, scan
 from .target import HOME, Target, directory_here, parse_target, remote_path
 from .transport_choice import needs_host
-from .validation import refuse_ssh_options, unknown_tools, validate
+from .validation import refuse_ssh_options, validate
 
 _WRITTEN_AS_HOST = re.compile(r"ssh://\S+|([^\s/:@]+@)?[^\s/:@]+:(/(?!/)|~)\S*", re.IGNORECASE)
 _WITH_SESSION = ("attach", "logs", "stop")

@@ -7,14 +7,12 @@ Each rule is one row of a table, or one small function where it needs more than 
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable
 
 from ccb.tunnel.errors import UsageError
 
 from .model import Arguments, ConnectionOptions, SessionChoice, StdioOptions
 from .option_table.declaration import Group
-from .option_values import shortened
 from .options import HOST_COMMANDS, OPTIONS
 from .transport_choice import TransportKind, transport_kind
 
@@ -40,20 +38,6 @@ def refuse_ssh_options(connection: ConnectionOptions, instead: str) -> None:
     for name, given in _ssh_options(connection):
         if given:
             raise UsageError(f"{name} needs a host", do=f"Write `{instead}`, or leave it out.")
-
-
-def unknown_tools(arguments: Arguments) -> Iterable[str]:
-    """Return a sentence for each rule that can never apply, because no tool has the name in it."""
-    agent = arguments.agent
-    for option, rules in (("--allowedTools", agent.allowed_tools), ("--disallowedTools", agent.disallowed_tools)):
-        for rule in rules:
-            from ccb.tunnel.wire.tool_traits import BUILT_IN  # most starts have no rules
-
-            name = rule.partition("(")[0]
-            if name not in BUILT_IN and name != "*" and not name.startswith("mcp__"):
-                near = difflib.get_close_matches(name, BUILT_IN, n=1, cutoff=0.6)
-                meant = f" (did you mean {near[0]}?)" if near else ""
-                yield f"{option} {shortened(rule)}: there is no tool of that name{meant}"
 
 
 def _apply(rules: Iterable[Rule], arguments: Arguments) -> None:

@@ -16,6 +16,7 @@ from ccb.tunnel.proxy.providers.credential import Credential
 from ccb.tunnel.proxy.providers.provider import ProviderError
 from ccb.tunnel.secret import Secret
 
+from ..command_line.error_text import code_of, error_text
 from ..command_line.exit_codes import ExitCode
 from ..config.credentials import HELPER, KEYRING, checked, environ_credential
 from ..config.keyring_store import KeyStore, NoKeyring
@@ -35,8 +36,8 @@ def run_auth(args: Sequence[str]) -> int:
     try:
         return _run(args, os.environ)
     except CcbError as error:
-        sys.stderr.write(f"{error}\n")
-        return ExitCode[error.exit_name]
+        sys.stderr.write(error_text(error))
+        return code_of(error)
     except (KeyboardInterrupt, EOFError):
         sys.stderr.write("\nNothing was stored.\n")
         return ExitCode.INTERRUPTED

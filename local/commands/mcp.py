@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from ccb.tunnel.errors import CcbError, UsageError
+from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.requests import RequestRefused
 
+from ..command_line.error_text import code_of, error_text
 from ..command_line.exit_codes import ExitCode
 from ..config.settings import load_settings, settings_path
 from ..config.settings_file import write_settings
@@ -32,8 +34,8 @@ def run_mcp(args: Sequence[str]) -> int:
     try:
         return _run(args, os.environ)
     except CcbError as error:
-        sys.stderr.write(f"{error}\n")
-        return ExitCode[error.exit_name]
+        sys.stderr.write(error_text(error))
+        return code_of(error)
     except SystemExit as end:  # argparse after --help
         return int(end.code or 0)
 
@@ -118,7 +120,8 @@ async def _test(name: str, config: ServerConfig) -> int:
         hello = (await server.reply({"id": 0, "method": "initialize"}))["result"]
         listed = await server.reply({"id": 1, "method": "tools/list"}) if "tools" in hello["capabilities"] else {}
     except RequestRefused as error:
-        sys.stderr.write(f"ccb: {error}{f': {server.why}' if server.why else ''}\n")
+        why = f"  {one_line(server.why)}\n" if server.why else ""
+        sys.stderr.write(f"ccb: {one_line(str(error))}\n{why}  -> `ccb mcp get {name}` shows how it is started.\n")
         return ExitCode.AGENT_FAILED
     finally:
         await server.close()

@@ -18,6 +18,7 @@ from ccb.tunnel.plain_text import one_line
 from ..command_line.error_text import code_of, error_text
 from ..command_line.exit_codes import ExitCode
 from ..config.log import state_dir
+from ..ledger.dollars import dollars
 from ..ledger.entries import UsageSum
 from ..ledger.store import By, ledger_path, open_ledger
 from .sessions.table import age_text, cut
@@ -116,6 +117,6 @@ def _row(each: UsageSum, now: float) -> tuple[str, ...]:
         f"{each.input_tokens + each.cache_write_tokens:,}",
         f"{each.cache_read_tokens:,}",
         f"{each.output_tokens:,}",
-        f"${each.usd:,.2f}",
+        dollars(each.usd),
         f"{age_text(now - each.last)} ago",
     )

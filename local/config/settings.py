@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.openssh.sharing import Sharing
+from ccb.tunnel.plain_text import one_line
 
 from .provider_settings import ProviderSettings, split_provider
 from .sections import PYDANTIC, BudgetSettings, ModelCallSettings, PermissionMode, RuleSettings
@@ -279,6 +280,7 @@ def _layer(source: str, path: str, text: str | None) -> SettingsLayer:
             unknown += others
     _validated(known, {path: text})
     _refuse_broken_rules(path, text, known.get("permissions", {}))
+    _refuse_wrong_model(path, text, known.get("model"))
     return SettingsLayer(source, path, text, known, tuple(unknown))
 
 
@@ -320,6 +322,16 @@ def _refuse_broken_rules(path: str, text: str, permissions: Mapping[str, Any]) -
                 raise ConfigError(
                     f"{path}, line {line}: permissions.{kind}: {error}", do=f"Correct the rule in {path}, or remove it."
                 ) from None
+
+
+def _refuse_wrong_model(path: str, text: str, model: str | None) -> None:
+    from ccb.tunnel.wire.models import ALIASES, may_be_model
+
+    if model is not None and not may_be_model(model):
+        raise ConfigError(
+            f"{path}, line {line_of(text, ('model',))}: model: {one_line(model)!r} is no model",
+            do=f"Write {', '.join(ALIASES)}, or a full id as its provider has it.",
+        )
 
 
 def _validated(known: Mapping[str, Any], texts: Mapping[str, str]) -> Settings:

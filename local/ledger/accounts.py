@@ -22,6 +22,7 @@ from ccb.tunnel.proxy.policy import ANSWERED
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.models import ALIASES, facts
 
+from .dollars import dollars
 from .entries import CallPlace, Spent
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class _Limit:
     dollars: bool = True
 
     def text(self, value: float) -> str:
-        return f"${value:.2f}" if self.dollars else f"{value:,.0f} tokens"
+        return dollars(value) if self.dollars else f"{value:,.0f} tokens"
 
 
 class SessionAccounts:

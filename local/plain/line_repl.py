@@ -12,7 +12,7 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.kinds.mcp import ELICITATION
 from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, ResultLine
-from ccb.tunnel.wire.models import may_be_model
+from ccb.tunnel.wire.models import ALIASES, may_be_model
 from ccb.tunnel.wire.records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message
 from ccb.tunnel.wire.requests import (
     CAN_USE_TOOL,
@@ -270,11 +270,21 @@ class LineRepl:
             await self._attempt(lambda: self._client.request(Request(SET_PERMISSION_MODE, rest)))
         elif self._files.command(word, rest, self._client.hello.cwd):
             pass
-        elif word == "/model" and may_be_model(rest):
-            await self._attempt(lambda: self._client.request(Request(SET_MODEL, rest)))
+        elif word == "/model":
+            await self._model(rest.strip())
         else:
             await self._prompt(text)
         return True
+
+    async def _model(self, name: str) -> None:
+        """Show the model, or use another one, if there can be one of this name."""
+        if not name:
+            self._write(f"ccb: model {one_line(self.reducer.model) or 'not known before the first turn'}")
+        elif not may_be_model(name):
+            takes = f"/model takes {', '.join(ALIASES)}, or the full id of a model"
+            self._write(f"ccb: {one_line(name)} is no model, so the model stays. {takes}")
+        else:
+            await self._attempt(lambda: self._client.request(Request(SET_MODEL, name)))
 
     async def _answer(self, question: PlainQuestion, text: str) -> None:
         if time.monotonic() - self._shown_at < _TYPED_AHEAD_S:

@@ -11,6 +11,8 @@ LONG_CONTEXT_BETA = "context-1m-2025-08-07"
 
 def resolve_model(name: str | None) -> str:
     """Return the model id for an alias or an id; the default model for None and ""."""
+    if name and name.endswith(LONG_CONTEXT):
+        return resolve_model(name[: -len(LONG_CONTEXT)]) + LONG_CONTEXT
     return ALIASES.get(name, name) if name else DEFAULT_MODEL
 
 

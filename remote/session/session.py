@@ -13,6 +13,7 @@ from ccb.tunnel.wire.kinds.queue import BEFORE, MovedRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.reasoning import ReasoningRecord
 from ccb.tunnel.wire.kinds.tasks import QueueMove
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, UserLine, parse_message
+from ccb.tunnel.wire.models import may_be_model
 from ccb.tunnel.wire.records import InputRecord, OptionsRecord
 from ccb.tunnel.wire.requests import AnsweredBy, answer_in
 
@@ -351,7 +352,10 @@ class Session:
         """Use what a trusted project has chosen, where the person has not."""
         model, mode = settings.of_project("model"), settings.of_project("defaultMode")
         if model and "model" in settings.left_open:
-            self.agent.set_model(model)
+            if may_be_model(model):
+                self.agent.set_model(model)
+            else:
+                self._warn(f"the settings of this project name a model that is none: {model[:100]!r}")
         if mode and "permission_mode" in settings.left_open:
             permissions = self.agent.config.permissions
             permissions.set_mode(mode)

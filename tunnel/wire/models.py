@@ -19,12 +19,12 @@ ALIASES = {
 """Short names of models, and the ids that they stand for."""
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+\[\]-]{0,199}")
-_TELLING = re.compile(r"[0-9/:]")
+_TELLING = re.compile(r"[0-9/:-]")
 
 
 def may_be_model(name: str) -> bool:
     """Return whether `name` is an alias, or an id that some provider may know. An id names a version, a vendor or a
-    tag, so it has a digit, a slash or a colon in it: a plain word is a slip."""
+    tag, so it has a digit, a slash, a colon or a hyphen in it: a plain word is a slip."""
     return name in ALIASES or bool(_ID.fullmatch(name) and _TELLING.search(name))
 
 

@@ -170,6 +170,11 @@ FINDERS = {traits.name: traits for traits in (TOOL_SEARCH, EXECUTE_EXTRA_TOOL)}
 _BY_ALIAS = {alias: traits for traits in BUILT_IN.values() for alias in traits.aliases}
 
 
+def is_tool(name: str) -> bool:
+    """Return whether ccb has a tool of this name, also at times only or under an alias."""
+    return name in BUILT_IN or name in _OFFERED_AT_TIMES or name in FINDERS or name in _BY_ALIAS
+
+
 def traits_of(name: str) -> ToolTraits:
     """Return the traits of a built-in tool, also under an alias. A tool of any other name is assumed to have any
     effect."""

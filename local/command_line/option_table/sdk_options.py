@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..option_values import read_dollars, read_json_object, read_sources, read_tokens, read_uuid
+from ..option_values import read_dollars, read_json_object, read_model, read_sources, read_tokens, read_uuid
 from .declaration import Group, Option, OptionKind
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
@@ -58,7 +58,7 @@ SDK_OPTIONS = (
     ),
     Option(
         ("--fallback-model",), Group.SDK, "fallback_model", _VALUE,
-        "Use this model while the chosen one is overloaded.", "model",
+        "Use this model while the chosen one is overloaded.", "model", read=read_model,
     ),
     Option(
         ("--max-thinking-tokens",), Group.SDK, "max_thinking_tokens", _VALUE,

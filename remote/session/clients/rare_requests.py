@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Callable
 
 from ccb.tunnel.wire.kinds.reasoning import SET_EFFORT
-from ccb.tunnel.wire.requests import RequestRefused, client_kind
+from ccb.tunnel.wire.requests import SET_MODEL, RequestRefused, client_kind
 from ccb.tunnel.wire.tool_traits import READ
 
 from ...permissions.decision import Behavior
@@ -95,9 +95,9 @@ def _apply(session: Session, given: Json) -> Handled:
     settings = given.get("settings")
     settings = settings if isinstance(settings, dict) else {}
     fixed = sorted(settings.keys() - {"model", "effortLevel"})
-    model = settings.get("model")
-    if fixed or not (model is None or isinstance(model, str)):
-        raise RequestRefused(f"a running session cannot change {', '.join(fixed) or 'to that model'}")
+    if fixed:
+        raise RequestRefused(f"a running session cannot change {', '.join(fixed)}")
+    model = SET_MODEL.read(settings)
     if "effortLevel" in settings:
         level = SET_EFFORT.read({"effort": settings["effortLevel"]})
         session.reason(replace(session.agent.config.reasoning, effort=level))

@@ -101,6 +101,8 @@ async def test_requests_that_few_programs_make_are_answered(host: WorkerHost, se
     rules = (await payload(laptop, "list_permission_rules"))["state"]["rules"]
     assert ("allow", "Bash(ls *)", "cliArg") in [(each["behavior"], each["rule"], each["source"]) for each in rules]
     assert (await payload(laptop, "apply_flag_settings", settings={"model": "opus", "effortLevel": "low"})) == {}
+    assert "is no model" in (await ask(laptop, "set_model", model="foo bar"))["error"]
+    assert "is no model" in (await ask(laptop, "apply_flag_settings", settings={"model": "opsu"}))["error"]
     applied = (await payload(laptop, "get_settings"))["applied"]
     assert "opus" in applied["model"] and applied["effort"] == "low"
     assert (await payload(laptop, "read_file", path="seen.txt"))["contents"] == "to be seen"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,25 @@ def test_tools_can_be_none_all_or_some() -> None:
     assert tools() is None and tools("--tools", "default") is None and tools("--tools=default") is None
     assert tools("--tools", "") == [] and tools("--tools=") == []
     assert tools("--tools", "Bash", "Read") == ["Bash", "Read"]
+
+
+@pytest.mark.parametrize(("given", "meant"), [("Nosuch", "See|says how"), ("bash", "Did you mean Bash")])
+def test_a_tool_that_there_is_not_is_refused_or_told_to_a_program(given: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=f"--tools {given}: there is no tool of that name") as refused:
+        parse_arguments(["-p", "hi", "--tools", f"Read,{given}"])
+    assert re.search(meant, refused.value.do)
+    hints = parse_arguments(["--tools", given, *STREAMS]).hints
+    assert len(hints) == 1 and hints[0].startswith(f"--tools {given}: there is no tool of that name")
+    assert parse_arguments(["-p", "hi", "--tools", "Read,mcp__later__tool,Skill,Agent,ToolSearch"]).hints == ()
+
+
+@pytest.mark.parametrize("option", ["--model", "--fallback-model"])
+@pytest.mark.parametrize(("given", "meant"), [("foo bar", "It is default, sonnet"), ("opsu", "Did you mean opus")])
+def test_a_word_that_is_no_model_is_refused(option: str, given: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=f"argument '{given}' is no model") as refused:
+        parse_arguments(["-p", "hi", option, given])
+    assert meant in refused.value.do
+    assert parse_arguments(["-p", "hi", option, "deepseek-chat"]).hints == ()
 
 
 def test_an_empty_system_prompt_is_one_and_a_file_may_hold_it(tmp_path: Path) -> None:

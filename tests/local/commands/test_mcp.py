@@ -49,7 +49,7 @@ def test_servers_are_added_shown_without_secrets_and_removed(settings: Path, cap
     told = capfd.readouterr()
     assert "notes: KEY=… notes --quick\nweb: https://example.com/mcp Authorization: …\n" in told.out
     assert "very-secret" not in told.out + told.err
-    assert "there is no MCP server 'web'" in told.err
+    assert told.err == "ccb: there is no MCP server 'web'\n  -> `ccb mcp list` shows them.\n"
     assert list(json.loads(settings.read_text())["mcpServers"]) == ["notes"]
 
 
@@ -71,7 +71,11 @@ def test_a_server_is_tried(settings: Path, capfd: pytest.CaptureFixture[str]) ->
     assert run_mcp(["login", "notes"]) == 2 and "has no login" in capfd.readouterr().err
     run_mcp(["add", "gone", "--", "/nonexistent/server"])
     assert run_mcp(["test", "gone"]) == 1
-    assert "the MCP server gone cannot be reached: " in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert (
+        "ccb: the MCP server gone cannot be reached\n  [Errno 2] No such file" in said
+        and "  -> `ccb mcp get gone` shows" in said
+    )
 
 
 async def test_the_host_does_not_learn_why_a_server_cannot_be_reached(tmp_path: Path) -> None:

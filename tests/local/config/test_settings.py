@@ -284,6 +284,12 @@ def test_a_wrong_value_is_named_with_file_and_line(environ: dict[str, str]) -> N
         load_settings(environ)
 
 
+def test_a_model_that_is_none_is_named_with_file_and_line(environ: dict[str, str]) -> None:
+    path = write(environ, '{\n  "env": {},\n  "model": "foo bar"\n}')
+    with pytest.raises(ConfigError, match=rf"{path}, line 3: model: 'foo bar' is no model"):
+        load_settings(environ)
+
+
 @pytest.mark.parametrize("rule", ["Bash(", "Bash()", "Bash(git", "1x", "Edit(!a)", ""])
 def test_a_rule_that_cannot_be_read_is_named_with_file_and_line(environ: dict[str, str], rule: str) -> None:
     lines = [

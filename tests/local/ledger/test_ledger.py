@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ccb.local.ledger.accounts import Budgets, SessionAccounts
+from ccb.local.ledger.dollars import dollars
 from ccb.local.ledger.entries import CallPlace
 from ccb.local.ledger.store import CallLedger, ledger_path, open_ledger
 from ccb.tunnel.errors import ConfigError, UsageError
@@ -77,6 +78,20 @@ def test_several_ccb_write_at_once_and_lose_nothing(tmp_path: Path) -> None:
         assert each.exitcode == 0
     with CallLedger(path) as ledger:
         assert [each.calls for each in ledger.sums("session")] == [200]
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [
+        (0, "$0.00"),
+        (0.0004, "$0.0004"),
+        (0.00123, "$0.0012"),
+        (0.02, "$0.02"),
+        (1234.5, "$1,234.50"),
+    ],
+)
+def test_an_amount_never_rounds_to_nothing(amount: float, shown: str) -> None:
+    assert dollars(amount) == shown
 
 
 async def test_a_budget_counts_what_other_ccb_have_spent(tmp_path: Path) -> None:

@@ -306,3 +306,12 @@ async def test_files_are_copied_beside_the_session_and_ctrl_c_breaks_a_copy_off(
         await at.reads(f"ccb: error: {tmp_path}/nothing on this machine: No such file or directory")
         assert (tmp_path / "two").read_bytes() == b"pixels" and not (tmp_path / "one").exists()
         assert at.session.prompts == []
+
+
+async def test_a_word_that_is_no_model_is_refused_and_the_model_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with plain(monkeypatch) as at:
+        at.types("/model nonsense", "/model")
+        await at.reads("nonsense is no model, so the model stays. /model takes default, sonnet", f"ccb: model {MODEL}")
+        at.types("/model opus")
+        await at.until(lambda: at.session.controls == [("set_model", {"model": "opus"})])
+        assert at.session.prompts == []

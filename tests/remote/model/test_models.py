@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ccb.remote.model.models import max_tokens
+from ccb.remote.model.models import max_tokens, resolve_model
 from ccb.tunnel.wire.models import cost_usd, facts
 
 
@@ -27,6 +27,10 @@ def test_a_model_has_its_price_and_limit(model: str, price: float, output: int) 
     assert facts(model).input_price == price
     assert facts(model).max_output == output
     assert max_tokens(model, escalated=True) == output
+
+
+def test_an_alias_may_ask_for_the_long_window() -> None:
+    assert resolve_model("sonnet[1m]") == "claude-sonnet-4-5[1m]" and facts(resolve_model("opus[1m]")).input_price == 5
 
 
 @pytest.mark.parametrize("model", ["qwen3-coder", "", "gpt-x", "my-claude"])
