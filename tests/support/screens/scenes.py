@@ -113,6 +113,7 @@ async def todos(at: Desk) -> None:
     """The list of todos."""
     await _begun(at)
     at.session.done(at.session.call("TodoWrite", todos=TODOS), "Todos were written.")
+    await at.sees("TodoWrite")
     await at.pilot.press("ctrl+t")
     await at.sees("Repair the total", "Run the tests")
 
