@@ -273,7 +273,7 @@ class Runner:
         source = Path(__file__).with_name("attacks.py").read_text()
         text = await self.run([*python, "-c", source], (self.world.canary,))
         done = {line.partition("DONE ")[2] for line in text.splitlines() if line.startswith("DONE ")}
-        if done - allowed or not text.endswith("END\n"):
+        if done - allowed or "END" not in text.splitlines():  # a note about an earlier line may follow
             self.found.append(f"attacks: {text[-2000:]}")
 
     async def run_all(self, commands: list[str], forbidden: tuple[str, ...]) -> None:
