@@ -10,7 +10,7 @@ from typing import Any, Callable
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.commands import SHELL_COMMAND
 from ccb.tunnel.wire.messages import UserLine
-from ccb.tunnel.wire.tool_traits import BUILT_IN
+from ccb.tunnel.wire.tool_traits import BUILT_IN, FINDERS
 
 from ..commands.registry import CommandRegistry
 from ..context.instructions import NestedInstructions
@@ -74,8 +74,8 @@ class ToolOffer:
     role: AgentDefinition | None = None
 
     def has(self, tool: Tool) -> bool:
-        """Return whether a tool is among those of this offer."""
-        if self.role is not None and not self.role.offers(tool.name):
+        """Return whether a tool is among those of this offer. A role does not limit how deferred tools are found."""
+        if self.role is not None and tool.name not in FINDERS and not self.role.offers(tool.name):
             return False
         return self.names is None or tool.name in self.names or tool.name not in BUILT_IN
 
@@ -157,7 +157,11 @@ class AgentConfig:
 
     def deferred_tools(self) -> dict[str, Tool]:
         """Return the visible tools that no request declares, by name."""
-        return {tool.name: tool for tool in self.tools.deferred if self.permissions.visible(tool.name)}
+        return {
+            tool.name: tool
+            for tool in self.tools.deferred
+            if self.offer.has(tool) and self.permissions.visible(tool.name)
+        }
 
 
 @dataclass(frozen=True)

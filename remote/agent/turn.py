@@ -156,14 +156,24 @@ class Turn:
     async def _open(self, opened: Opened) -> None:
         """Add the prompts to the history, and build the request prefix if there is none yet."""
         context: list[Json] = []
+        prompts = list(opened.prompts)
         if not self._agent.conversation.messages:
             context = await self._stop.unless_set(self._config.prompts.first_user_blocks())
+            prompts = [*self._initial_prompt(), *prompts]
         context += await self._named(opened.prompts)
-        self._add_prompts(opened.prompts, [*context, *self._deps.reminders.take(Occasion.PROMPT)])
+        self._add_prompts(prompts, [*context, *self._deps.reminders.take(Occasion.PROMPT)])
         if opened.expanded:
             self._recorder.record(MessageRecord(messages.user_blocks(opened.expanded, synthetic=True)))
         await self._recorder.commit()
         await self._make_prefix()
+
+    def _initial_prompt(self) -> list[Prompt]:
+        """Return what the agent as which the main agent works is told before the first prompt."""
+        role = self._config.offer.role
+        if role is None or not role.initial_prompt or self._recorder.agent_id:
+            return []
+        self._recorder.message(messages.informational(f"First, {role.name} is told: {role.initial_prompt}"))
+        return [Prompt([{"type": "text", "text": role.initial_prompt}])]
 
     async def _make_prefix(self) -> None:
         await self._stop.unless_set(make_prefix(self._config, self._agent, self._deps.home))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, split_rules
 
 from ..settings.front_matter import Value, read_markdown
-from ..settings.settings_files import read_text
+from ..settings.settings_files import digest_of, read_text
 
 COMMAND, SKILL = "command", "skill"
 _NAME = re.compile(r"[\w:.@-]{1,100}")
@@ -50,10 +49,6 @@ class CommandFile:
         if text is None:
             raise ValueError(f"{self.path} is gone")
         return read_markdown(text).body.strip(), digest_of(text) == self.digest
-
-
-def digest_of(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def read_definition(name: str, kind: str, path: str, source: str) -> CommandFile:

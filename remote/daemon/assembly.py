@@ -219,7 +219,7 @@ class AgentFactory:
                 lambda: launches.options.plan_instructions,
             )
         )
-        sub_agents = SubAgents(agent, self.agent, self.emitter, self.parts.log.journal)
+        sub_agents = SubAgents(agent, self.agent, self.emitter, self.parts.log.journal, self.parts.broker)
         commands.register(agents_command(sub_agents))
         agent.configure(replace(config, context=replace(context, sub_agents=sub_agents)))
         return agent

@@ -12,7 +12,7 @@ import json
 import logging
 import uuid
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -24,7 +24,18 @@ from ..ports import Broker, NotKept
 from ..system.deadline import within, within_while
 from ..system.host import Host
 from .outcome import NOTHING, HookOutcome, merged, read_answer, read_output
-from .table import NOTIFICATION, PRE_TOOL_USE, SESSION_END, SESSION_START, Hook, HookSource, HttpTarget, read_hooks
+from .table import (
+    NOTIFICATION,
+    PRE_TOOL_USE,
+    SESSION_END,
+    SESSION_START,
+    STOP,
+    SUBAGENT_STOP,
+    Hook,
+    HookSource,
+    HttpTarget,
+    read_hooks,
+)
 
 if TYPE_CHECKING:
     from .prompt import Judge
@@ -87,6 +98,7 @@ class HookRunner:
         self._reports = reports
         self._configured: tuple[Hook, ...] = ()
         self._callbacks: tuple[Hook, ...] = ()
+        self._of_agents: dict[str, Sequence[Hook]] = {}
         self._env_file = ""
         self._later: set[asyncio.Task[HookOutcome]] = set()
         self.start_due = True
@@ -116,10 +128,19 @@ class HookRunner:
         """Replace the callbacks of the driving program (see `table.client_hooks`)."""
         self._callbacks = tuple(hooks)
 
-    def matching(self, event: str, match: str = "") -> list[Hook]:
-        """Return the hooks that run for an event, each command and callback once."""
+    def lend(self, agent_id: str, hooks: Sequence[Hook]) -> None:
+        """Let these hooks run for the events of one agent, besides the others, in place of those of the last call. The
+        end of a sub-agent is a Stop for them."""
+        if agent_id:
+            hooks = [replace(each, event=SUBAGENT_STOP) if each.event == STOP else each for each in hooks]
+        self._of_agents[agent_id] = hooks
+        if not hooks:
+            del self._of_agents[agent_id]
+
+    def matching(self, event: str, match: str = "", agent_id: str = MAIN_AGENT) -> list[Hook]:
+        """Return the hooks that run for an event of an agent, each command and callback once."""
         found: dict[tuple[str, str], Hook] = {}
-        for hook in self.hooks:
+        for hook in (*self.hooks, *self._of_agents.get(agent_id, ())):
             if hook.event == event and hook.matches(match):
                 found[hook.does, hook.condition] = hook
         return list(found.values())
@@ -130,7 +151,7 @@ class HookRunner:
         """Run the hooks of an event. `payload` are the event's own fields, `match` is what matchers are compared with,
         `about` the id of the tool call. A hook that fails is shown to the person and decides nothing. When this is
         cancelled, nothing runs on. Raise NotKept."""
-        hooks = [each for each in self.matching(event, match) if self._is_due(each, match, payload)]
+        hooks = [each for each in self.matching(event, match, agent_id) if self._is_due(each, match, payload)]
         if not hooks:
             return NOTHING
         session = self._session
@@ -213,7 +234,7 @@ class HookRunner:
 
     def run_later(self, event: str, payload: Json, match: str = "", *, agent_id: str = MAIN_AGENT) -> None:
         """Run the hooks of an event beside the turn, because nothing waits for what they decide."""
-        if self.matching(event, match):
+        if self.matching(event, match, agent_id):
             self._keep(self.run(event, payload, match, agent_id=agent_id))
 
     def _keep(self, work: Coroutine[Any, Any, HookOutcome]) -> None:

@@ -1,4 +1,4 @@
-"""The MCP servers of a trusted project: what its files say, as commands of this host and addresses that it reaches."""
+"""MCP servers that files on the host describe: as commands of this host and addresses that it reaches."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from ccb.tunnel.wire.requests import Request
 
 from ..ports import Broker, NotKept
 from ..settings.worker_settings import WorkerSettings
+from ..system.host import Host
 from ..system.process import child_environment
 from ..tools.contract import ToolContext
 from .channels import RefusedChannel
 from .client import Channel
-from .servers import ON_HOST, McpServers
+from .servers import ON_HOST, McpServers, ServerPlace
 from .stdio import ServerCommand, StdioChannel
 
 if TYPE_CHECKING:
@@ -39,30 +40,42 @@ class ProjectChannels:
     which of them give way to the person's own; `broker` asks them for what a server wants to know."""
 
     def __init__(self, servers: McpServers, context: ToolContext, broker: Broker, say: Callable[[str], None]) -> None:
-        self._servers = servers
+        self._group = HostServers(servers, ON_HOST, context.host, broker)
         self._context = context
-        self._broker = broker
         self._say = say
         self._settings: WorkerSettings | None = None
         self._taken: Collection[str] = ()
-        self._wanted: dict[str, Wanted] = {}
-        self._channels: dict[str, Channel] = {}
 
     def use(self, settings: WorkerSettings, taken: Collection[str]) -> None:
         """Use the servers of these settings, except for names that are `taken`."""
         if settings is self._settings and taken == self._taken:
             return
         self._settings, self._taken = settings, taken
-        environ = child_environment(os.environ)
-        wanted = project_servers(settings, self._context.cwd, environ)
+        wanted = project_servers(settings, self._context.cwd, child_environment(os.environ))
         for name in [each for each in wanted if each in taken]:
             del wanted[name]
             self._say(f"Your own MCP server {name} is used, and not the one that the project calls so.")
+        self._group.use(wanted)
+
+
+class HostServers:
+    """Keeps a group of servers of this host, or that it reaches, as they are, as long as they are described alike."""
+
+    def __init__(self, servers: McpServers, place: ServerPlace, host: Host, broker: Broker) -> None:
+        self._servers = servers
+        self._place = place
+        self._host = host
+        self._broker = broker
+        self._wanted: Mapping[str, Wanted] = {}
+        self._channels: dict[str, Channel] = {}
+
+    def use(self, wanted: Mapping[str, Wanted]) -> None:
+        """Start these servers, and end those of the last call that are not among them."""
         same = {name: each for name, each in self._channels.items() if self._wanted.get(name) == wanted.get(name)}
-        self._servers.use(ON_HOST, same)
+        self._servers.use(self._place, same)
         self._channels = {name: same.get(name) or self._channel(name, each) for name, each in wanted.items()}
         self._wanted = wanted
-        self._servers.use(ON_HOST, self._channels)
+        self._servers.use(self._place, self._channels)
 
     def _channel(self, name: str, wanted: Wanted) -> Channel:
         if isinstance(wanted, str):
@@ -75,7 +88,7 @@ class ProjectChannels:
             return elicited(self._broker, name, params)
 
         if isinstance(wanted, ServerCommand):
-            return StdioChannel(name, wanted, self._context.host, heard, ask)
+            return StdioChannel(name, wanted, self._host, heard, ask)
         from .http import HttpChannel
 
         return HttpChannel(name, wanted, heard, ask)
@@ -110,13 +123,20 @@ def project_servers(settings: WorkerSettings, cwd: str, environ: Mapping[str, st
         enabled = None
     for name, sourced in settings.mcp_servers.items():
         if sourced.layer.on_host and name not in (disabled or ()) and (enabled is None or name in enabled):
-            try:
-                found[name] = _wanted(name, sourced.value, environ, cwd, settings.env)
-            except KeyError as error:
-                found[name] = f"the variable {error.args[0]} is not set"
-            except ValueError as error:
-                found[name] = str(error)
+            found[name] = wanted_server(name, sourced.value, environ, cwd, settings.env)
     return found
+
+
+def wanted_server(
+    name: str, described: object, environ: Mapping[str, str], cwd: str, shared: Mapping[str, str]
+) -> Wanted:
+    """Return how a server is reached that files describe, or why it is not. It gets the variables `shared`."""
+    try:
+        return _wanted(name, described, environ, cwd, shared)
+    except KeyError as error:
+        return f"the variable {error.args[0]} is not set"
+    except ValueError as error:
+        return str(error)
 
 
 def _names(settings: WorkerSettings, key: str) -> Collection[str] | None:

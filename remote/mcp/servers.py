@@ -35,6 +35,7 @@ class ServerPlace:
 IN_CLIENT = ServerPlace("client", "dynamic", "sdk", RunsOn.CLIENT)
 ON_LAPTOP = ServerPlace("laptop", "user", "laptop", RunsOn.LAPTOP)
 ON_HOST = ServerPlace("host", "project", "stdio", RunsOn.HOST, 30.0)
+OF_AGENT = ServerPlace("agent", "agent", "stdio", RunsOn.HOST, 30.0)
 
 _MAX_INSTRUCTIONS = 2048  # characters of what a server tells the model
 _ROUNDS = 3
@@ -59,10 +60,14 @@ class _Server:
 
 class McpServers:
     """`changed` is called when a server has come, gone, or changed what it offers. A server that cannot be connected
-    keeps nobody from anything: its tools are missing, and `status` says why."""
+    keeps nobody from anything: its tools are missing, and `status` says why. The resources of the servers `above` can
+    be read, too."""
 
-    def __init__(self, registry: ToolRegistry, changed: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, registry: ToolRegistry, changed: Callable[[], None] = lambda: None, above: McpServers | None = None
+    ) -> None:
         self._registry = registry
+        self._above = above
         self._changed = changed
         self._servers: dict[str, _Server] = {}
         self._closing: set[asyncio.Task[None]] = set()
@@ -72,7 +77,7 @@ class McpServers:
         """Return the instructions of servers that the model does not know yet. Follow this as a source of reminders."""
         if occasion is Occasion.COMPACTED:
             self._told = {}
-        for name, client in self.clients.items():
+        for name, client in self._own_clients.items():
             text = client.instructions.strip()[:_MAX_INSTRUCTIONS]
             if text and self._told.get(name) != text:
                 self._told[name] = text
@@ -133,6 +138,10 @@ class McpServers:
     @property
     def clients(self) -> dict[str, McpClient]:
         """The clients of the connected servers, by name."""
+        return {**(self._above.clients if self._above is not None else {}), **self._own_clients}
+
+    @property
+    def _own_clients(self) -> dict[str, McpClient]:
         return {each.name: each.client for each in self._servers.values() if each.client is not None}
 
     @property
@@ -214,7 +223,8 @@ class McpServers:
         if server.client is not None and "resources" in server.client.offers:
             from .resources import ListMcpResources, ReadMcpResource
 
-            self._registry.add([ListMcpResources(self), ReadMcpResource(self)])
+            for tool in (ListMcpResources(self), ReadMcpResource(self)):
+                self._registry.redeclare(tool)
 
 
 async def _prompts(name: str, client: McpClient) -> list[Json]:

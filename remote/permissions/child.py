@@ -38,6 +38,7 @@ class ChildPermissions(PermissionEngine):
         self._own_mode = mode
         self._read_only = read_only
         self._own_cwd = cwd
+        self._memory = ""
 
     @property
     def mode(self) -> str:
@@ -80,6 +81,7 @@ class ChildPermissions(PermissionEngine):
         """Return the parent's engine as it is now, in the mode and the directory of the sub-agent."""
         engine = copy.copy(self._parent)
         engine._mode = self.mode
+        engine._memory = self._memory
         if self._own_cwd:
             engine._cwd = self._own_cwd
             engine._places = Places.of(engine._cwd, engine._home, engine._places.roots[1:])

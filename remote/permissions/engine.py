@@ -57,6 +57,7 @@ class PermissionEngine:
         self._mode = mode
         self.mode_before_plan = DEFAULT
         self._plan_file = plan_file
+        self._memory = ""
         self._sandbox = sandbox
         self._home = home or os.path.expanduser("~")
         self._cwd = cwd
@@ -143,6 +144,11 @@ class PermissionEngine:
         """Replace the rules that a client has for the tools of its own MCP servers, each the name of a tool."""
         for behavior, names in ((Behavior.ASK, ask), (Behavior.DENY, deny)):
             self._rules.replace(CLIENT, behavior, [Rule(name) for name in names])
+
+    def remember_in(self, directory: str) -> None:
+        """Let files in this directory be read and written, in which the agent keeps notes; "" for none. It is compared
+        with real paths, so that a link in its place opens nothing."""
+        self._memory = directory
 
     def listed(self) -> list[dict[str, str]]:
         """Return all rules, as clients see them."""
@@ -296,7 +302,7 @@ class PermissionEngine:
         return bool(name) and tool.traits.rules is RuleKind.PATH and real == os.path.join(os.path.realpath(above), name)
 
     def _state(self, start: str) -> RuleState:
-        return RuleState(self._rules, self._places, self._mode, start, self._sandbox)
+        return RuleState(self._rules, self._places, self._mode, start, self._sandbox, memory=self._memory)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, Effect, PathInput, ToolTraits
 
 from ..sandbox.rules import CageRules
+from ..system.host import is_under
 from .decision import Behavior, Decision
 from .modes import ACCEPT_EDITS
 from .paths import PathPattern, Places, protection
@@ -41,7 +42,8 @@ class Askable(Protocol):
 @dataclass(frozen=True)
 class RuleState:
     """The rules and circumstances of one decision. `start` is the real path of the shell's current directory. `pinned`
-    is the real path that the call will use, "" if it resolves its path again."""
+    is the real path that the call will use, "" if it resolves its path again. `memory` is the directory in which the
+    agent keeps notes, "" for none."""
 
     rules: RuleSet
     places: Places
@@ -49,6 +51,7 @@ class RuleState:
     start: str
     sandbox: Sandbox
     pinned: str = ""
+    memory: str = ""
 
     @property
     def accepts_edits(self) -> bool:
@@ -145,6 +148,8 @@ class PathMatcher(RuleMatcher):
 
             why = f"{real} usually holds secrets."
             return Decision(Behavior.ASK, why, "other", real, suggest.for_file(writes, real))
+        if state.memory and is_under(real, state.memory):
+            return Decision(Behavior.ALLOW, "It is in the memory of this agent.")
         accepts, inside = state.accepts_edits or state.opens_workspace, places.holds(real)
         if inside and not writes:
             return Decision(Behavior.ALLOW, "It is read in a working directory.", "workingDir")

@@ -8,11 +8,13 @@ from typing import Callable
 
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.options import SettingsOption
+from ccb.tunnel.wire.records import MAIN_AGENT
 
 from ..agent.agent import Agent
 from ..context.prompt import SessionPrompt, session_prompt
 from ..sessions.paths import home_directory
 from ..settings.worker_settings import WorkerSettings
+from ..subagents.memory import memory_directory, memory_text
 from ..subagents.sub_agents import SubAgents, defines_agents
 from ..tools.agents.definition import INHERIT
 from .clients.client_setup import ClientSetup
@@ -47,6 +49,7 @@ class SessionExtensions:
         sub_agents = agent.config.context.sub_agents
         if isinstance(sub_agents, SubAgents):
             agent.config.disclosure.announced.add("agents", sub_agents.listed)
+            sub_agents.session_servers = lambda: clients.running
 
     async def settle(self) -> None:
         """Return when a turn may start."""
@@ -64,11 +67,21 @@ class SessionExtensions:
     async def _find(self) -> None:
         await self.define_agents()
         options = self._options()
-        self._take_role(options)
+        await self._take_role(options)
         problems, self._settings.plugin_problems = self._settings.plugin_problems, []
         for problem in [*problems, *await self._commands.use(self._settings.current, options)]:
             self._warn(problem)
         self._clients.use_project(self._settings.current, options)
+        self._equip(options)
+
+    def _equip(self, options: SessionOptions) -> None:
+        """Let the hooks and the MCP servers of the main agent's role run."""
+        config, hooks = self._agent.config, self._agent.hooks
+        role = config.offer.role
+        if hooks is not None:
+            runs = role is not None and config.settings.runs_hooks(role.source)
+            hooks.lend(MAIN_AGENT, role.hooks if role is not None and runs else ())
+        self._clients.use_role(role, config.settings, options)
 
     async def define_agents(self) -> None:
         """Offer the agents that the options and the trusted project define, if either has changed."""
@@ -88,9 +101,9 @@ class SessionExtensions:
         for problem in catalogue.problems:
             self._warn(problem)
 
-    def _take_role(self, options: SessionOptions) -> None:
-        """Let the main agent work as the agent that the options name: with its prompt, its tools and, in a session that
-        begins and for which nobody has chosen a model, with its model."""
+    async def _take_role(self, options: SessionOptions) -> None:
+        """Let the main agent work as the agent that the options name: with its prompt, its memory, its tools and, in a
+        session that begins and for which nobody has chosen a model, with its model."""
         config, sub_agents = self._agent.config, self._agent.config.context.sub_agents
         definitions = sub_agents.definitions if isinstance(sub_agents, SubAgents) else ()
         role = next((each for each in definitions if each.name == options.role), None)
@@ -101,9 +114,13 @@ class SessionExtensions:
         if role is config.offer.role and (role is None or config.prompts is self._prompts):
             return
         context = config.context
-        self._prompts = session_prompt(
-            options, context.cwd, context.host, context.cages, role.prompt if role is not None else ""
-        )
+        text = role.prompt if role is not None else ""
+        memory = memory_directory(role, context.cwd, context.cages.home) if role is not None else ""
+        if memory:
+            notes = await asyncio.get_running_loop().run_in_executor(None, memory_text, memory)
+            text = f"{text}\n\n{notes}"
+        config.permissions.remember_in(memory)
+        self._prompts = session_prompt(options, context.cwd, context.host, context.cages, text)
         self._agent.configure(replace(config, prompts=self._prompts, offer=replace(config.offer, role=role)))
         chosen = SettingsOption.from_json(options.settings).left_open
         if role is None or role.model in ("", INHERIT) or self._agent.conversation.messages:

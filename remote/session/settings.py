@@ -152,6 +152,7 @@ class SessionSettings:
             project.directories if project is not None else (),
             tuple(option.left_open),
             plugins,
+            project.agents if project is not None else {},
         )
         self._changed(self.current)
 

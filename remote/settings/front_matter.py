@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import field
 from typing import Union
 
 from ccb.tunnel.wire.dataclass import dataclass
 
 Value = Union[str, list[str]]
 
+NESTED = ("hooks", "mcpServers")
+"""The values that are nested in the files of agents."""
+
 
 @dataclass(frozen=True)
 class MarkdownFile:
-    """`fields` are the values of the front matter, None for a file without one; `body` is the text after it."""
+    """`fields` are the values of the front matter, None for a file without one; `body` is the text after it. `lines`
+    are those of each value as they stand there, for values that are nested (see `nested_yaml`)."""
 
     fields: dict[str, Value] | None
     body: str
+    lines: Mapping[str, list[str]] = field(default_factory=dict)
 
 
 def read_markdown(text: str) -> MarkdownFile:
@@ -26,11 +33,14 @@ def read_markdown(text: str) -> MarkdownFile:
     end = next((number for number, line in enumerate(lines[1:], 1) if line.strip() == "---"), 0)
     if not end:
         raise ValueError("the front matter has no end: a line with --- is missing")
-    return MarkdownFile(_fields(lines[1:end]), "\n".join(lines[end + 1 :]).strip())
+    blocks = _blocks(lines[1:end])
+    fields = {name: _value(block[0], block[1:]) for name, block in blocks.items()}
+    return MarkdownFile(fields, "\n".join(lines[end + 1 :]).strip(), blocks)
 
 
-def _fields(lines: list[str]) -> dict[str, Value]:
-    found: dict[str, Value] = {}
+def _blocks(lines: list[str]) -> dict[str, list[str]]:
+    """Return the lines of each value: what stands behind the colon, and what stands below."""
+    found: dict[str, list[str]] = {}
     at = 0
     while at < len(lines):
         line = lines[at]
@@ -40,11 +50,10 @@ def _fields(lines: list[str]) -> dict[str, Value]:
         name, colon, rest = line.partition(":")
         if not colon or line[0].isspace() or not name.strip():
             raise ValueError(f"line {at + 1} of the front matter is not `name: value`")
-        block = []
+        block = found[name.strip()] = [rest.strip()]
         while at < len(lines) and (not lines[at].strip() or lines[at][0].isspace() or _is_item(lines[at])):
             block.append(lines[at])
             at += 1
-        found[name.strip()] = _value(rest.strip(), block)
     return found
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-from .settings_files import read_settings, read_text
+from .front_matter import NESTED, read_markdown
+from .nested_yaml import read_nested
+from .settings_files import digest_of, read_settings, read_text
 from .text_files import markdown_below, skills_in
 from .worker_settings import LOCAL, PROJECT, Layer
 
@@ -46,12 +48,14 @@ class Switch:
 @dataclass(frozen=True)
 class Project:
     """What the files of a project bring. `directories` are the real paths of its directories, the session's first.
-    `problems` are sentences about files that cannot be used."""
+    `problems` are sentences about files that cannot be used. `agents` are the digests of the files of agents that have
+    hooks or MCP servers, by path."""
 
     directories: tuple[str, ...]
     layers: tuple[Layer, ...] = ()
     switches: tuple[Switch, ...] = ()
     problems: tuple[str, ...] = field(default=())
+    agents: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fingerprint(self) -> str:
@@ -80,19 +84,20 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
             layers.append(Layer(source, path, values, on_host=True))
     texts: list[Switch] = []
     shared: list[Layer] = []
+    agents: dict[str, str] = {}
     if PROJECT in sources:
         for directory in directories[::-1]:
             servers = read_settings(os.path.join(directory, _MCP_FILE), problems.append)
             if servers is not None:
                 only = {"mcpServers": servers.get("mcpServers")}
                 shared.append(Layer(PROJECT, os.path.join(directory, _MCP_FILE), only, on_host=True))
-            texts += _texts(directory)
+            texts += _texts(directory, agents)
     layers = shared + layers
     switches = [each for layer in layers for each in _switches(layer)] + texts
     if len(switches) > _MAX_ITEMS:
         problems.append(f"{directories[0]}: more than {_MAX_ITEMS} things are switched on; none of them counts")
         return Project(directories, problems=tuple(problems))
-    return Project(directories, tuple(layers), tuple(switches), tuple(problems))
+    return Project(directories, tuple(layers), tuple(switches), tuple(problems), agents)
 
 
 def wrong_value(values: Json) -> str:
@@ -223,22 +228,48 @@ def _short(value: object) -> str:
     return f"{text[:_MAX_DETAIL]}… ({hashlib.sha256(text.encode()).hexdigest()[:16]})"
 
 
-def _texts(directory: str) -> Iterator[Switch]:
-    """Yield the agents, commands and skills in the `.claude` directory of a directory. What counts of a text is its
-    front matter and the commands that it runs."""
+def _texts(directory: str, agents: dict[str, str]) -> Iterator[Switch]:
+    """Yield the agents, commands and skills in the `.claude` directory of a directory, and the hooks and MCP servers of
+    agents, whose files are added to `agents`. What counts of a text is its front matter and the commands that it
+    runs."""
     for kind, below in _TEXTS:
         top = os.path.join(directory, below)
         for path in markdown_below(top):
-            yield Switch(kind, os.path.relpath(path, top)[: -len(".md")], _powers(path), path)
+            name = os.path.relpath(path, top)[: -len(".md")]
+            text = _text(path)
+            yield Switch(kind, name, _powers(text), path)
+            if kind == "agent":
+                own = list(_of_agent(name, text, path))
+                if own:
+                    agents[path] = digest_of(text)
+                yield from own
     for name, path in skills_in(os.path.join(directory, _SKILLS)):
-        yield Switch("skill", name, _powers(path), path)
+        yield Switch("skill", name, _powers(_text(path)), path)
 
 
-def _powers(path: str) -> str:
+def _text(path: str) -> str:
     try:
-        text = read_text(path) or ""
+        return read_text(path) or ""
     except ValueError as error:
-        return f"({error})"
+        return f"---\n({error})\n---"
+
+
+def _of_agent(name: str, text: str, path: str) -> Iterator[Switch]:
+    """Yield the hooks and the MCP servers in the file of an agent. A file that cannot be read defines no agent."""
+    try:
+        lines = read_markdown(text).lines
+        hooks, servers = (read_nested(lines[key]) if key in lines else None for key in NESTED)
+    except ValueError:
+        return
+    for each in _hooks(hooks, path) if isinstance(hooks, dict) else ():
+        yield replace(each, name=f"{each.name} (agent {name})")
+    for server in servers if isinstance(servers, list) else [servers]:
+        for called, given in server.items() if isinstance(server, dict) else ():
+            if given is not None:
+                yield Switch("mcp", f"{called} (agent {name})", _command_line(given), path)
+
+
+def _powers(text: str) -> str:
     lines = text.replace("\r\n", "\n").split("\n")
     marks = [number for number, line in enumerate(lines) if line.strip() == "---"]  # as `read_markdown` finds them
     end = marks[1] if marks[:1] == [0] and len(marks) > 1 else 0

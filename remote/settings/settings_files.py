@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
@@ -29,6 +30,11 @@ def read_text(path: str) -> str | None:
     if len(data) > _MAX_BYTES:
         raise ValueError(f"it is larger than {_MAX_BYTES} bytes")
     return data.decode("utf-8-sig")
+
+
+def digest_of(text: str) -> str:
+    """Return what identifies a text."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def read_settings(path: str, report: Callable[[str], None]) -> Json | None:

@@ -57,7 +57,8 @@ class WorkerSettings:
     `project`, instruction files of the project do not count either. `trusted`: what the project switches on may count;
     `trusted_directories` are then the real paths whose `.claude` directories and `.mcp.json` count, the session's
     directory first; otherwise it is empty. `left_open` names what the person has not chosen for a new session (`model`,
-    `permission_mode`), which a trusted project may."""
+    `permission_mode`), which a trusted project may. `trusted_agents` are the digests of the files of its agents that
+    have hooks or MCP servers, by path, as the person has trusted them."""
 
     layers: tuple[Layer, ...] = ()
     sources: frozenset[str] = frozenset((USER, PROJECT, LOCAL))
@@ -65,6 +66,7 @@ class WorkerSettings:
     trusted_directories: tuple[str, ...] = field(default=())
     left_open: tuple[str, ...] = field(default=())
     plugins: tuple[Plugin, ...] = ()
+    trusted_agents: Mapping[str, str] = field(default_factory=dict)
 
     def value(self, name: str) -> Sourced | None:
         """Return the strongest value of a key that only one layer can set, such as `model`; None if none sets it."""
@@ -79,11 +81,14 @@ class WorkerSettings:
     @property
     def hooks(self) -> list[Sourced]:
         """The `hooks` objects of all layers, as in the files. All of them run. They run on the host only."""
+        return [each for each in self.each("hooks") if self.runs_hooks(each.layer.source)]
+
+    def runs_hooks(self, source: str) -> bool:
+        """Return whether the hooks of a source run."""
         disabled = self.value("disableAllHooks")
         if disabled is not None and disabled.value is True:
-            return []
-        only_managed = any(each.value is True for each in self.of("allowManagedHooksOnly", MANAGED))
-        return [each for each in self.each("hooks") if not only_managed or each.layer.source == MANAGED]
+            return False
+        return source == MANAGED or all(each.value is not True for each in self.of("allowManagedHooksOnly", MANAGED))
 
     def of(self, name: str, source: str) -> list[Sourced]:
         """Return the values of a key that layers of one source set."""

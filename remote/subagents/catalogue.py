@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ccb.tunnel.wire import SessionOptions
 
-from ..settings.settings_files import read_text
+from ..settings.settings_files import digest_of, read_text
 from ..settings.worker_settings import PROJECT, USER, WorkerSettings
 from ..tools.agents.definition import AgentDefinition
 from ..tools.agents.reading import from_fields, from_markdown
@@ -25,6 +25,7 @@ class Catalogue:
 
     def __init__(self, options: SessionOptions, settings: WorkerSettings) -> None:
         self.problems: list[str] = []
+        self._trusted_agents = settings.trusted_agents
         found: dict[str, AgentDefinition] = {}
         if USER in settings.sources:
             found.update(self._files(USER, ((path, text) for path, text in options.own_agents.items())))
@@ -50,8 +51,13 @@ class Catalogue:
                 self.problems.append(f"{path}: {error}")
                 continue
             self.problems += [f"{path}: {each}" for each in unused]
-            if definition is not None:
-                yield definition.name, definition
+            if definition is None:
+                continue
+            if source == PROJECT and self._trusted_agents.get(path) != digest_of(str(text)):
+                if definition.hooks or definition.servers:
+                    self.problems.append(f"{path}: it has changed, so its hooks and MCP servers do not count")
+                definition = replace(definition, hooks=(), servers=())
+            yield definition.name, definition
 
     def _texts(self, top: str) -> Iterator[tuple[str, str]]:
         """Yield the path and the text of each Markdown file below `top`."""

@@ -19,12 +19,13 @@ from ..agent.agent import Agent
 from ..agent.deps import AgentConfig, Disclosure, ToolOffer
 from ..agent.history.histories import AgentHistory
 from ..agent.limits.run_limits import Budget
-from ..agent.messages import status
+from ..agent.messages import informational, status
 from ..commands.skill_tool import SkillTool
 from ..journal.journal import Journal
+from ..mcp.servers import McpServers
 from ..permissions.child import ChildPermissions
 from ..permissions.modes import PLAN
-from ..ports import Emitter
+from ..ports import Broker, Emitter
 from ..settings.worker_settings import WorkerSettings
 from ..tasks.registry import Task, TaskEnd, TaskKind, TaskStatus
 from ..tools.agents.built_in import BUILT_IN_AGENTS
@@ -36,6 +37,7 @@ from ..tools.registry import ToolRegistry
 from ..tools.shell.shells import Shells
 from ..tools.todo import TodoList
 from .child import Child
+from .memory import memory_directory, memory_text
 from .prompt import ChildPrompt
 from .recovery import earlier_run
 from .task_messages import TaskFacts
@@ -62,13 +64,18 @@ MakeAgent = Callable[[AgentConfig, AgentHistory, Emitter], Agent]
 
 class SubAgents:
     """Starts sub-agents of `main`. `make` makes an agent of the session, `emitter(agent_id)` its emitter; `journal` has
-    the histories of those that have ended."""
+    the histories of those that have ended. `broker` asks the person what the MCP servers of agents want to know."""
 
-    def __init__(self, main: Agent, make: MakeAgent, emitter: Callable[[str], Emitter], journal: Journal) -> None:
+    def __init__(
+        self, main: Agent, make: MakeAgent, emitter: Callable[[str], Emitter], journal: Journal, broker: Broker
+    ) -> None:
         self._main = main
         self._make = make
         self._emitter = emitter
         self._journal = journal
+        self._broker = broker
+        self.session_servers: Callable[[], McpServers | None] = lambda: None
+        """The MCP servers of the session, None while there are none."""
         self._running: set[str] = set()
         self._going: dict[str, asyncio.Future[ToolResult]] = {}  # in the background, by agent id
         self._definitions = {each.name: each for each in BUILT_IN_AGENTS}
@@ -219,16 +226,40 @@ class SubAgents:
         own = replace(child.context, cwd=cwd, files=FileState(), shells=shells, todos=TodoList(), sub_agents=None)
         history.ledger.parent = self._main.ledger
         try:
-            knowing = await self._with_skills(definition)
+            memory = memory_directory(definition, child.context.cwd, own.cages.home)
+            knowing = await self._with_texts(definition, memory)
             config = replace(self._config(knowing, model, own, tree), label=child.facts.label)
-            agent = self._make(config, history, child.emitter)
-            result = await child.run(agent, history.ledger, self._main)
+            assert isinstance(config.permissions, ChildPermissions)
+            config.permissions.remember_in(memory)
+            result = await self._equipped(child, knowing, config, history)
         finally:
             await shells.close()
             self._main.config.take_queued(history.conversation.agent_id)  # nobody reads what still waits for it
             if tree is not None and child.status is not TaskStatus.RUNNING:
                 tree = await self._left(child, tree)
         return result if tree is None else child.kept(result, tree)
+
+    async def _equipped(
+        self, child: Child, definition: AgentDefinition, config: AgentConfig, history: AgentHistory
+    ) -> ToolResult:
+        """Run an agent with the hooks and the MCP servers that its definition brings."""
+        hooks, agent_id = self._main.hooks, child.facts.id
+        if hooks is not None and definition.hooks and config.settings.runs_hooks(definition.source):
+            hooks.lend(agent_id, definition.hooks)
+        try:
+            if not definition.servers:
+                return await child.run(self._make(config, history, child.emitter), history.ledger, self._main)
+            from .own_servers import running_servers
+
+            above = self.session_servers()
+            async with running_servers(definition, config, above, self._broker, self._warn) as servers:
+                agent = self._make(config, history, child.emitter)
+                if servers is not None:
+                    agent.reminders.follow(servers.due)
+                return await child.run(agent, history.ledger, self._main)
+        finally:
+            if hooks is not None:
+                hooks.lend(agent_id, ())
 
     async def _left(self, child: Child, tree: WorktreeRecord) -> WorktreeRecord | None:
         """Remove the work tree of an agent that has ended, if it has left nothing in it. Return what is left."""
@@ -247,13 +278,15 @@ class SubAgents:
         name, history = earlier_run(self._journal.read(0, self._journal.seq), resumed)
         return resumed, name, history
 
-    async def _with_skills(self, definition: AgentDefinition) -> AgentDefinition:
-        """Return a definition whose prompt holds the texts of its skills."""
+    async def _with_texts(self, definition: AgentDefinition, memory: str) -> AgentDefinition:
+        """Return a definition whose prompt holds the texts of its skills and what it has noted."""
+        loop, texts = asyncio.get_running_loop(), [definition.prompt]
         tool = self._main.config.visible_tools().get(SKILL.name)
-        if not definition.skills or not isinstance(tool, SkillTool):
-            return definition
-        texts = await asyncio.get_running_loop().run_in_executor(None, tool.preloaded, definition.skills)
-        return replace(definition, prompt=f"{definition.prompt}\n\n{texts}")
+        if definition.skills and isinstance(tool, SkillTool):
+            texts.append(await loop.run_in_executor(None, tool.preloaded, definition.skills))
+        if memory:
+            texts.append(await loop.run_in_executor(None, memory_text, memory))
+        return replace(definition, prompt="\n\n".join(texts)) if len(texts) > 1 else definition
 
     def _config(
         self, definition: AgentDefinition, model: str, context: ToolContext, tree: WorktreeRecord | None
@@ -285,7 +318,7 @@ class SubAgents:
             fallback_model=main.fallback_model,
             settings=main.settings,
             budget=self._rest_of_budget(),
-            offer=ToolOffer(judge=main.offer.judge),
+            offer=ToolOffer(judge=main.offer.judge, role=definition),
         )
 
     def _rest_of_budget(self) -> Budget | None:
@@ -293,6 +326,9 @@ class SubAgents:
         whole = self._main.config.budget
         spent = self._main.ledger.total_cost_usd
         return None if whole is None else Budget(whole.limit, max(0.0, whole.total - spent))
+
+    def _warn(self, text: str) -> None:
+        self._emitter(MAIN_AGENT).emit(MessageRecord(informational(text, "warning")))
 
     def _tell_mode(self) -> None:
         permissions = self._main.config.permissions

@@ -143,7 +143,8 @@ class Compactor:
         hooks = self._deps.hooks
         if hooks is None:
             return hint, ""
-        outcome = await hooks.run(PRE_COMPACT, {"trigger": trigger, "custom_instructions": hint}, trigger)
+        payload, agent_id = {"trigger": trigger, "custom_instructions": hint}, self._recorder.agent_id
+        outcome = await hooks.run(PRE_COMPACT, payload, trigger, agent_id=agent_id)
         refused = outcome.blocked or outcome.stops
         refusal = f"a hook refused it: {outcome.reason or outcome.stop_reason or 'no reason given'}" if refused else ""
         return "\n".join(filter(None, [hint, *outcome.context])), refusal
@@ -206,7 +207,8 @@ class Compactor:
         self._recorder.record(MessageRecord({**messages.status(None), "compact_result": "success"}))
         await self._recorder.commit()
         if self._deps.hooks is not None:
-            await self._deps.hooks.run(POST_COMPACT, {"trigger": trigger, "compact_summary": summary}, trigger)
+            payload, agent_id = {"trigger": trigger, "compact_summary": summary}, self._recorder.agent_id
+            await self._deps.hooks.run(POST_COMPACT, payload, trigger, agent_id=agent_id)
         await self._starts_again("compact")
         return Compacted(pre, post)
 

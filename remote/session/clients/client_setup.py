@@ -18,9 +18,10 @@ from ...agent.limits.run_limits import Budget, StructuredOutput
 from ...commands.registry import CommandRegistry
 from ...ports import Broker
 from ...settings.worker_settings import WorkerSettings
+from ...tools.agents.definition import AgentDefinition
 
 if TYPE_CHECKING:
-    from ...mcp.project import ProjectChannels
+    from ...mcp.project import HostServers, ProjectChannels, Wanted
     from ...mcp.servers import McpServers
 
 Json = dict[str, Any]
@@ -88,6 +89,7 @@ class ClientSetup:
         self._say = say
         self._servers: McpServers | None = None
         self._of_project: ProjectChannels | None = None
+        self._of_role: tuple[HostServers, object] | None = None
         self._told: dict[str, str] = {}  # why servers of the project are not connected
 
     def use(self, options: SessionOptions) -> None:
@@ -120,6 +122,35 @@ class ClientSetup:
             self._of_project = ProjectChannels(self.servers, self._agent.config.context, self._broker, self._say)
         taken = frozenset((*options.client_mcp, *options.laptop_mcp))
         self._of_project.use(settings if named else WorkerSettings(), taken)
+
+    def use_role(self, role: AgentDefinition | None, settings: WorkerSettings, options: SessionOptions) -> None:
+        """Start the servers that the agent brings as which the main agent works, and end those of another one."""
+        given = role.servers if role is not None else ()
+        if not given and self._of_role is None:
+            return
+        from ...mcp.project import HostServers
+        from ...mcp.servers import OF_AGENT
+        from ...subagents.own_servers import own_servers
+
+        if self._of_role is None:
+            host = self._agent.config.context.host
+            self._of_role = HostServers(self.servers, OF_AGENT, host, self._broker), None
+        servers, before = self._of_role
+        if before == (given, settings):
+            return
+        self._of_role = servers, (given, settings)
+        taken = {*options.client_mcp, *options.laptop_mcp, *(settings.mcp_servers if options.project_mcp else ())}
+        wanted: dict[str, Wanted] = {}
+        if role is not None:
+            wanted, told = own_servers(role, taken, settings, self._agent.config.context.cwd)
+            for text in told:
+                self._say(text)
+        servers.use(wanted)
+
+    @property
+    def running(self) -> McpServers | None:
+        """The servers of the session, None while it has none."""
+        return self._servers
 
     @property
     def servers(self) -> McpServers:
@@ -156,13 +187,13 @@ class ClientSetup:
             self._tell_failures(self._servers)
 
     def _tell_failures(self, servers: McpServers) -> None:
-        """Tell once why a server of the project is not connected."""
+        """Tell once why a server that files describe is not connected."""
         for each in servers.status():
             name, error = each["name"], each.get("error", "")
-            if each["scope"] == "project" and error != self._told.get(name, ""):
+            if each["scope"] in ("project", "agent") and error != self._told.get(name, ""):
                 self._told[name] = error
                 if error:
-                    self._say(f"The MCP server {name[:100]} of the project is not connected: {error[:1000]}.")
+                    self._say(f"The MCP server {name[:100]} of the {each['scope']} is not connected: {error[:1000]}.")
 
     async def close(self) -> None:
         """Stop connecting."""

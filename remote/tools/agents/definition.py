@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.kinds.mcp import rule_tool, unmarked
-from ccb.tunnel.wire.tool_traits import own_name
+from ccb.tunnel.wire.kinds.mcp import rule_tool, server_name, unmarked
+from ccb.tunnel.wire.tool_traits import EDIT, READ, WRITE, own_name
+
+from ...hooks.table import Hook
+
+Json = dict[str, Any]
 
 INHERIT = "inherit"
 BUILT_IN_SOURCE = "built-in"
 WORKTREE = "worktree"
+_FOR_MEMORY = (READ.name, WRITE.name, EDIT.name)
 
 
 @dataclass(frozen=True)
@@ -18,7 +25,10 @@ class AgentDefinition:
     `permission_mode` are those of the main agent if they are "". `read_only`: it gets no tool that writes, and none of
     its calls may change anything. `background`: it always works in the background. `isolation` is WORKTREE if it
     works in a work tree of its own. `source` says who defined it. `effort` is that of the main agent if it is "".
-    `skills` are the names of those that it knows from the start."""
+    `skills` are the names of those that it knows from the start. `hooks` run for its events only. `servers` are MCP
+    servers that it has besides those of `tools`: each with its description, or None for one that the session has.
+    `memory` is the scope of the directory in which it keeps notes, "" for none. `initial_prompt` goes before the first
+    prompt of a session whose main agent works as this one."""
 
     name: str
     description: str
@@ -34,10 +44,16 @@ class AgentDefinition:
     source: str = BUILT_IN_SOURCE
     effort: str = ""
     skills: tuple[str, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+    servers: tuple[tuple[str, Json | None], ...] = ()
+    memory: str = ""
+    initial_prompt: str = ""
 
     def offers(self, tool_name: str) -> bool:
         """Return whether the agent may have a tool of this name."""
-        allowed = self.tools is None or any(_names(entry, tool_name) for entry in self.tools)
+        listed = (*(self.tools or ()), *(f"mcp__{server_name(name)}" for name, _ in self.servers))
+        allowed = self.tools is None or any(_names(entry, tool_name) for entry in listed)
+        allowed = allowed or bool(self.memory and tool_name in _FOR_MEMORY)
         names = (tool_name, unmarked(tool_name))
         return allowed and not any(_names(entry, name) for entry in self.disallowed_tools for name in names)
 

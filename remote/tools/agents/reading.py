@@ -8,13 +8,18 @@ from typing import Any
 
 from ccb.tunnel.wire.kinds.reasoning import EFFORTS
 
-from ...settings.front_matter import read_markdown
+from ...hooks.table import Hook, HookSource, read_hooks
+from ...settings.front_matter import NESTED, read_markdown
+from ...settings.worker_settings import LOCAL, PROJECT, USER
 from .definition import INHERIT, WORKTREE, AgentDefinition
+
+Json = dict[str, Any]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_:.-]{0,63}")
 _TOOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.*-]*")
 _MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
-_NOT_USED = ("hooks", "mcpServers", "memory", "initialPrompt")
+_MEMORIES = (USER, PROJECT, LOCAL)
+_NOT_USED = ("requiredMcpServers",)
 _MAX_DESCRIPTION = 2_000  # characters
 
 
@@ -27,7 +32,12 @@ def from_markdown(text: str, source: str) -> tuple[AgentDefinition | None, list[
     name = file.fields.get("name")
     if not isinstance(name, str):
         raise ValueError("it has no `name`")
-    return from_fields(name, {**file.fields, "prompt": file.body}, source)
+    fields: Json = {**file.fields, "prompt": file.body}
+    if any(name in file.lines for name in NESTED):
+        from ...settings.nested_yaml import read_nested
+
+        fields.update({key: read_nested(file.lines[key]) for key in NESTED if key in file.lines})
+    return from_fields(name, fields, source)
 
 
 def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[AgentDefinition, list[str]]:
@@ -46,6 +56,13 @@ def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[Agen
     isolation = str(fields.get("isolation") or "")
     if isolation not in ("", WORKTREE):  # without it the agent would work where it must not
         raise ValueError(f"the agent {name} asks for an isolation that ccb does not have: {isolation!r}")
+    memory = str(fields.get("memory") or "")
+    if memory not in ("", *_MEMORIES):
+        raise ValueError(f"the agent {name} has an unknown memory {memory!r}: it is one of {', '.join(_MEMORIES)}")
+    problems = [f"the agent {name}: {key} is not used" for key in _NOT_USED if fields.get(key)]
+    if memory == USER and source == PROJECT:  # its notes would be read by the person's own agent of that name
+        problems.append(f"the agent {name}: an agent of a project keeps its memory in the project")
+        memory = ""
     definition = AgentDefinition(
         name,
         " ".join(description.split())[:_MAX_DESCRIPTION],
@@ -60,8 +77,30 @@ def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[Agen
         source=source,
         effort=_effort(name, fields.get("effort")),
         skills=_listed(fields.get("skills")),
+        hooks=_hooks(name, fields.get("hooks"), source, problems),
+        servers=_servers(name, fields.get("mcpServers")),
+        memory=memory,
+        initial_prompt=str(fields.get("initialPrompt") or ""),
     )
-    return definition, [f"the agent {name}: {key} is not used" for key in _NOT_USED if fields.get(key)]
+    return definition, problems
+
+
+def _hooks(name: str, value: object, source: str, problems: list[str]) -> tuple[Hook, ...]:
+    if not value:
+        return ()
+    return read_hooks([HookSource(value, source, f"the agent {name}")], problems.append)
+
+
+def _servers(name: str, value: object) -> tuple[tuple[str, Json | None], ...]:
+    """Return the MCP servers of an agent: a list of names and of objects with descriptions by name, or one object."""
+    found: dict[str, Json | None] = {}
+    value = value or []
+    for each in value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]:
+        named = {each.strip(): None} if isinstance(each, str) else each
+        if not isinstance(named, dict) or not all(isinstance(one, (dict, type(None))) for one in named.values()):
+            raise ValueError(f"the agent {name}: mcpServers is a list of names, or of servers by name")
+        found.update(named)
+    return tuple(found.items())
 
 
 def _tools(name: str, value: object) -> tuple[str, ...] | None:
