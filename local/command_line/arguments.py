@@ -30,6 +30,7 @@ _WRITTEN_AS_HOST = re.compile(r"ssh://\S+|([^\s/:@]+@)?[^\s/:@]+:(/(?!/)|~)\S*",
 _WITH_SESSION = ("attach", "logs", "stop")
 _WITHOUT_HOST = ("ps", "trust", "disconnect", "doctor")
 _ON_HOST = re.compile(r"([^/:@]+@)?(\[[^/\]]+\]|[^/:\[]+):")
+_COMMAND = re.compile(r"/[\w:-]+")
 _COPY = "Write `ccb cp HOST:PATH LOCAL` or `ccb cp LOCAL HOST:PATH`."
 _LIST_THEM = "`ccb ps HOST` lists them."
 
@@ -179,8 +180,9 @@ def _take_session(arguments: Arguments, words: Sequence[str]) -> Arguments:
 
 def _place_local(arguments: Arguments, words: Sequence[str], *, may_be_command: bool) -> Arguments:
     """Interpret `[PATH] [PROMPT…]`. The first word is the path if it names an existing directory or is written like a
-    path."""
-    named = _named_directory(words[0]) if words else None
+    path. With -p, what can be a slash command is one if there is no such directory."""
+    called = bool(words) and arguments.streams.print and _COMMAND.fullmatch(words[0]) and not directory_here(words[0])
+    named = _named_directory(words[0]) if words and not called else None
     if named is not None:
         words = words[1:]
     elif words and may_be_command and _WRITTEN_AS_HOST.fullmatch(words[0]):

@@ -122,7 +122,8 @@ class Agent:
             config = self._next
             prefix = await new_prefix(config, self._listed_tools(config), self._deps.home)
         counted = await count_tokens(self._deps, self._state)
-        return context_report(self._state, prefix, config.window, counted)
+        coming = () if self._state.conversation.messages else await config.prompts.first_user_blocks()
+        return context_report(self._state, prefix, config.window, counted, coming)
 
     async def side_answer(self, question: str) -> str | None:
         """Answer a question about the conversation, which stays as it is. None before the first turn. Raise

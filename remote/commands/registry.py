@@ -18,7 +18,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 Json = dict[str, Any]
 
-_CALL = re.compile(r"/([\w:.@-]+)(?:\s+(.*))?\s*\Z", re.DOTALL)
+_CALL = re.compile(r"/([\w:.@?-]+)(?:\s+(.*))?\s*\Z", re.DOTALL)
 MAX_COMMANDS = 1000
 
 
@@ -89,6 +89,7 @@ class CommandRegistry:
         self._registered: dict[str, SlashCommand] = {}
         self._providers: list[Callable[[], Iterable[SlashCommand]]] = []
         self._known: dict[str, SlashCommand] | None = None
+        self._reserved: dict[str, SlashCommand] = {}
 
     def register(self, command: SlashCommand) -> None:
         """Add a built-in command. Raise ValueError if its name is taken."""
@@ -96,6 +97,10 @@ class CommandRegistry:
             raise ValueError(f"/{command.name} is registered already")
         self._registered[command.name] = command
         self._known = None
+
+    def reserve(self, command: SlashCommand) -> None:
+        """Carry out `command` where no other has its name. It is in no list."""
+        self._reserved[command.name] = command
 
     def provide(self, provider: Callable[[], Iterable[SlashCommand]]) -> None:
         """Ask `provider` for more commands at the start of each turn."""
@@ -117,7 +122,7 @@ class CommandRegistry:
         if not blocks or blocks[0].get("type") != "text":
             return None
         found = _CALL.match(str(blocks[0].get("text")).strip())
-        command = self._all().get(found[1]) if found else None
+        command = self._all().get(found[1], self._reserved.get(found[1])) if found else None
         if found is None or command is None:
             return None
         return command, CommandCall(command.name, (found[2] or "").strip(), blocks[1:])

@@ -31,6 +31,7 @@ from ..rewind.requests import register_rewinds
 from ..session.broker import OpenRequests
 from ..session.clients.client_requests import register_client_requests
 from ..session.clients.launches import Launches
+from ..session.commands.about_session import register_session_commands
 from ..session.commands.context_commands import register_context_commands
 from ..session.inputs import Inputs
 from ..session.launch_parts import added_directories, check_sandbox, with_own_files
@@ -132,6 +133,7 @@ def _hooks(host: SessionHost, parts: SessionParts) -> HookRunner:
 def _answering(session: Session) -> Session:
     register_client_requests(session)
     register_context_commands(session)
+    register_session_commands(session)
     register_rewinds(session)
     return session
 

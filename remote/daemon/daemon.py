@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_ANSWERS_S = 3.0
+"""Seconds for the answers to requests of clients, once the last turn is over. Later they are errors."""
+
 
 def run_daemon(launch: Launch, first: socket.socket) -> int:
     """Serve until the session ends. Return the exit status. `first` is a client that has its hello."""
@@ -252,6 +255,7 @@ class Daemon:
             await finish_rewind(self.session)
         while self.session is not None:
             await self.session.turns.run()
+            await self.session.broker.settle(_ANSWERS_S)
             if not self.clients.release_finisher():
                 return
             self.session.turns.go_on()

@@ -246,15 +246,22 @@ class HookRunner:
         self._later.add(task)
         task.add_done_callback(self._ended)
 
+    async def conversation_ends(self, reason: str) -> None:
+        """Run the SessionEnd hooks, for 5 seconds at most. Raise NotKept."""
+        try:
+            await within(_END_S, self.run(SESSION_END, {"reason": reason}, reason))
+        except asyncio.TimeoutError:
+            _log.warning("the SessionEnd hooks were stopped: no end within %g s", _END_S)
+
     async def end(self, reason: str) -> None:
         """Run the SessionEnd hooks if a turn ever began in this worker, and stop the hooks that run beside the turns.
         The hooks have 5 seconds. Does not raise."""
         if not self.start_due:
             self._callbacks = ()
             try:
-                await within(_END_S, self.run(SESSION_END, {"reason": reason}, reason))
-            except (asyncio.TimeoutError, NotKept) as error:
-                _log.warning("the SessionEnd hooks were stopped: %s", error or "no end within 5 s")
+                await self.conversation_ends(reason)
+            except NotKept as error:
+                _log.warning("the SessionEnd hooks were stopped: %s", error)
         tasks = list(self._later)
         for task in tasks:
             task.cancel()

@@ -263,8 +263,13 @@ class RequestBroker:
         """Let the coroutine `handler` answer the requests of a kind. It runs beside everything else."""
         self._slow[kind.name] = lambda fields: handler(kind.read(fields))
 
+    async def settle(self, wait_s: float) -> None:
+        """Return when the requests of clients are answered, or after `wait_s` seconds."""
+        if self._working:
+            await asyncio.wait(self._working, timeout=wait_s)
+
     async def close(self) -> None:
-        """End the handlers that still work on requests of clients. Those requests get no answer."""
+        """The worker ends: answer the requests of clients that are still worked on with an error."""
         for task in self._working:
             task.cancel()
         await asyncio.gather(*self._working, return_exceptions=True)
@@ -272,6 +277,8 @@ class RequestBroker:
     async def _work_on(self, line: ControlRequestLine) -> None:
         try:
             answer: Answer = Success(line.request_id, await self._slow[line.subtype](line.request))
+        except asyncio.CancelledError:  # only `close` does that
+            answer = Failure(line.request_id, "the session has ended before the answer")
         except RequestRefused as refused:
             answer = Failure(line.request_id, str(refused), refused.code)
         except NotKept as error:

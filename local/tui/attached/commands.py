@@ -116,6 +116,9 @@ KEYS = (
 
 _ALIASES = {"exit": "quit", "?": "help", "clear": "new", "keys": "help", "sessions": "resume"}
 
+OWN_NAMES = frozenset((*(each.name for each in COMMANDS), *_ALIASES))
+"""What a person may call the commands of the REPL. Commands of the worker with one of these names are not reached."""
+
 
 @dataclass(frozen=True)
 class TypedCommand:
@@ -161,5 +164,5 @@ def own_candidates(choices: Mapping[str, tuple[str, ...]]) -> list[Candidate]:
 def help_sections(of_worker: Sequence[Candidate] = ()) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return what /help shows: the keys, the commands, and those that the agent's side knows (`of_worker`)."""
     sections = [("Keys", list(KEYS)), ("Commands", [(command.usage, command.does) for command in COMMANDS])]
-    others = [(f"/{each.name} {each.hint}".rstrip(), each.does) for each in of_worker]
+    others = [(f"/{each.name} {each.hint}".rstrip(), each.does) for each in of_worker if each.name not in OWN_NAMES]
     return [*sections, ("Commands of the project, skills, prompts", others)] if others else sections

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from rich.table import Table
 from rich.text import Text
@@ -24,8 +24,8 @@ _NOTHING = Offers((), "")
 
 class CompletionList(Static):
     """Shows what the text of the composer may become: commands, what may follow them, and files on `host` or
-    the laptop. `own`
-    returns the commands of the REPL, which win over those that the worker has."""
+    the laptop. `own` returns the commands of the REPL. They and `own_names`, their other names, win over the commands
+    that the worker has."""
 
     DEFAULT_CSS = """
     CompletionList { height: auto; padding: 0 1; background: $background; display: none; }
@@ -33,10 +33,16 @@ class CompletionList(Static):
     """
 
     def __init__(
-        self, composer: Composer, client: SessionClient, host: str, own: Callable[[], Sequence[Candidate]]
+        self,
+        composer: Composer,
+        client: SessionClient,
+        host: str,
+        own: Callable[[], Sequence[Candidate]],
+        own_names: Container[str] = (),
     ) -> None:
         super().__init__()
         self.worker_commands = WorkerCommands(client)
+        self._own_names = own_names
         self._composer = composer
         self._own = own
         self._files = FileNames(client, host, self.refresh_list)
@@ -97,7 +103,8 @@ class CompletionList(Static):
     def _all_commands(self) -> list[Candidate]:
         own = list(self._own())
         names = {each.name for each in own}
-        return own + [each for each in self.worker_commands.known if each.name not in names]
+        others = (each for each in self.worker_commands.known if each.name not in names)
+        return own + [each for each in others if each.name not in self._own_names]
 
     async def _ask_for_commands(self) -> None:
         if await self.worker_commands.ask():

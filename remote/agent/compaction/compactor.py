@@ -131,6 +131,8 @@ class Compactor:
     async def clear(self) -> None:
         """Forget the whole conversation, because the person begins anew."""
         pre, prefix = self._agent.tokens, self._agent.prefix_tokens
+        if self._deps.hooks is not None:
+            await self._deps.hooks.conversation_ends("clear")
         self._config.context.files.forget_views()
         self._recorder.record(MessageRecord(messages.compact_boundary("clear", pre, prefix, prefix)))
         self._recorder.record(MessageRecord(messages.compact_summary("")))

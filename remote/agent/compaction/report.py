@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -89,22 +91,26 @@ class ContextReport:
 
 
 def context_report(
-    agent: AgentState, prefix: RequestPrefix, window: WindowSettings, counted: int | None = None
+    agent: AgentState,
+    prefix: RequestPrefix,
+    window: WindowSettings,
+    counted: int | None = None,
+    coming: Sequence[Json] = (),
 ) -> ContextReport:
     """Return what fills the window of an agent whose requests begin with `prefix`. The sum is what the provider has
-    counted just now, or else what is known from the last answer. The parts are estimates."""
+    counted just now, or else what is known from the last answer. The parts are estimates. `coming` are blocks that go
+    before the first prompt."""
     limits = ContextLimits.of(agent.model, window)
     system, tools = text_tokens(prefix.system_size), text_tokens(prefix.tools_size)
     notes = results = rest = 0
-    for message in agent.conversation.messages:
-        for block in message.blocks:
-            tokens = block_tokens(block)
-            if block.get("type") == "tool_result":
-                results += tokens
-            elif str(block.get("text", "")).startswith("<system-reminder>"):
-                notes += tokens
-            else:
-                rest += tokens
+    for block in chain(coming, *(message.blocks for message in agent.conversation.messages)):
+        tokens = block_tokens(block)
+        if block.get("type") == "tool_result":
+            results += tokens
+        elif str(block.get("text", "")).startswith("<system-reminder>"):
+            notes += tokens
+        else:
+            rest += tokens
     estimated = system + tools + notes + results + rest
     used = counted or (agent.tokens if agent.prefix is not None else estimated)
     scale = used / estimated if estimated else 0

@@ -80,8 +80,8 @@ async def test_a_file_that_the_session_writes_is_no_command(host: WorkerHost, se
     await tell(laptop, says("hi"))
     await laptop.message("result")
     write(host, "commands/known.md", "Changed: !`touch a`")
-    write(host, "commands/new.md", "New: !`touch a`")
-    for prompt in ("/new", "/known"):
+    write(host, "commands/fresh.md", "New: !`touch a`")
+    for prompt in ("/fresh", "/known"):
         await laptop.say(prompt)
         texts = json.dumps(await tell(laptop, says("hm", f"msg_{prompt}")))
         await laptop.message("result")

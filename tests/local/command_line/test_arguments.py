@@ -49,6 +49,13 @@ def test_words_are_host_directory_prompt(argv: list[str], directory: str | None,
     assert (arguments.directory, arguments.prompt) == (directory, prompt)
 
 
+def test_with_print_a_word_that_can_be_a_slash_command_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parse("-p", "/cost").prompt == "/cost" and parse("-p", "/model", "opus").prompt == "/model opus"
+    assert (parse("-p", "/tmp", "go").directory, parse("-p", "/tmp", "go").prompt) == ("/tmp", "go")
+    assert (parse("/cost").directory, parse("-p", "/nowhere/at/all", "go").directory) == ("/cost", "/nowhere/at/all")
+
+
 def test_without_ssh_an_existing_directory_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "app").mkdir()
     monkeypatch.chdir(tmp_path)

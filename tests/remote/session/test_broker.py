@@ -324,3 +324,29 @@ def test_a_headless_run_without_a_prompt_tool_has_no_person_to_ask() -> None:
 )
 def test_what_is_no_clear_yes_denies_the_tool(answer: Answer, message: str) -> None:
     assert ToolPermission.from_answer(answer) == ToolPermission(False, message)
+
+
+async def test_a_worker_that_ends_answers_what_clients_have_asked() -> None:
+    out, go = Out(), asyncio.Event()
+    door = broker(out)
+
+    async def think(_: Json) -> Json:
+        await go.wait()
+        return {"thought": True}
+
+    door.register_slow(client_kind("think", dict), think)
+
+    def ask(request_id: str) -> None:
+        body = {"type": "control_request", "request_id": request_id, "request": {"subtype": "think"}}
+        door.take_request(cast("ControlRequestLine", parse_message(body)))
+
+    ask("soon")
+    asyncio.get_running_loop().call_soon(go.set)
+    await door.settle(30)
+    assert (await out.next())["response"]["response"] == {"thought": True}
+    go.clear()
+    ask("late")
+    await door.settle(0.01)
+    await door.close()
+    response = (await out.next())["response"]
+    assert (response["subtype"], response["request_id"]) == ("error", "late") and "has ended" in response["error"]

@@ -15,7 +15,7 @@ from ...model.blocks import Level
 from ...model.transcript_reducer import TranscriptReducer
 from ...widgets.composer import Composer
 from ...widgets.transcript import Transcript
-from ..commands import TypedCommand, own_candidates, parse_command, refusal
+from ..commands import OWN_NAMES, TypedCommand, own_candidates, parse_command, refusal
 from ..session_actions import SessionActions
 
 _QUEUED = SendAs(waits=True)
@@ -33,7 +33,7 @@ class Submissions:
         self._reducer = reducer
         self._actions = actions
         self._backlog: deque[str] = deque()  # sent one after the other, before anything that is submitted later
-        self.completion = CompletionList(composer, client, one_line(host), self._own_commands)
+        self.completion = CompletionList(composer, client, one_line(host), self._own_commands, OWN_NAMES)
         composer.around.completes = self.completion.take_key
 
     async def submit(self, text: str, transcript: Transcript, how: SendAs) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from tests.support.repl.pilot import desk
 
+from ccb.local.tui.attached.commands import OWN_NAMES, help_sections
 from ccb.local.tui.completion.candidates import Candidate, fitting
 from ccb.local.tui.completion.worker_commands import from_worker
+from ccb.remote.session.commands.about_session import ON_SCREEN
 
 LISTED = [
     {"name": "compact", "description": "Summarise what was said", "argumentHint": "[hint]"},
     {"name": "team:\x1b[31mfix", "description": "Fixes\nit"},
     {"name": "model", "description": "not the REPL's own"},
+    {"name": "clear", "description": "not the REPL's own, which is another name of /new"},
 ]
 
 
@@ -23,8 +26,14 @@ def test_names_that_begin_with_the_text_come_first() -> None:
 
 def test_what_the_worker_lists_is_made_harmless_and_checked() -> None:
     names = [each.name for each in from_worker(LISTED)]
-    assert names[0] == "compact" and "\x1b" not in names[1] and len(names) == 3
+    assert names[0] == "compact" and "\x1b" not in names[1] and len(names) == 4
     assert from_worker([{"description": "no name"}]) == from_worker("x") == []
+
+
+def test_every_command_of_the_screen_has_an_answer_in_clients_without_one() -> None:
+    elsewhere = {"help", "model", "mcp", "status", "cost", "clear"}  # the worker has a command of this name
+    assert set(ON_SCREEN.split()) | elsewhere == OWN_NAMES and not elsewhere & set(ON_SCREEN.split())
+    assert not any("/clear" in name for name, _ in help_sections([Candidate("clear", "", "")])[-1][1])
 
 
 async def test_the_list_filters_completes_and_closes() -> None:

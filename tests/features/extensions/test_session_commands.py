@@ -1,0 +1,75 @@
+"""The slash commands about a session, in clients that have no screen of ccb, with a real worker."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.features.extensions.test_hooks import hooks, options, tell
+from tests.remote.agent_kit import says
+from tests.remote.worker_process import Laptop, WorkerHost
+
+from ccb.tunnel.wire import SessionOptions
+
+Json = dict[str, Any]
+
+
+async def told(laptop: Laptop, command: str) -> str:
+    """Return what a command prints. The model is not called: it would be waited for."""
+    await laptop.say(command)
+    result = await laptop.message("result")
+    assert (result["subtype"], result["num_turns"]) == ("success", 0), result
+    return str(result["result"])
+
+
+async def test_what_a_client_may_ask_about_its_session_is_answered_without_the_model(
+    host: WorkerHost, session: str
+) -> None:
+    (host.project / "CLAUDE.md").write_text("Say please.\n" * 2000)
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(model="sonnet"))
+    picture = await told(laptop, "/context")
+    shown = {line.split()[1]: line.split()[-3] for line in picture.splitlines() if line.endswith("%")}
+    assert shown["System"] != "0" and shown["Instructions"] != "0", "what the first turn will send is shown before it"
+    await laptop.say("hello")
+    await tell(laptop, says("hi"))
+    assert (await laptop.message("result"))["num_turns"] == 1
+    assert "tokens in" in await told(laptop, "/cost") and "$0.0" in await told(laptop, "/cost")
+    status = await told(laptop, "/status")
+    assert session in status and str(host.project) in status and "claude-sonnet-4-5" in status
+    assert "There is no MCP server" in await told(laptop, "/mcp")
+    assert "/compact [what to keep]" in await told(laptop, "/help")
+    assert await told(laptop, "/model") == "Model: claude-sonnet-4-5"
+    assert "opsu is no model" in await told(laptop, "/model opsu")
+    assert "claude-opus-4-5, from the next" in await told(laptop, "/model opus")
+    await laptop.say("go on")
+    _, body = await laptop.call()
+    assert json.loads(body)["model"] == "claude-opus-4-5" and "/status" not in body.decode()
+
+
+async def test_a_command_of_the_screen_is_refused_with_a_word_and_others_are_text(
+    host: WorkerHost, session: str
+) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach()
+    for name in ("/vim", "/theme dark", "/mode bypassPermissions", "/quit"):
+        assert "belongs to the screen of ccb" in await told(laptop, name)
+    await laptop.say("/nosuch thing")
+    assert "/nosuch thing" in json.dumps(await tell(laptop, says("no")))
+    await laptop.message("result")
+
+
+async def test_a_conversation_that_is_cleared_ends_and_starts_for_hooks(host: WorkerHost, session: str) -> None:
+    note = 'cat >> said; echo "the house rules"'
+    laptop = await host.connect(session)
+    await laptop.attach(options(hooks(SessionStart=note, SessionEnd=("clear", "cat >> said"))))
+    await laptop.say("one")
+    assert "the house rules" in json.dumps(await tell(laptop, says("1")))
+    await laptop.message("result")
+    assert await told(laptop, "/clear") == ""
+    said = [json.loads(line) for line in (host.project / "said").read_text().splitlines()]
+    events = [(each["hook_event_name"], each.get("source", each.get("reason"))) for each in said]
+    assert events == [("SessionStart", "startup"), ("SessionEnd", "clear"), ("SessionStart", "clear")]
+    await laptop.say("two")
+    messages = json.dumps(await tell(laptop, says("2", "msg_2")))
+    assert "the house rules" in messages and '"one"' not in messages, "the model has forgotten what they said"
