@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Coroutine, Iterable
@@ -205,18 +206,25 @@ class SubAgents:
         try:
             async with self._making:
                 await trees.make(tree)
-        except WorktreeRefused:
+        except (WorktreeRefused, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and tree is not history.worktree:
+                with contextlib.suppress(WorktreeRefused):
+                    await trees.discard(tree)
             if not os.path.lexists(tree.path):
                 emitter.emit(gone(tree))
             raise
         return tree
 
     async def _run(self, child: Child, definition: AgentDefinition, history: AgentHistory, model: str) -> ToolResult:
+        began = False
         try:
             async with self._slots:
+                began = True
                 return await self._work(child, definition, history, model)
         finally:
             self._running.discard(child.facts.id)
+            if child.tree is not None and not began:
+                await self._left(child, child.tree)
 
     async def _work(self, child: Child, definition: AgentDefinition, history: AgentHistory, model: str) -> ToolResult:
         tree, cwd = child.tree, child.context.cwd

@@ -52,7 +52,10 @@ class Worktrees:
     async def make(self, tree: WorktreeRecord) -> None:
         """Make a work tree, unless it is there. Raise WorktreeRefused."""
         if os.path.lexists(os.path.join(tree.path, ".git")):
-            return
+            lock = os.path.join(await self._shared(tree), "worktrees", os.path.basename(tree.path), "locked")
+            if not os.path.exists(lock):
+                return
+            await self.discard(tree)  # git was killed while it made this one
         place = os.path.dirname(tree.path)
         if os.path.realpath(place) != place:  # before anything is made: the link may lead out of the repository
             raise WorktreeRefused(f"{place} is behind a link")
@@ -71,6 +74,12 @@ class Worktrees:
         if code != 0:
             raise WorktreeRefused(said.strip()[-_MAX_REASON:] or "git did not end in time")
 
+    async def discard(self, tree: WorktreeRecord) -> None:
+        """Remove what there is of a work tree in which no agent has worked. Raise WorktreeRefused."""
+        git = await self._git(tree)
+        await git.end(("worktree", "remove", "--force", "--force", tree.path), _REMOVE_S)
+        await git.run("update-ref", "-d", f"refs/heads/{tree.branch}", tree.base)
+
     async def remove(self, tree: WorktreeRecord) -> bool:
         """Remove a work tree and its branch if nothing is changed and nothing was committed there. Return whether it
         is gone."""
@@ -87,13 +96,16 @@ class Worktrees:
             await git.run("update-ref", "-d", f"refs/heads/{tree.branch}", tree.base)
         return code == 0
 
-    async def _git(self, tree: WorktreeRecord) -> Git:
-        """Return a git that may change the repository of a work tree. Raise WorktreeRefused."""
+    async def _shared(self, tree: WorktreeRecord) -> str:
+        """Return the directory of a repository that its work trees share. Raise WorktreeRefused."""
         common = await Git(self._host, self._cages, tree.top).run("rev-parse", "--git-common-dir")
         if not common:
             raise WorktreeRefused(f"git finds no repository in {tree.top}")
-        shared = os.path.realpath(os.path.join(tree.top, common.rstrip("\n")))
-        git = Git(self._host, self._cages, tree.top, (shared, os.path.dirname(tree.path)))
+        return os.path.realpath(os.path.join(tree.top, common.rstrip("\n")))
+
+    async def _git(self, tree: WorktreeRecord) -> Git:
+        """Return a git that may change the repository of a work tree. Raise WorktreeRefused."""
+        git = Git(self._host, self._cages, tree.top, (await self._shared(tree), os.path.dirname(tree.path)))
         why = await git.why_unsafe()
         if why:
             raise WorktreeRefused(f"git is not safe to run there: {why}")

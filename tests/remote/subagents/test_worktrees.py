@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from ccb.remote.daemon.assembly import INTERRUPTED
 from ccb.remote.host_commands.cleanup import Remover
 from ccb.remote.host_commands.report import Reports
 from ccb.remote.host_commands.worktrees import remove_worktrees
+from ccb.remote.subagents.worktrees import Worktrees
 
 ONE = "toolu_one"
 
@@ -125,6 +127,43 @@ async def test_a_commit_keeps_a_worktree_also_when_the_agent_is_interrupted(tmp_
         (tree,) = trees(project)
         assert f"Its changes are in the git worktree {tree}" in d.result_text(ONE)
     assert git(project, "log", "-1", "--format=%s", f"worktree/{tree.name}") == "c"
+
+
+async def test_an_interrupt_while_a_worktree_is_made_leaves_none(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, real = project / ".claude/worktrees", shutil.which("git")
+    slow = tmp_path / "bin/git"
+    slow.parent.mkdir()
+    slow.write_text(
+        f'#!/bin/sh\ncase "$*" in *"worktree add"*) {real} "$@"; touch {place}/making; sleep 600;; esac\n'
+        f'exec {real} "$@"\n'
+    )
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    async with delegation(tmp_path, {MAIN: delegates(isolated())}) as d:
+        d.say(MAIN + "go")
+        d.session.turns.finish()
+        running = asyncio.ensure_future(d.session.turns.run())
+        await until((place / "making").exists, "the worktree")
+        assert len(trees(project)) == 1
+        d.session.turns.interrupt()
+        await asyncio.wait_for(running, 60)
+        assert [each.body.get("removed", False) for each in d.records() if each.kind == "worktree"] == [False, True]
+    assert trees(project) == [] and git(project, "branch", "--format=%(refname:short)") == "main"
+
+
+async def test_a_worktree_that_git_was_killed_over_is_made_again(tmp_path: Path, project: Path) -> None:
+    async with delegation(tmp_path, {MAIN: delegates(isolated())}) as d:
+        context = d.session.agent.config.context
+        worktrees = Worktrees(context.host, context.cages)
+        tree = await worktrees.plan(str(project), "half", ONE)
+        await worktrees.make(tree)
+        (Path(tree.path) / "file.txt").unlink()
+        (project / ".git/worktrees" / Path(tree.path).name / "locked").write_text("initializing")  # as git leaves it
+        await worktrees.make(tree)
+        assert (Path(tree.path) / "file.txt").exists()
+        assert await worktrees.remove(tree)
 
 
 async def test_an_agent_goes_on_in_its_worktree_after_the_worker_was_killed(tmp_path: Path, project: Path) -> None:
