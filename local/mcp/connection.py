@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 import ccb
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.kinds.mcp import Elicitation
+from ccb.tunnel.wire.kinds.mcp import TOOL_USE_ID, Elicitation
 
 from .config import HttpServer, ServerConfig
 
@@ -56,13 +57,29 @@ class Refusals:
     def __init__(self) -> None:
         self.wants_login = False
         self.forgot_session = False
+        self._refused: set[str] = set()
 
     async def see(self, response: httpx2.Response) -> None:
         """Note why a server has refused a request, if this response is a refusal."""
+        request = response.request
         if response.status_code == 401:
             self.wants_login = True
-        elif response.status_code == 404 and "mcp-session-id" in response.request.headers:
+        elif response.status_code == 404 and "mcp-session-id" in request.headers:
             self.forgot_session = True
+            if request.method == "POST":
+                self._refused.add(_key(json.loads(request.content)))
+
+    def refused(self, asked: Json) -> bool:
+        """Return whether exactly this request came to a server that does not know the session. Where only others were
+        refused, this one may have been carried out."""
+        return _key(asked) in self._refused
+
+
+def _key(message: Json) -> str:
+    """Return what tells a request from others, without what the package adds to it."""
+    params = message.get("params") or {}
+    own = {name: each for name, each in params.items() if name != "_meta"}
+    return json.dumps([message.get("method"), own, (params.get("_meta") or {}).get(TOOL_USE_ID)], sort_keys=True)
 
 
 @dataclass(frozen=True)

@@ -109,16 +109,22 @@ class LaptopServer:
         return {"jsonrpc": "2.0", "id": number, "result": result}
 
     async def _exchange(self, connection: ServerConnection, asked: types.Request[Any, Any], report: Any) -> _Result:
-        """Send a request. A server that has forgotten the session has not carried it out: it gets it again in a new
-        one. Raise MCPError, RequestRefused."""
+        """Send a request. A server that has refused it because it has forgotten the session has not carried it out: it
+        gets it again in a new one. Raise MCPError, RequestRefused."""
         try:
             return await connection.session.send_request(asked, _Result, progress_callback=report)
         except MCPError as error:
-            if not _is_gone(connection, error):
+            refused = connection.refusals.refused({"method": asked.method, "params": asked.params})
+            if not refused and error.error.code != types.CONNECTION_CLOSED:
                 raise
-            await self._end()
-            if not connection.refusals.forgot_session:
-                raise RequestRefused(f"the MCP server {self.name} has ended; the next call starts it again") from None
+            if self._connection is connection:  # else another call has ended it already, and perhaps begun the next
+                await self._end()
+            if not refused:
+                effect = "Whether this call had any effect is not known: check that before you try again. "
+                raise RequestRefused(
+                    f"the MCP server {self.name} has ended before it answered. "
+                    f"{effect if asked.method == 'tools/call' else ''}The next call starts it again."
+                ) from None
         again = await self._running()
         return await again.session.send_request(asked, _Result, progress_callback=report)
 

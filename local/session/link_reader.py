@@ -57,12 +57,15 @@ class LinkReader:
         self._responder = parts.responder
         self._schedule = parts.schedule
         self._replay_ends: int | None = None  # the last event that is replayed; None before the attach is granted
-        self._first_replay_ends: int | None = None  # the same for the first attach of this client
+        self._others_until: int | None = None  # the last event that another client may have seen as the driver
 
-    def attaching(self) -> None:
-        """Prepare for a new connection, just before its attach is sent."""
+    def attaching(self, *, others_drove: bool) -> None:
+        """Prepare for a new connection, just before its attach is sent. `others_drove`: another client may have driven
+        since this one did."""
         self._replay_ends = None
-        self._responder.connected_again()
+        if others_drove:
+            self._others_until = None
+        self._responder.connected_again(others_drove=others_drove)
 
     def rewind(self, hello: Hello) -> int:
         """Continue from the last event the host still has, because it has lost later ones. Return how many it has
@@ -131,9 +134,10 @@ class LinkReader:
         return self._responder.takes(public, journalled=True, memory=memory, ours=self._is_ours(received.seq))
 
     def _is_ours(self, seq: int) -> bool:
-        """Whether a request was sent while this client drove. One that is older may have been begun by another."""
-        first = self._first_replay_ends
-        return first is not None and seq > first and self._feed.standing.driving
+        """Whether no other client can have begun a request: it was sent while this client drove, or was the last to
+        drive."""
+        others = self._others_until
+        return others is not None and seq > others and self._feed.standing.driving
 
     async def _snapshot(self, frame: Snapshot, memory: int) -> None:
         asks = [parse_message(each) for each in parse_snapshot(frame.body).questions]
@@ -148,8 +152,8 @@ class LinkReader:
         self._replay_ends = frame.seq
         log.info("attached as %s; events %d to %d are replayed", frame.role, self.have + 1, frame.seq)
         first, self.begun = not self.begun, True
-        if self._first_replay_ends is None:
-            self._first_replay_ends = frame.seq
+        if self._others_until is None:
+            self._others_until = frame.seq
         self._schedule.granted()
         if frame.role != "driver":
             await self._fenced(frame.driver)

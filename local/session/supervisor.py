@@ -125,7 +125,7 @@ class Supervisor:
         elif reader.begun and hello.driver and not self._still_claims(hello):
             self._feed.shift(Change.YIELD)  # only the person may take a session from another client
         self._feed.shift(Change.ATTACH)  # inputs follow the attach without a round trip
-        reader.attaching()
+        reader.attaching(others_drove=hello.driver != options.who or hello.epoch > self._asked_epoch)
         await connection.attach(
             role="driver" if self._feed.standing.driving else "viewer",
             have=reader.have,

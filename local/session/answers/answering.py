@@ -6,8 +6,8 @@ cards).
 
 A service runs at most once for each request, even if the request is replayed. It starts only when the replay is over,
 because the replay may contain the answer, and only if this client drives. Its answer waits in the outbox until the host
-has confirmed it. A request that came while another client drove may have been begun there: what must not run twice is
-refused then.
+has confirmed it. A request that came while another client drove may have been begun there, also one that came while
+this client had no connection: what must not run twice is refused then.
 
 The reader gets a limited number of open requests. What comes beyond it gets an error as its answer.
 """
@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 
 from ccb.tunnel.plain_text import one_line
@@ -67,7 +68,7 @@ Service = Callable[[Json, bool], Awaitable[Json]]
 @dataclass(frozen=True)
 class _Waiting:
     """A request that waits and takes `memory` bytes. `journalled`: it is in the journal, so a replay repeats it.
-    `ours`: it came while this client drove, so no other has begun it."""
+    `ours`: no other client can have begun it."""
 
     line: ControlRequestLine
     journalled: bool
@@ -132,7 +133,8 @@ class RequestResponder:
                 self._take(request_id)
 
     def takes(self, line: PublicLine, *, journalled: bool, memory: int, ours: bool = True) -> bool:
-        """Note a request, which takes `memory` bytes, or its withdrawal. `ours`: this client drives. Return False if it
+        """Note a request, which takes `memory` bytes, or its withdrawal. `ours`: no other client can have
+        begun it. Return False if it
         is the reader's to see, or may still be registered for the reader: then `hides` decides once the reader is
         there."""
         if isinstance(line, ControlRequestLine):
@@ -188,14 +190,16 @@ class RequestResponder:
         for line in asks:
             self.takes(line, journalled=True, memory=memory // len(asks), ours=ours)
 
-    def connected_again(self) -> None:
+    def connected_again(self, *, others_drove: bool) -> None:
         """Forget the requests that are not in the journal: on a new connection the worker repeats those that are still
-        open."""
+        open. If others drove meanwhile, they may have begun those that wait here."""
         self._may_start = False
         for request_id, waiting in list(self._waiting.items()):
             if not waiting.journalled:
                 self._take(request_id)
                 self._known.pop(request_id, None)
+            elif others_drove:
+                self._waiting[request_id] = replace(waiting, ours=False)
 
     def work(self, *, driving: bool) -> None:
         """Note that the replay is over. If this client drives, answer the waiting requests."""

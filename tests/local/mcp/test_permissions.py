@@ -12,7 +12,7 @@ import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, session_on
 from tests.support.network.link_peer import Peer
 
-from ccb.local.mcp.gate import permitted
+from ccb.local.mcp.gate import is_call, permitted
 from ccb.local.mcp.permissions import LaptopPermissions
 from ccb.local.session.client import Received, Skipped
 from ccb.local.session.remote_session import RemoteSession
@@ -86,10 +86,14 @@ class Worker:
 
 @asynccontextmanager
 async def hostile(
-    rules: Mapping[str, Sequence[str]] | None = None, *, mode: str = "default", somebody: bool = False
+    rules: Mapping[str, Sequence[str]] | None = None,
+    *,
+    mode: str = "default",
+    somebody: bool = False,
+    host: ScriptedHost | None = None,
 ) -> AsyncIterator[Worker]:
     """A session with a server `notes` on the laptop. `somebody`: a person can be asked there."""
-    async with session_on(ScriptedHost()) as (session, peer):
+    async with session_on(host or ScriptedHost()) as (session, peer):
         worker = Worker(session, peer)
 
         async def ask(question: ToolApproval) -> ToolPermission:
@@ -114,7 +118,7 @@ async def hostile(
         session.watched_by(permissions)
         session.register(CAN_USE_TOOL)
         session.register(HOOK_CALLBACK)
-        session.register(LAPTOP_MCP_MESSAGE, serve)
+        session.register(LAPTOP_MCP_MESSAGE, serve, is_call)
         reading = asyncio.create_task(read())
         try:
             yield worker
@@ -206,6 +210,26 @@ async def test_an_answer_that_another_client_gave_does_not_count_here() -> None:
         await worker.peer.send(Event(2, 1, "input", {"id": "answer:q1", "body": answer}))
         worker._seq = 2
         assert await worker.tries({"a": 1})
+
+
+async def test_a_lost_connection_gives_no_second_call_for_one_approval() -> None:
+    host = ScriptedHost()
+    async with hostile(host=host) as worker:
+        await worker.asks({"a": 1})
+        await worker.session.answer("q1", ALLOW)
+        assert await worker.tries({"a": 1}) == ""
+        worker.peer.hang_up()
+        worker.peer, _ = await host.granted(seq=9)  # all of it is a replay: the worker claims that it has had no answer
+        await worker.calls({"a": 1})
+        await worker.asks({"a": 1})  # nobody answers it again, but the outbox sends both answers again
+        worker._seq += 1
+        answer = {"id": "answer:q1", "body": public_answer(Success("q1", ALLOW))}
+        await worker.peer.send(Event(worker._seq, 1, "input", answer))
+        while worker._seq < 9:
+            await worker.calls({"a": 1}, request_id=f"again-{worker._seq}")
+        assert "has not allowed" in await worker.reply("again-8")
+        assert "has not allowed" in await worker.tries({"a": 1}, request_id="live")
+        assert len(worker.ran) == 1
 
 
 @pytest.mark.parametrize(

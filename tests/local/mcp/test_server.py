@@ -8,7 +8,9 @@ import sys
 from typing import Any
 
 import pytest
+from aiohttp import web
 from tests.support.mcp_http import HttpMcp
+from tests.support.network.http_server import serving
 
 from ccb.local.mcp import server as server_module
 from ccb.local.mcp.config import HttpServer
@@ -92,7 +94,7 @@ async def test_a_server_that_was_restarted_meanwhile_is_reached_again() -> None:
         server = LaptopServer("far", HttpServer(type="http", url=url), ClientSide(sys.stderr))
         assert text(await server.reply(call("greet", name="a"))) == "hello a"
     port = int(url.split(":")[2].split("/")[0])
-    with pytest.raises(RequestRefused, match="the next call starts it again"):
+    with pytest.raises(RequestRefused, match="Whether this call had any effect is not known"):
         await server.reply(call("greet", name="b"))
     with pytest.raises(RequestRefused, match="cannot be reached"):
         await server.reply(call("greet", name="b"))
@@ -109,6 +111,31 @@ async def test_a_server_that_was_restarted_meanwhile_is_reached_again() -> None:
         assert text(await server.reply(call("greet", name="d"))) == "hello d"
         assert last.calls == ["d"]
         await server.close()
+
+
+async def test_a_call_whose_answer_was_cut_is_not_begun_again_although_the_server_has_forgotten_the_session() -> None:
+    begun: list[str] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked = await request.json() if request.method == "POST" else {}
+        if asked.get("method") == "tools/call":
+            begun.append(asked["params"]["name"])
+            response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+            await response.prepare(request)
+            await response.write(b"id: 1\nretry: 1\ndata:\n\n")  # then it is restarted, and knows nothing any more
+            return response
+        if asked.get("method") != "initialize":
+            return web.Response(status=202 if asked else 404)
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "far", "version": "1"}}
+        reply = {"jsonrpc": "2.0", "id": asked["id"], "result": hello}
+        return web.json_response(reply, headers={"mcp-session-id": "s1"})
+
+    async with serving(answer) as url:
+        server = LaptopServer("far", HttpServer(type="http", url=url), ClientSide(sys.stderr))
+        with pytest.raises(RequestRefused, match="Whether this call had any effect is not known"):
+            await server.reply(call("pay"))
+        await server.close()
+    assert begun == ["pay"]
 
 
 async def test_a_server_that_has_ended_unseen_is_started_before_the_call(monkeypatch: pytest.MonkeyPatch) -> None:

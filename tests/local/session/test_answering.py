@@ -242,6 +242,24 @@ async def test_what_must_not_run_twice_is_refused_if_an_earlier_client_may_have_
         assert service.calls == [{"url": "b"}, {"url": "c"}]
 
 
+async def test_what_must_not_run_twice_is_refused_if_another_client_drove_while_this_one_was_away(
+    host: ScriptedHost,
+) -> None:
+    service = Service()
+    async with answering(host, service, once=True) as (session, seen):
+        peer, _ = await host.granted()
+        host.greeting = replace(host.greeting, epoch=host.greeting.epoch + 1)  # somebody has driven it, and left
+        peer.hang_up()
+        await reaches(session, LinkState.RECONNECTING, seen)
+        again, _ = await host.granted(seq=1)
+        await again.send(Event(1, 1, "message", ask("a")))
+        refused = await answer_of(again)
+        assert refused["subtype"] == "error" and "Whether it had any effect is not known" in refused["error"]
+        await again.send(Event(2, 1, "message", ask("b", "f2")))
+        assert (await answer_of(again))["response"] == {"text": "page b"}
+        assert service.calls == [{"url": "b"}]
+
+
 async def test_a_viewer_that_takes_over_does_not_run_what_the_driver_may_have_begun(host: ScriptedHost) -> None:
     service = Service()
     async with answering(host, service, once=True, role="viewer") as (session, seen):
