@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Laptop
 
 Json = dict[str, Any]
@@ -83,6 +84,11 @@ class Program:
 def calls(*uses: tuple[str, Json]) -> Json:
     """Return an answer of the model that calls tools."""
     return {"blocks": [{"type": "tool_use", "name": name, "input": given} for name, given in uses]}
+
+
+def asked(times: int) -> Callable[[FakeModel], bool]:
+    """Whether a model has been asked so many times."""
+    return lambda model: len(model.requests) == times
 
 
 def text_of_deltas(events: Sequence[Json]) -> str:

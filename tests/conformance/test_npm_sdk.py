@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.conformance.official_sdks import calls, npm_sdk, over_ssh, program_ccb, text_of_deltas
+from tests.conformance.official_sdks import asked, calls, npm_sdk, over_ssh, program_ccb, text_of_deltas
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import relay
@@ -89,29 +89,46 @@ async def test_the_form_of_a_server_is_filled_in_by_the_program(
     assert "the answer is accept" in fake_model.requests[-1].tool_result_text
 
 
-async def test_over_ssh_with_a_lost_connection_nothing_runs_twice(
+async def test_over_ssh_with_a_lost_connection_in_everything_nothing_runs_twice(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, project: Path
 ) -> None:
     fake_model.add(
-        calls(("mcp__calc__add", {"a": 1, "b": 2}), ("Bash", {"command": "touch made"})),
-        {"text": "all of it is done now", "stall_after": 4},
+        calls(("mcp__calc__add", {"a": 1, "b": 2})),
+        calls(("Bash", {"command": "touch made"})),
+        calls(("Task", {"description": "look at it", "prompt": "look", "subagent_type": "reviewer"})),
+        {"text": "WORDS OF THE REVIEWER", "first_delay": 0.5},
+        {"text": "all of it is done now", "delay": 0.1},
+        {"text": "a long answer that is broken off " * 20, "delay": 0.1},
+        {**calls(("StructuredOutput", {"n": 7})), "first_delay": 0.5},
     )
     async with relay(sshd.port) as between:
-        settings = {
-            **over_ssh(project.parent, sshd, host_user, between.port),
-            "cwd": str(project),
-            "prompts": ["work"],
-            "cut_in_tool": True,
-        }
-        async with npm_sdk(laptop, settings) as program:
-            await program.until("waits", where="tool")
+        settings = {**over_ssh(project.parent, sshd, host_user, between.port), "cwd": str(project)}
+        everywhere = {"prompts": ["work", "talk"], "long": "talk", "cut_in": ["tool", "hook", "question", "stream"]}
+        async with npm_sdk(laptop, {**settings, **everywhere}) as program:
+            for where in ("tool", "hook", "question"):
+                await program.until("waits", where=where)
+                between.cut()
+                program.go_on()
+            for requests in (4, 5):  # in the sub-agent, and in an answer of the main agent
+                await fake_model.until(asked(requests))
+                between.cut()
+            await program.until("waits", where="stream")
             between.cut()
-            program.go_on()
-            await fake_model.until(lambda model: len(model.requests) == 2)
-            between.cut()
-            fake_model.release()
+            program.go_on()  # it interrupts while there is no connection
             await program.end()
-    assert len(program.of("tool")) == len(program.of("asked")) == 1 and len(fake_model.requests) == 2
+        first, second = program.messages("result")
+        schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+        more = {"resume": first["session_id"], "outputFormat": {"type": "json_schema", "schema": schema}}
+        async with npm_sdk(laptop, {**settings, "prompts": ["count"], "more": more}) as again:
+            await fake_model.until(asked(7))
+            between.cut()
+            await again.end()
+    assert len(program.of("tool")) == len(program.of("asked")) == len(program.of("hook")) == 1
     assert (host_user.home / "made").exists() and not list(project.iterdir())
-    assert [each["result"] for each in program.messages("result")] == ["all of it is done now"]
-    assert text_of_deltas(program.messages("stream_event")) == "all of it is done now"
+    assert fake_model.requests[4].tool_result_text.startswith("WORDS OF THE REVIEWER")
+    assert (first["result"], second["subtype"]) == ("all of it is done now", "error_during_execution")
+    said = text_of_deltas(program.messages("stream_event"))
+    assert said.startswith("all of it is done nowa")  # and the rest was interrupted
+    (counted,) = again.messages("result")
+    assert counted["structured_output"] == {"n": 7} and not again.of("error")
+    assert "all of it is done now" in json.dumps(fake_model.requests[6].messages) and len(fake_model.requests) == 7

@@ -7,7 +7,16 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.conformance.official_sdks import Json, Program, calls, over_ssh, program_ccb, python_sdk, text_of_deltas
+from tests.conformance.official_sdks import (
+    Json,
+    Program,
+    asked,
+    calls,
+    over_ssh,
+    program_ccb,
+    python_sdk,
+    text_of_deltas,
+)
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.machine.processes import name_of, with_home
 from tests.support.model.fake_model import FakeModel
@@ -15,6 +24,11 @@ from tests.support.network.relay import relay
 from tests.support.person.laptop import Laptop
 
 pytestmark = pytest.mark.visited
+
+SCHEMA = {
+    "type": "json_schema",
+    "schema": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
+}
 
 
 def touch(name: str) -> Json:
@@ -62,9 +76,9 @@ async def test_a_client_with_tools_hooks_and_permissions(laptop: Laptop, fake_mo
     seen, failed = fake_model.requests[2].tool_results
     assert seen["content"][0]["type"] == "image" and failed["is_error"] and "on purpose" in str(failed["content"])
     assert sorted(path.name for path in project.iterdir()) == ["changed"]
-    asked = program.of("asked")
-    assert [each["input"]["command"] for each in asked] == ["touch asked", "touch forbidden"]
-    assert all(each["suggestions"] and each["id"] for each in asked)
+    questions = program.of("asked")
+    assert [each["input"]["command"] for each in questions] == ["touch asked", "touch forbidden"]
+    assert all(each["suggestions"] and each["id"] for each in questions)
     assert [each["event"] for each in program.of("hook")].count("PreToolUse") == 3
     texts = [str(request.tool_result_text) for request in fake_model.requests[4:7]]
     assert texts[1] == "not this one" and "the hook says no" in texts[2]
@@ -97,46 +111,55 @@ async def test_a_client_with_tools_hooks_and_permissions(laptop: Laptop, fake_mo
     assert not any(states), "states that only the SDK has asked for are not shown to its user"
 
 
-async def test_over_ssh_with_lost_connections_nothing_runs_twice(
+async def test_over_ssh_with_a_lost_connection_in_everything_nothing_runs_twice(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, project: Path
 ) -> None:
     fake_model.add(
         calls(("mcp__calc__add", {"a": 1, "b": 2})),
         touch("made"),
-        {"text": "all of it is done now", "stall_after": 4},
+        calls(("Task", {"description": "look at it", "prompt": "look", "subagent_type": "reviewer"})),
+        {"text": "WORDS OF THE REVIEWER", "first_delay": 0.5},
+        {"text": "all of it is done now", "delay": 0.1},
         {"text": "and the second turn"},
+        {"text": "a long answer that is broken off " * 20, "delay": 0.1},
+        {**calls(("StructuredOutput", {"n": 7})), "first_delay": 0.5},
     )
     async with relay(sshd.port) as between:
-        settings = {
-            **over_ssh(project.parent, sshd, host_user, between.port),
-            "cwd": str(project),
-            "prompts": ["work", "more"],
-            "cut_in_tool": True,
-            "cut_in_question": True,
-        }
-        async with python_sdk(laptop, settings) as program:
-            for where in ("tool", "question"):
+        settings = {**over_ssh(project.parent, sshd, host_user, between.port), "cwd": str(project)}
+        everywhere = {"prompts": ["work", "more"], "long": "talk", "cut_in": ["tool", "hook", "question", "stream"]}
+        async with python_sdk(laptop, {**settings, **everywhere}) as program:
+            for where in ("tool", "hook", "question"):
                 await program.until("waits", where=where)
                 between.cut()
                 program.go_on()
-            await program.until("message", type="StreamEvent")
-            await fake_model.until(lambda model: len(model.requests) == 3)
+            for requests in (4, 5):  # in the sub-agent, and in an answer of the main agent
+                await fake_model.until(asked(requests))
+                between.cut()
+            await program.until("waits", where="stream")
             between.cut()
-            fake_model.release()
+            program.go_on()  # it interrupts while there is no connection
             await program.end()
+        resumes = {"resume": results(program)[0]["session_id"], "output_format": SCHEMA}
+        async with python_sdk(laptop, {**settings, "prompts": ["count"], "options": resumes}) as again:
+            await fake_model.until(asked(8))
+            between.cut()
+            await again.end()
     assert len(program.of("tool")) == len(program.of("asked")) == 1
+    assert [each["event"] for each in program.of("hook")] == ["PreToolUse", "Stop", "Stop"]
     assert (host_user.home / "made").exists() and not list(project.iterdir())
-    assert [each["result"] for each in results(program)] == ["all of it is done now", "and the second turn"]
-    assert len(fake_model.requests) == 4
+    assert fake_model.requests[4].tool_result_text.startswith("WORDS OF THE REVIEWER")
+    assert [each["result"] for each in results(program)[:2]] == ["all of it is done now", "and the second turn"]
+    assert results(program)[2]["subtype"] == "error_during_execution" and len(results(program)) == 3
     said = text_of_deltas(program.messages("StreamEvent"))
-    assert said == "all of it is done nowand the second turn"
+    assert said.startswith("all of it is done nowand the second turna")  # and the rest was interrupted
     assert "reconnecting" in "".join(each["line"] for each in program.of("stderr"))
+    assert results(again)[0]["structured_output"] == {"n": 7} and not again.of("error")
+    assert "all of it is done now" in json.dumps(fake_model.requests[7].messages) and len(fake_model.requests) == 8
 
 
 async def test_single_questions_with_a_schema_and_with_limits(
     laptop: Laptop, fake_model: FakeModel, project: Path
 ) -> None:
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     fake_model.add(
         {"text": "seven", "when": {"user_contains": "count"}},
         {**calls(("StructuredOutput", {"n": 7})), "when": {"user_contains": "call StructuredOutput"}},
@@ -151,7 +174,7 @@ async def test_single_questions_with_a_schema_and_with_limits(
             await program.end()
         return program
 
-    counted = await ask("count", output_format={"type": "json_schema", "schema": schema}, tools=["Read"])
+    counted = await ask("count", output_format=SCHEMA, tools=["Read"])
     assert results(counted)[0]["structured_output"] == {"n": 7} and not counted.of("error")
     assert fake_model.requests[0].tool_names == ["Read", "StructuredOutput"]
     assert "You are ccb" not in str((fake_model.requests[0].body or {}).get("system"))
@@ -175,7 +198,7 @@ async def test_a_worker_that_is_killed_in_a_tool_of_the_client_is_followed_by_on
         "cli": program_ccb(project.parent),
         "cwd": str(project),
         "prompts": ["add", "again"],
-        "cut_in_tool": True,
+        "cut_in": ["tool"],
     }
     async with python_sdk(laptop, settings) as program:
         await program.until("waits", where="tool")

@@ -10,24 +10,28 @@ const { z } = await load("zod/index.js");
 const tell = (kind, what = {}) => console.log(JSON.stringify({ kind, ...what }));
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const told = async (word) => {
+  if (!(given.cut_in ?? []).includes(word)) return;
   tell("waits", { where: word });
   await lines.next();
 };
 
 const add = tool("add", "Add two numbers", { a: z.number(), b: z.number() }, async (numbers) => {
   tell("tool", { name: "add", given: numbers });
-  if (given.cut_in_tool) await told("tool");
+  await told("tool");
   return { content: [{ type: "text", text: `the sum is ${numbers.a + numbers.b}` }] };
 });
 
 const hook = async (event, id) => {
   tell("hook", { event: event.hook_event_name, tool: event.tool_name, id });
+  await told("hook");
   return {};
 };
 
 let answered = () => {};
+let now = "";
 async function* prompts() {
   for (const text of given.prompts) {
+    now = text;
     const result = new Promise((resolve) => (answered = resolve));
     yield { type: "user", message: { role: "user", content: text }, parent_tool_use_id: null, session_id: "" };
     await result;
@@ -45,6 +49,7 @@ const session = query({
     allowedTools: ["mcp__calc__add"],
     canUseTool: async (name, input) => {
       tell("asked", { name, input });
+      await told("question");
       return { behavior: "allow", updatedInput: input };
     },
     onElicitation: async (form) => {
@@ -76,6 +81,11 @@ try {
   for await (const message of session) {
     tell("message", { type: message.type, body: message });
     if (message.type === "result") answered();
+    if (now === given.long && message.event?.type === "content_block_delta") {
+      now = ""; // once
+      await told("stream");
+      await session.interrupt();
+    }
   }
 } catch (error) {
   tell("error", { name: error.name, text: error.message });

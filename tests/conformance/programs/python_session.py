@@ -30,7 +30,9 @@ def tell(kind, **what):
 
 
 async def told(word):
-    """Say where the program is, and wait until the test lets it go on."""
+    """Where the test wants to cut something, say that the program is there, and wait until it may go on."""
+    if word not in given.get("cut_in", ()):
+        return
     tell("waits", where=word)
     await asyncio.get_running_loop().run_in_executor(None, os.read, 0, 1)  # one line for each, however many wait
 
@@ -38,8 +40,7 @@ async def told(word):
 @tool("add", "Add two numbers", {"a": float, "b": float})
 async def add(numbers):
     tell("tool", name="add", given=numbers)
-    if given.get("cut_in_tool"):
-        await told("tool")
+    await told("tool")
     return {"content": [{"type": "text", "text": f"the sum is {numbers['a'] + numbers['b']:g}"}]}
 
 
@@ -55,8 +56,7 @@ async def fail(_):
 
 async def may(name, wanted, context):
     tell("asked", name=name, input=wanted, suggestions=len(context.suggestions), id=context.tool_use_id)
-    if given.get("cut_in_question"):
-        await told("question")
+    await told("question")
     if "forbidden" in json.dumps(wanted):
         return PermissionResultDeny(message="not this one")
     if wanted.get("command") == "touch asked":
@@ -66,6 +66,8 @@ async def may(name, wanted, context):
 
 async def hook(event, tool_use_id, _):
     tell("hook", event=event["hook_event_name"], tool=event.get("tool_name"), id=tool_use_id)
+    if event["hook_event_name"] == "PreToolUse":
+        await told("hook")
     if event.get("tool_input", {}).get("command") == "touch hooked":
         return {
             "hookSpecificOutput": {
@@ -84,6 +86,18 @@ async def show(messages):
     async for message in messages:
         session_ids.extend([message.session_id] if hasattr(message, "session_id") else [])
         tell("message", type=type(message).__name__, body=vars(message))
+
+
+async def interrupted(session):
+    """Begin a long answer, and interrupt it at its first words."""
+    await session.query(given["long"])
+    async for message in session.receive_response():
+        tell("message", type=type(message).__name__, body=vars(message))
+        if type(message).__name__ == "StreamEvent" and message.event["type"] == "content_block_delta":
+            await told("stream")
+            await session.interrupt()
+            break
+    await show(session.receive_response())
 
 
 async def client():
@@ -126,13 +140,9 @@ async def client():
                 await session.set_permission_mode("nonsense")
             except Exception as error:  # noqa: BLE001 - the test looks at it
                 tell("refused", error=str(error))
-            await session.query(given["long"])
-            async for message in session.receive_response():
-                tell("message", type=type(message).__name__, body=vars(message))
-                if type(message).__name__ == "StreamEvent" and message.event["type"] == "content_block_delta":
-                    await session.interrupt()
-                    break
-            await show(session.receive_response())
+        if "long" in given:
+            await interrupted(session)
+        if given.get("controls"):
             kept = await get_session_messages_from_store(store, session_ids[0], directory=given["cwd"])
             tell("kept", messages=[each.message for each in kept])
     tell("end")
