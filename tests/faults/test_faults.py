@@ -13,6 +13,7 @@ from tests.faults.play.check import check
 from tests.faults.play.outcome import Outcome
 from tests.faults.play.plan import Plan, plan
 from tests.faults.play.runner import play
+from tests.faults.play.trees import agent_of
 from tests.faults.work.work import WORKS
 from tests.support.hosts.sshd import HostUser, Sshd
 
@@ -29,6 +30,7 @@ async def test_the_undisturbed_session_does_all_of_its_work(name: str, reference
     assert len(found.hooked) == len(set(found.hooked)) and bool(found.hooked) == work.hooked
     if name == "basics":
         assert found.files == {"edit.txt": "new line\nkept line\n", "new.txt": "written once\n"}
+    assert found.near == work.near and [agent_of(path) for path in found.trees] == work.kept
     assert found.requests == work.requests
     assert found.left == [] and found.connections == 1
 

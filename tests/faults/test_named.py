@@ -49,6 +49,9 @@ NAMED = {
     "a cut while a task runs": Plan(0, ending="cut link", moment="task-runs", work="background"),
     "a cut while a prompt is queued": Plan(0, ending="cut link", moment="busy-runs", work="background"),
     "a cut while a hook runs": Plan(0, ending="cut link", moment="hooked", work="agents"),
+    "a cut while agents work in worktrees": Plan(0, ending="cut link", moment="leaves-runs", work="agents"),
+    "a cut while a server on the laptop works": Plan(0, ending="cut link", moment="spent-runs", work="background"),
+    "kill -9 of ccb while a server of it works": Plan(0, ending="kill ccb", moment="spent-runs", work="background"),
 }
 
 if os.environ.get("CCB_FAULT_LOG"):

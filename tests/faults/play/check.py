@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 
 from tests.faults.play.compare import first_difference, transcript
 from tests.faults.play.outcome import Outcome
 from tests.faults.play.plan import Plan
+from tests.faults.play.trees import agent_of
 from tests.faults.work.work import WORKS
+
+from ccb.remote.daemon.assembly import INTERRUPTED
 
 TAKEN_OVER = 75
 
@@ -23,7 +27,7 @@ def check(plan: Plan, outcome: Outcome, undisturbed: Outcome) -> str:
 
 
 def _wrong(plan: Plan, outcome: Outcome, undisturbed: Outcome) -> Iterator[str]:
-    for happened in (outcome.counts, outcome.hooked):
+    for happened in (outcome.counts, outcome.near, outcome.hooked):
         twice = [line for line, times in Counter(happened).items() if times > 1]
         if twice:
             yield f"{twice} happened twice"
@@ -32,15 +36,17 @@ def _wrong(plan: Plan, outcome: Outcome, undisturbed: Outcome) -> Iterator[str]:
     if outcome.untaken:
         yield f"no turn has taken {outcome.untaken}"
     if outcome.left:
-        yield f"left on the host: {outcome.left}"
+        yield f"left on the host or the laptop: {outcome.left}"
+    yield from _untrue(outcome)
+    yield from _wrong_trees(plan, outcome)
     more = outcome.kept - undisturbed.kept - ({MADE} if plan.cold else set())
     if more:
         yield f"files more than after an undisturbed session: {sorted(more)}"
     if plan.ending == "kill daemon":  # what ran when it died is not run again
         if outcome.code not in (0, 1):  # 1: the turn it died in was the last one
             yield f"exit code {outcome.code}"
-        if not set(outcome.counts) <= set(undisturbed.counts):
-            yield f"counted {outcome.counts}"
+        if not set(outcome.counts) <= set(undisturbed.counts) or not set(outcome.near) <= set(undisturbed.near):
+            yield f"counted {outcome.counts}, on the laptop {outcome.near}"
         if outcome.requests > undisturbed.requests + WORKS[plan.work].asked_again:
             yield f"{outcome.requests} requests, {undisturbed.requests} without a fault"
         return
@@ -52,9 +58,11 @@ def _wrong(plan: Plan, outcome: Outcome, undisturbed: Outcome) -> Iterator[str]:
         yield f"counted {outcome.counts}"
     if _ordered(plan, outcome.hooked) != _ordered(plan, undisturbed.hooked):
         yield f"hooks ran for {outcome.hooked}"
+    again = plan.ending in ("kill ccb", "take over")
+    if outcome.near != undisturbed.near and not (again and set(outcome.near) < set(undisturbed.near)):
+        yield f"counted {outcome.near} on the laptop"
     if outcome.files != undisturbed.files:
         yield f"files {outcome.files}"
-    again = plan.ending in ("kill ccb", "take over")
     gone = plan.ending == "kill ccb" or (
         again and bool(plan.steps)
     )  # who cannot be reached takes along what it was reading
@@ -67,6 +75,35 @@ def _wrong(plan: Plan, outcome: Outcome, undisturbed: Outcome) -> Iterator[str]:
         )
         if difference:
             yield difference
+
+
+def _untrue(outcome: Outcome) -> Iterator[str]:
+    """What the model was told of its calls of MCP servers, and is not so. Of a call that has begun and has no answer it
+    must hear that nobody knows what it has done."""
+    counted = {*outcome.counts, *outcome.near}
+    for given, result in outcome.told:
+        word = given.get("word")
+        if word is None or any(each in result for each in _UNKNOWN):
+            continue
+        answered = f"counted {word}" in result
+        if not {word, f"{word}-ended"} <= counted if answered else word in counted:
+            yield f"the model was told {result!r} of {word!r}, and counted was {sorted(counted)}"
+
+
+_UNKNOWN = ("Whether it had any effect is not known", INTERRUPTED)
+
+
+def _wrong_trees(plan: Plan, outcome: Outcome) -> Iterator[str]:
+    """Worktrees that are lost, were left without a word, or hold something else than their agents have left there."""
+    told = json.dumps([result for _, result in outcome.told])
+    unknown = [path for path in outcome.trees if path not in told]
+    if unknown:
+        yield f"the model does not know of the worktrees {unknown}"
+    left = {agent_of(path): text for path, text in outcome.trees.items()}
+    wanted = dict.fromkeys(WORKS[plan.work].kept, "left\n")
+    cut = plan.ending == "kill daemon"  # an agent that was cut may go on in its worktree
+    if not all(text in ("", "left\n") for text in left.values()) if cut else left != wanted:
+        yield f"worktrees {left}"
 
 
 def _ordered(plan: Plan, lines: list[str]) -> list[str]:

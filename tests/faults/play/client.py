@@ -18,7 +18,7 @@ from tests.faults.play.journal import Progress, progress
 from tests.faults.play.outcome import Outcome
 from tests.faults.play.plan import Plan
 from tests.faults.work.piece import Piece
-from tests.faults.work.work import SUMMARY, WORKS, WorkModel, granted
+from tests.faults.work.work import SUMMARY, WORKS, WorkModel, permission
 from tests.support.hosts.sshd import HostUser
 from tests.support.machine.clock import Clocks
 from tests.support.network.relay import Relay
@@ -113,7 +113,7 @@ class Session:
 
     def _note_journal(self) -> None:
         seen = self._progress()
-        self._outcome.twice, self._outcome.untaken = seen.twice, seen.untaken
+        self._outcome.twice, self._outcome.untaken, self._outcome.told = seen.twice, seen.untaken, seen.told
 
     async def _run(self, again: list[str]) -> int:
         """One ccb from its start to its end; its exit code."""
@@ -154,8 +154,8 @@ class Session:
         kind = message["type"]
         self._id = str(message.get("session_id") or self._id)
         if kind == "control_request":
-            allow = {"behavior": "allow", "updatedInput": granted(message["request"]["input"])}
-            response = {"subtype": "success", "request_id": message["request_id"], "response": allow}
+            said = permission(message["request"]["input"])
+            response = {"subtype": "success", "request_id": message["request_id"], "response": said}
             await self._send({"type": "control_response", "response": response})
         elif kind == "assistant" and self._prompted == self._plan.ending_turn and not self._plan.moment:
             self._strike()
@@ -170,8 +170,7 @@ class Session:
             await self._over(client)
             if piece.ends:
                 (self._around.user.home / piece.ends).touch()
-                tasks = sum(bool(each.ends) for each in self._pieces[: self._prompted])
-                await self._over(client, _ended(tasks))
+                await self._over(client, lambda seen: seen.ended >= seen.begun)
             if self._prompted == len(self._pieces):
                 break
             await self._prompt()
@@ -246,10 +245,11 @@ class Session:
             await self._current.process.stdin.drain()
 
     async def _strike_at_moment(self) -> None:
-        moment, home = self._plan.moment, self._around.user.home
+        moment = self._plan.moment
+        files = [home / moment for home in (self._around.user.home, self._around.laptop.home)]
         if moment:
             asked = self._around.model
-            await _until(lambda: asked.asked_for_summary if moment == SUMMARY else (home / moment).exists())
+            await _until(lambda: asked.asked_for_summary if moment == SUMMARY else any(each.exists() for each in files))
             self._strike()
 
     def _strike(self) -> None:
@@ -277,10 +277,6 @@ class Session:
     def _progress(self) -> Progress:
         journals = self._around.user.home.glob(".local/state/ccb/sessions/*/journal.jsonl")
         return progress(next(journals, Path("no journal yet")))
-
-
-def _ended(tasks: int) -> Callable[[Progress], bool]:
-    return lambda seen: seen.ended >= tasks
 
 
 def _go(process: asyncio.subprocess.Process) -> None:

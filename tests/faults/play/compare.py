@@ -16,7 +16,7 @@ _VOLATILE = {
     "totalTokens", "totalDurationMs", "pre_tokens", "post_tokens", "prefix_tokens", "totalCostUsd",
 }  # fmt: skip
 _SKIPPED = ("stream_event", "tool_progress", "keep_alive", "control_response")
-_IDS = re.compile(r"toolu_\d+_\d+|(?<=/sessions/)[0-9a-f-]{36}|\d+ tokens, \d+ s(?=</usage>)")
+_IDS = re.compile(r"toolu_\d+_\d+|-[0-9a-f]{8}\b|(?<=/sessions/)[0-9a-f-]{36}|\d+ tokens, \d+ s(?=</usage>)")
 _SHELL_REPORT = re.compile(r"\nIt had printed:\nTerminated$")
 """A shell may have the time to report the end of its child before it ends itself."""
 _STREAMING = {

@@ -16,15 +16,17 @@ Json = dict[str, Any]
 @dataclass(frozen=True)
 class Progress:
     """`results` is the number of turns that are over. `idle`: no turn runs, and none is due. `inputs` are the texts of
-    the prompts that were applied, `untaken` the ids of those words that no turn has taken. `ended` is the number of
-    tasks whose end is known."""
+    the prompts that were applied, `untaken` the ids of those words that no turn has taken. `begun` and `ended`
+    are the numbers of tasks of which that is known. `told` are the inputs and the results of all tool calls."""
 
     results: int
     idle: bool
     inputs: list[str]
     untaken: list[str]
+    begun: int
     ended: int
     twice: list[str]
+    told: list[tuple[Json, str]]
 
 
 def progress(path: Path) -> Progress:
@@ -44,14 +46,25 @@ def progress(path: Path) -> Progress:
         "tool_start": [body["tool_use_id"] for body in of["tool_start"]],
         "queued": [body["id"] for body in main["queued"]],
     }
+    told = _told(of["message"])
     return Progress(
         sum(body.get("type") == "result" for body in of["message"]),
         not untaken and len(main["turn_start"]) <= len(main["turn_end"]),
         [json.dumps(body["message"]["content"]) for body in prompts.values()],
         untaken,
+        sum("run_in_background" in given and "running in background" in result for given, result in told),
         sum(each.startswith("task:") for each in ids["queued"]),
         [f"{kind} {each}" for kind, found in ids.items() for each, times in Counter(found).items() if times > 1],
+        told,
     )
+
+
+def _told(messages: list[Json]) -> list[tuple[Json, str]]:
+    contents = [each["message"]["content"] for each in messages if each.get("type") in ("assistant", "user")]
+    blocks = [block for content in contents if isinstance(content, list) for block in content]
+    inputs = {block["id"]: block["input"] for block in blocks if block["type"] == "tool_use"}
+    results = [block for block in blocks if block["type"] == "tool_result"]
+    return [(inputs.get(block["tool_use_id"], {}), str(block["content"])) for block in results]
 
 
 _KINDS = (

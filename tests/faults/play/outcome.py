@@ -11,12 +11,13 @@ Json = dict[str, Any]
 
 @dataclass
 class Outcome:
-    """`hooked` are the commands that a hook has noted. `twice` and `untaken` say what the journal tells of things that
-    happened twice and of words that no turn has taken. `left` are processes and runtime files that should be gone,
-    `kept` the files of ccb that stay on the host, with ids and hashes replaced. `first_code` is the exit code of a ccb
-    that another one took over from, `recovered_s` how long each reconnect took from the moment the loss was known,
-    `replayed` the bytes of the journal that were sent again (known with `debug`), `evidence` the ends of the journal
-    and of the logs."""
+    """`near` is what was counted on the laptop. `hooked` are the commands that hooks have noted. `trees` are the
+    worktrees that stay, with what was left there; `told` are the inputs and results of tool calls. `twice` and
+    `untaken` say what the journal tells of things that happened twice and of words that no turn has taken. `left` are
+    processes and runtime files that should be gone, `kept` the files of ccb that stay on the host, with ids and hashes
+    replaced. `first_code` is the exit code of a ccb that another one took over from, `recovered_s` how long each
+    reconnect took from the moment the loss was known, `replayed` the bytes of the journal that were sent again (known
+    with `debug`), `evidence` the ends of the journal and of the logs."""
 
     home: str = ""
     messages: list[Json] = field(default_factory=list)
@@ -25,7 +26,10 @@ class Outcome:
     stderr: str = ""
     requests: int = 0
     counts: list[str] = field(default_factory=list)
+    near: list[str] = field(default_factory=list)
     hooked: list[str] = field(default_factory=list)
+    trees: dict[str, str] = field(default_factory=dict)
+    told: list[tuple[Json, str]] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     twice: list[str] = field(default_factory=list)
     untaken: list[str] = field(default_factory=list)

@@ -19,11 +19,13 @@ from tests.faults.play.client import Around, Session
 from tests.faults.play.host import kept_by, left_by
 from tests.faults.play.outcome import Outcome, lines_of, text_of
 from tests.faults.play.plan import Plan, Step
+from tests.faults.play.trees import make_repository, trees_of
+from tests.faults.work.servers import LAPTOP_SETTINGS
 from tests.faults.work.work import WORKS, WorkModel
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.hosts.visited_host import visit
 from tests.support.machine.clock import jumping_clocks
-from tests.support.machine.processes import processes_of
+from tests.support.machine.processes import left_with_home, processes_of
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import Fault, relay
 from tests.support.person.laptop import Laptop, make_laptop
@@ -43,6 +45,12 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug
     async with FakeModel([scripted]) as model, relay(sshd.port, delay_s=plan.delay_s) as between:
         laptop = make_laptop(directory, model.url)
         _prepare(user, WORKS[plan.work].files, warm=not plan.cold, copy=plan.copy)
+        if WORKS[plan.work].kept:
+            make_repository(user, WORKS[plan.work].files)
+        if WORKS[plan.work].served:
+            settings = laptop.home / ".config/ccb/settings.json"
+            settings.parent.mkdir(parents=True)
+            settings.write_text(LAPTOP_SETTINGS)
         where = ["ssh", f"{user.name}@127.0.0.1:~", *sshd.client_options(between.port)]
         clocks = jumping_clocks(directory, user) if plan.ending == "clocks jump" else None
         if clocks is not None:
@@ -63,9 +71,11 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug
         outcome.connections = between.connections
         outcome.happened = [step.kind for step, fault in zip(plan.steps, between.faults, strict=True) if fault.happened]
         outcome.counts = lines_of(user.home / "count")
+        outcome.near = lines_of(laptop.home / "count")
         outcome.hooked = lines_of(user.home / "hooked")
+        outcome.trees = trees_of(user) if WORKS[plan.work].kept else {}
         outcome.files = {name: text_of(user.home / name) for name in ("edit.txt", "new.txt")}
-        outcome.left = await left_by(user)
+        outcome.left = await left_by(user) + await asyncio.to_thread(left_with_home, laptop.home)
         outcome.kept = kept_by(user)
         outcome.replayed = _replayed(user, laptop)
         return outcome

@@ -8,8 +8,9 @@ FULL = 190_000
 """The tokens that an answer reports so that the conversation is compacted."""
 
 
-def _task(part: str) -> Json:
-    return tool("Task", description=f"Do {part}", prompt=f"part {part}: count", subagent_type="general-purpose")
+def _task(part: str, **more: str) -> Json:
+    given = {"description": f"Do {part}", "prompt": f"part {part}: count", **more}
+    return tool("Task", subagent_type="general-purpose", **given)
 
 
 def _part(part: str, until: str = "") -> Answers:
@@ -22,6 +23,16 @@ def _agents(_: str) -> list[Json]:
         {"blocks": [_task("left"), _task("right")]},
         {"text": "The agents are done."},
     ]
+
+
+def _leave(_: str) -> list[Json]:
+    answers = [{"blocks": [bash(f"sh {SCRIPT} leaves looks-runs")]}, {"blocks": [bash("echo left >> left.txt")]}]
+    return [*answers, {"text": "It is left there."}]
+
+
+def _trees(_: str) -> list[Json]:
+    tasks = [_task(part, isolation="worktree") for part in ("looks", "leaves")]
+    return [{"blocks": tasks}, {"text": "They worked apart."}]
 
 
 def _background(_: str) -> list[Json]:
@@ -51,6 +62,14 @@ AGENTS = Piece(
         "part right:": _part("right", "left-runs"),
     },
     moments=("left-runs", "right-runs"),
+)
+TREES = Piece(
+    "do it apart",
+    _trees,
+    ("looks", "looks-ended", "leaves", "leaves-ended"),
+    kept=("leaves",),
+    agents={"part looks:": _part("looks", "leaves-runs"), "part leaves:": _leave},
+    moments=("looks-runs", "leaves-runs"),
 )
 BACKGROUND = Piece("start it", _background, ("task", "task-ended"), moments=("task-runs",), ends="go")
 QUEUE = Piece(

@@ -12,7 +12,8 @@ Answers = Callable[[str], list[Json]]
 
 SCRIPT = "work.sh"
 SCRIPT_TEXT = """\
-# LINE [FILE]: add a line to `count`; with FILE, say that it runs, and end when FILE exists.
+# LINE [FILE]: add a line to `count`; with FILE, say that it runs, and end when FILE exists. All that is in the home.
+cd
 echo "$1" >> count
 [ -z "$2" ] || {
     touch "$1-runs"
@@ -27,7 +28,8 @@ echo "$1-done"
 @dataclass(frozen=True)
 class Piece:
     """One turn. `agents` are the answers of sub-agents by a word in their prompts. `counts` are the lines that it adds
-    to the file `count`. `moments` say that it is in the midst of something: names of files, or "summary".
+    to the file `count`, `near` those that it adds on the laptop. `kept` are the agents that leave a changed worktree.
+    `moments` say that it is in the midst of something: names of files, or "summary".
 
     What the client does in it: interrupts when the file `interrupt_at` exists; says `says` when the file `says_at`
     exists, and makes `says_then` when that is in the journal; makes `ends` when the turn is over, which ends a task in
@@ -37,6 +39,8 @@ class Piece:
     answers: Answers
     counts: tuple[str, ...] = ()
     agents: Mapping[str, Answers] = field(default_factory=dict)
+    near: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
     moments: tuple[str, ...] = ()
     interrupt_at: str = ""
     says: str = ""

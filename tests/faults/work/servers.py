@@ -1,4 +1,4 @@
-"""A piece of work with calls of an MCP server that the host runs."""
+"""Pieces of work with calls of MCP servers: one that the host runs for its project, one that runs on the laptop."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import json
 
 from tests.faults.work.piece import Json, Piece, tool
 
-NAME = "tally"
+NAME, NEAR_NAME = "tally", "purse"
 ALLOWED = f"mcp__{NAME}"
+
+REFUSED = "refused"
+"""The word that the person does not let the server on the laptop count."""
 
 SERVER = """
 import json, os, sys, time
@@ -15,6 +18,8 @@ tool = {"name": "count", "inputSchema": {"type": "object"}}
 for line in sys.stdin:
     asked = json.loads(line)
     result = {"capabilities": {"tools": {}}, "tools": [tool]}
+    if asked["method"] == "initialize":
+        result |= {"protocolVersion": "2025-06-18", "serverInfo": {"name": "counter", "version": "1"}}
     if asked["method"] == "tools/call":
         given = asked["params"]["arguments"]
         word, until = given["word"], given.get("until", ".")
@@ -31,17 +36,25 @@ for line in sys.stdin:
 """Counts words. A call lasts for a while, so that a disturbance can come in its middle. With `until`, it ends when that
 file exists."""
 
-MCP_JSON = json.dumps({"mcpServers": {NAME: {"command": "python3", "args": ["-I", "-S", "-c", SERVER]}}})
+_COMMAND = {"command": "python3", "args": ["-I", "-S", "-c", SERVER]}
+MCP_JSON = json.dumps({"mcpServers": {NAME: _COMMAND}})
+LAPTOP_SETTINGS = json.dumps({"mcpServers": {NEAR_NAME: _COMMAND}})
 
 
-def count(word: str, **more: str) -> Json:
-    return tool(f"mcp__{NAME}__count", word=word, **more)
+def count(word: str, *, server: str = NAME, **more: str) -> Json:
+    return tool(f"mcp__{server}__count", word=word, **more)
 
 
 def _serve(_: str) -> list[Json]:
     return [{"blocks": [count("served")]}, {"blocks": [count("again")]}, {"text": "It has counted."}]
 
 
+def _spend(_: str) -> list[Json]:
+    near = [count(word, server=NEAR_NAME) for word in ("spent", REFUSED)]
+    return [*({"blocks": [each]} for each in near), {"text": "It has counted on the laptop."}]
+
+
 SERVE = Piece(
     "use the server", _serve, ("served", "served-ended", "again", "again-ended"), moments=("served-runs", "again-runs")
 )
+SPEND = Piece("use mine", _spend, near=("spent", "spent-ended"), moments=("spent-runs",))

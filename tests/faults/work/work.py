@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.faults.work import servers
 from tests.faults.work.basics import FINISH, LOOK, WAIT
-from tests.faults.work.breadth import AGENTS, BACKGROUND, FILL, QUEUE
+from tests.faults.work.breadth import AGENTS, BACKGROUND, FILL, QUEUE, TREES
 from tests.faults.work.piece import SCRIPT, SCRIPT_TEXT, Json, Piece
 from tests.support.model.model_script import Recorded
 
@@ -27,16 +27,23 @@ _FILES = {
     SCRIPT: SCRIPT_TEXT,
 }
 
-_ALLOWED = ("Bash(echo one*)", "Bash(for *)", "Bash(touch *)", f"Bash(sh {SCRIPT} *)", "Edit", "Write")
+_ALLOWED = (
+    *("Bash(echo one*)", "Bash(echo left*)", "Bash(for *)", "Bash(touch *)", f"Bash(sh {SCRIPT} *)"),
+    *("Edit", "Write"),
+)
 _DID = "What was called:"
 _ENDED = "<task-notification>"
-_HOOK = """grep -o '"command": *"[^"]*' | head -n 1 >> hooked; sleep 0.1"""
+_HOOK = """grep -o '"command": *"[^"]*' | head -n 1 | sed 's/^/%s /' >> ~/hooked; sleep 0.1"""
+_HOOKS = {
+    event: [{"matcher": "Bash", "hooks": [{"type": "command", "command": _HOOK % event}]}]
+    for event in ("PreToolUse", "PostToolUse")
+}
 
 
 @dataclass(frozen=True)
 class Work:
-    """The turns of a session, and how often they ask the model. `hooked`: a hook notes each command in the file
-    `hooked`. `served`: the project has an MCP server."""
+    """The turns of a session, and how often they ask the model. `hooked`: hooks note each command in the file `hooked`,
+    before it runs and after. `served`: the project has an MCP server, and so has the laptop."""
 
     pieces: tuple[Piece, ...]
     requests: int
@@ -48,8 +55,7 @@ class Work:
         """The options of ccb."""
         allowed = ["--allowedTools", ",".join((*_ALLOWED, servers.ALLOWED))]
         allowed += ["--trust"] if self.served else []
-        hooks = {"PostToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": _HOOK}]}]}
-        return [*allowed, "--settings", json.dumps({"hooks": hooks})] if self.hooked else allowed
+        return [*allowed, "--settings", json.dumps({"hooks": _HOOKS})] if self.hooked else allowed
 
     @property
     def files(self) -> dict[str, str]:
@@ -60,6 +66,16 @@ class Work:
     def counts(self) -> list[str]:
         """The lines of `count` after an undisturbed session, but for the order of what runs at the same time."""
         return [line for piece in self.pieces for line in piece.counts]
+
+    @property
+    def near(self) -> list[str]:
+        """The lines of `count` on the laptop after an undisturbed session."""
+        return [line for piece in self.pieces for line in piece.near]
+
+    @property
+    def kept(self) -> list[str]:
+        """The agents whose worktrees stay, because they have changed something."""
+        return [agent for piece in self.pieces for agent in piece.kept]
 
     @property
     def parallel(self) -> bool:
@@ -78,16 +94,21 @@ class Work:
 
 WORKS = {
     "basics": Work((LOOK, WAIT, FINISH), 7),
-    "agents": Work((LOOK, AGENTS, FINISH), 15, hooked=True),
-    "background": Work((BACKGROUND, QUEUE, servers.SERVE, FINISH), 10, served=True),
+    "agents": Work((AGENTS, TREES, FINISH), 18, hooked=True),
+    "background": Work((BACKGROUND, QUEUE, servers.SERVE, servers.SPEND), 11, served=True),
     "compaction": Work((LOOK, FILL, FINISH), 10),
-    "everything": Work((FILL, BACKGROUND, AGENTS, WAIT, servers.SERVE, QUEUE), 22, hooked=True, served=True),
+    "everything": Work(
+        (FILL, BACKGROUND, AGENTS, TREES, WAIT, servers.SERVE, QUEUE, servers.SPEND), 32, hooked=True, served=True
+    ),
 }
 
 
-def granted(tool_input: Json) -> Json:
-    """The input with which the client allows a call: a question gets its answer."""
-    return {**tool_input, "answers": {"Which end?": "good"}} if "questions" in tool_input else tool_input
+def permission(tool_input: Json) -> Json:
+    """What the client says about a call: it allows all but one word on the laptop. A question gets its answer."""
+    if tool_input.get("word") == servers.REFUSED:
+        return {"behavior": "deny", "message": "Not this word."}
+    answers = {"answers": {"Which end?": "good"}} if "questions" in tool_input else {}
+    return {"behavior": "allow", "updatedInput": {**tool_input, **answers}}
 
 
 class WorkModel:
