@@ -15,6 +15,7 @@ import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.person.login import Person, every_host, logged_in, only_config, output, target
+from tests.support.person.ssh_agent import ssh_agent
 
 from ccb.tunnel.errors import AuthFailed
 from ccb.tunnel.login.prompter import NobodyToAsk
@@ -36,22 +37,6 @@ def set_password(user: HostUser) -> None:
 
 def failures(server: Sshd) -> int:
     return server.log.read_text().count("Failed publickey")
-
-
-@asynccontextmanager
-async def agent_with(directory: Path, *keys: Path) -> AsyncIterator[Path]:
-    """A real ssh-agent that holds `keys`; its socket."""
-    path = directory / "agent.sock"
-    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL)
-    try:
-        while not path.exists():
-            await asyncio.sleep(0.01)
-        for key in keys:
-            subprocess.run(["ssh-add", "-q", str(key)], env={**os.environ, "SSH_AUTH_SOCK": str(path)}, check=True)
-        yield path
-    finally:
-        agent.terminate()
-        agent.wait()
 
 
 def by_agent(server: Sshd, user: HostUser, agent: Path, *options: str, identities: Sequence[Path] = ()) -> SshTarget:
@@ -78,7 +63,7 @@ async def test_a_certificate_logs_in(host_user: HostUser, tmp_path: Path, where:
     async with serve(tmp_path / "server", [f"TrustedUserCAKeys {authority}.pub"]) as server:
         authorize(server)
         if where == "of a key in the agent":
-            async with agent_with(tmp_path, key) as agent:
+            async with ssh_agent(tmp_path, key) as agent:
                 key.unlink()
                 async with logged_in(
                     by_agent(server, host_user, agent, *options, "IdentitiesOnly=yes", identities=[key])
@@ -159,7 +144,7 @@ async def test_an_agent_that_keeps_us_waiting_is_named(
 
 async def test_an_agent_with_more_keys_than_the_server_bears(host_user: HostUser, tmp_path: Path) -> None:
     keys = [make_key(tmp_path / f"key{number}") for number in range(8)]
-    async with serve(tmp_path / "server", ["MaxAuthTries 4"]) as server, agent_with(tmp_path, *keys) as agent:
+    async with serve(tmp_path / "server", ["MaxAuthTries 4"]) as server, ssh_agent(tmp_path, *keys) as agent:
         authorize(server, keys[7])
         with pytest.raises(AuthFailed, match="too many keys") as caught:
             await connect(by_agent(server, host_user, agent), NobodyToAsk())
@@ -180,7 +165,7 @@ async def test_an_agent_with_more_keys_than_the_server_bears(host_user: HostUser
 
 async def test_a_key_of_the_agent_is_not_offered_again_from_its_file(host_user: HostUser, tmp_path: Path) -> None:
     keys = [make_key(tmp_path / f"key{number}") for number in range(3)]
-    async with serve(tmp_path / "server", ["MaxAuthTries 4"]) as server, agent_with(tmp_path, *keys[:2]) as agent:
+    async with serve(tmp_path / "server", ["MaxAuthTries 4"]) as server, ssh_agent(tmp_path, *keys[:2]) as agent:
         authorize(server, keys[2])
         async with logged_in(by_agent(server, host_user, agent, identities=keys)):
             pass
@@ -370,7 +355,7 @@ async def test_the_agent_keeps_a_key_that_was_unlocked_when_it_shall(
 ) -> None:
     locked = make_key(tmp_path / "locked", passphrase="secret")
     authorize(sshd, locked)
-    async with agent_with(tmp_path) as path:
+    async with ssh_agent(tmp_path) as path:
         for keeps, kept in (("no", 0), ("30m", 1)):
             person = Person(passphrases=["secret"])
             options = (f"IdentityAgent={path}", f"AddKeysToAgent={keeps}")

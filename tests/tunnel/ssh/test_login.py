@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import socket
 import stat
 import subprocess
@@ -16,6 +15,7 @@ from tests.support.hosts.sshd import sshd as serve
 from tests.support.network.relay import relay
 from tests.support.network.silent_port import silent_port
 from tests.support.person.login import Person, every_host, logged_in, only_config, output, target
+from tests.support.person.ssh_agent import ssh_agent
 
 from ccb.tunnel.errors import (
     AuthFailed,
@@ -156,21 +156,11 @@ async def test_a_locked_key_asks_for_its_passphrase_three_times(
 
 
 async def test_an_agent_logs_in(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
-    path = tmp_path / "agent.sock"
-    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL)
-    try:
-        while not path.exists():
-            await asyncio.sleep(0.01)
-        subprocess.run(
-            ["ssh-add", "-q", str(sshd.identity)], env={**os.environ, "SSH_AUTH_SOCK": str(path)}, check=True
-        )
-        options = (f"UserKnownHostsFile={sshd.known_hosts}", f"IdentityAgent={path}", "IdentityFile=/nonexistent")
+    async with ssh_agent(tmp_path, sshd.identity) as agent:
+        options = (f"UserKnownHostsFile={sshd.known_hosts}", f"IdentityAgent={agent}", "IdentityFile=/nonexistent")
         where = SshTarget("127.0.0.1", host_user.name, sshd.port, (), options)
         async with logged_in(where) as transport:
             assert (await output(transport, "id -un")).strip() == host_user.name
-    finally:
-        agent.terminate()
-        agent.wait()
 
 
 async def test_a_jump_host_is_logged_in_to_with_its_own_host_key(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import struct
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.person.login import target
 from tests.support.person.pipelined import PIPELINED, SIGNED, last_login, remembered, remembering, report
+from tests.support.person.ssh_agent import ssh_add, ssh_agent
 
 from ccb.tunnel.ssh import login
 from ccb.tunnel.ssh.pipelining.past_logins import PastLogins
@@ -30,28 +29,6 @@ def by_agent(server: Sshd, user: HostUser, agent: Path, *options: str) -> SshTar
     """`user` on `server` with the keys of `agent` only."""
     given = (f"UserKnownHostsFile={server.known_hosts}", f"IdentityAgent={agent}", *options)
     return SshTarget("127.0.0.1", user.name, server.port, ("/nonexistent",), given)
-
-
-@asynccontextmanager
-async def ssh_agent(directory: Path, askpass: str = "exit 1") -> AsyncIterator[Path]:
-    """A real agent; `askpass` is the script that it runs to have a signature confirmed."""
-    path, script = directory / "agent.sock", directory / "askpass"
-    script.write_text(f"#!/bin/sh\n{askpass}\n", encoding="ascii")
-    script.chmod(0o755)
-    env = {**os.environ, "SSH_ASKPASS": str(script), "SSH_ASKPASS_REQUIRE": "force", "DISPLAY": ":0"}
-    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL, env=env)
-    try:
-        there = {**os.environ, "SSH_AUTH_SOCK": str(path)}
-        while subprocess.run(["ssh-add", "-l"], env=there, capture_output=True, check=False).returncode == 2:
-            await asyncio.sleep(0.01)
-        yield path
-    finally:
-        agent.terminate()
-        agent.wait()
-
-
-def ssh_add(agent: Path, *words: str) -> None:
-    subprocess.run(["ssh-add", "-q", *words], env={**os.environ, "SSH_AUTH_SOCK": str(agent)}, check=True)
 
 
 async def test_a_key_of_the_agent_signs_at_once_while_the_agent_has_it(
