@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccb.tunnel.wire.kinds.mcp import McpMessage
+from ccb.tunnel.wire.kinds.mcp import LAPTOP_MCP_MESSAGE, McpMessage
 from ccb.tunnel.wire.requests import Request, RequestFailed, RequestKind
 
 from ..ports import Broker
@@ -22,6 +22,8 @@ class RequestChannel:
         self._broker = broker
         self._kind = kind
         self._server = server
+        self.may_come_back = kind is LAPTOP_MCP_MESSAGE
+        """The client of an SDK has a server or has none; one of the laptop may be down for a while."""
 
     async def exchange(self, message: Json) -> Json:
         """See Channel."""

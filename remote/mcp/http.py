@@ -59,6 +59,7 @@ class HttpChannel:
     answer. A message has at most MAX_MESSAGE bytes."""
 
     transport = "http"
+    may_come_back = True
 
     def __init__(
         self, name: str, address: ServerAddress, heard: Callable[[Json], None], ask: Ask | None = None

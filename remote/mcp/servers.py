@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Iterable, Mapping
+from itertools import chain, repeat
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -37,6 +39,9 @@ ON_LAPTOP = ServerPlace("laptop", "user", "laptop", RunsOn.LAPTOP)
 ON_HOST = ServerPlace("host", "project", "stdio", RunsOn.HOST, 30.0)
 OF_AGENT = ServerPlace("agent", "agent", "stdio", RunsOn.HOST, 30.0)
 
+_WAITS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+"""Seconds before each new try to connect a server that may come back; the last one counts for all that follow."""
+
 _MAX_INSTRUCTIONS = 2048  # characters of what a server tells the model
 _ROUNDS = 3
 """How often the lists of a server are read when it says each time that they have changed meanwhile."""
@@ -56,6 +61,8 @@ class _Server:
         self.prompts: list[Json] = []
         self.has_news = False  # it has said that its lists have changed
         self.task: asyncio.Task[None] | None = None
+        self.retrying: asyncio.Task[None] | None = None
+        self.next_try = 0.0  # on the monotonic clock, while it is retried
 
 
 class McpServers:
@@ -164,8 +171,7 @@ class McpServers:
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def _connect(self, server: _Server) -> None:
-        if server.task is not None:
-            server.task.cancel()
+        _stop_trying(server)
         server.status, server.error, server.client = "pending", "", None
         server.task = asyncio.ensure_future(self._connected(server))
 
@@ -184,7 +190,7 @@ class McpServers:
                 prompts = await _prompts(server.name, client)
                 if not server.has_news:
                     break
-            server.info, server.client, server.status = client.info, client, "connected"
+            server.info, server.client, server.status, server.error = client.info, client, "connected", ""
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a server says, the session goes on without it
@@ -193,11 +199,23 @@ class McpServers:
             server.client = None
             tools = []
             self._close(server)
+            if server.retrying is None and _may_come_back(server.channel, error):
+                server.retrying = asyncio.ensure_future(self._try_again(server))
         self._offer(server, {tool.name: tool for tool in tools})
         self._offer_resources(server)
         server.prompts = prompts
         server.task = None
         self._changed()
+
+    async def _try_again(self, server: _Server) -> None:
+        """Connect a server that was not there, less and less often. Nobody waits for it meanwhile."""
+        for wait in chain(_WAITS_S, repeat(_WAITS_S[-1])):
+            server.next_try = time.monotonic() + wait
+            await asyncio.sleep(wait)
+            await self._connected(server)
+            if server.client is not None:
+                break
+        server.retrying = None
 
     def _offer(self, server: _Server, tools: dict[str, McpTool]) -> None:
         taken = {name for each in self._servers.values() if each is not server for name in each.tools}
@@ -206,9 +224,7 @@ class McpServers:
         self._registry.add(server.tools.values())
 
     def _drop(self, server: _Server) -> None:
-        if server.task is not None:
-            server.task.cancel()
-            server.task = None
+        _stop_trying(server)
         self._registry.remove(server.tools)
         server.tools, server.prompts, server.client = {}, [], None
         self._close(server)
@@ -225,6 +241,18 @@ class McpServers:
 
             for tool in (ListMcpResources(self), ReadMcpResource(self)):
                 self._registry.redeclare(tool)
+
+
+def _may_come_back(channel: Channel, error: Exception) -> bool:
+    """Return whether it makes sense to try again what has failed: a server that refuses a client goes on doing so."""
+    return getattr(channel, "may_come_back", False) and getattr(error, "status", 0) // 100 != 4
+
+
+def _stop_trying(server: _Server) -> None:
+    for task in (server.task, server.retrying):
+        if task is not None:
+            task.cancel()
+    server.task = server.retrying = None
 
 
 async def _prompts(name: str, client: McpClient) -> list[Json]:
@@ -248,6 +276,8 @@ def _described(server: _Server) -> Json:
         body["serverInfo"] = server.info
     if server.error:
         body["error"] = server.error
+    if server.retrying is not None:
+        body["retryInSeconds"] = max(0, round(server.next_try - time.monotonic()))
     if server.status == "connected":
         body["tools"] = [
             {"name": tool.called, "annotations": {"readOnly": tool.traits.parallel}} for tool in server.tools.values()

@@ -222,7 +222,10 @@ def _command_line(server: object) -> str:
 
 
 def _short(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return _cut(json.dumps(value, ensure_ascii=False, sort_keys=True))
+
+
+def _cut(text: str) -> str:
     if len(text) <= _MAX_DETAIL:
         return text
     return f"{text[:_MAX_DETAIL]}… ({hashlib.sha256(text.encode()).hexdigest()[:16]})"
@@ -274,4 +277,4 @@ def _powers(text: str) -> str:
     marks = [number for number, line in enumerate(lines) if line.strip() == "---"]  # as `read_markdown` finds them
     end = marks[1] if marks[:1] == [0] and len(marks) > 1 else 0
     found = [*lines[1:end], *(line for line in lines[end:] if "!`" in line or line.startswith("```!"))]
-    return _short("\n".join(found)) if found else ""
+    return _cut("\n".join(found)) if found else ""

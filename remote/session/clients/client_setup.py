@@ -187,13 +187,13 @@ class ClientSetup:
             self._tell_failures(self._servers)
 
     def _tell_failures(self, servers: McpServers) -> None:
-        """Tell once why a server that files describe is not connected."""
+        """Tell once why a server that files describe is not connected, and once when it is."""
         for each in servers.status():
             name, error = each["name"], each.get("error", "")
             if each["scope"] in ("project", "agent") and error != self._told.get(name, ""):
                 self._told[name] = error
-                if error:
-                    self._say(f"The MCP server {name[:100]} of the {each['scope']} is not connected: {error[:1000]}.")
+                state = f"not connected: {error[:1000]}" if error else "connected now"
+                self._say(f"The MCP server {name[:100]} of the {each['scope']} is {state}.")
 
     async def close(self) -> None:
         """Stop connecting."""

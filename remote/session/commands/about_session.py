@@ -74,11 +74,12 @@ def _used(prefix: str, usages: Any, cost: float) -> str:
 
 
 def _servers(session: Session) -> str:
-    lines = [
-        f"{each['name']}: {each['status']}" + (f" ({each['error']})" if each.get("error") else "")
-        for each in session.clients.status
-    ]
-    return "\n".join(lines) or "There is no MCP server."
+    return "\n".join(map(_server, session.clients.status)) or "There is no MCP server."
+
+
+def _server(state: Json) -> str:
+    again = f"; next try in {state['retryInSeconds']} s" if "retryInSeconds" in state else ""
+    return f"{state['name']}: {state['status']}" + (f" ({state['error']}{again})" if state.get("error") else "")
 
 
 def _model(session: Session, name: str) -> str:

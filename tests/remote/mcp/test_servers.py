@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -43,6 +43,8 @@ class Server:
         self.result: Json = {"content": [{"type": "text", "text": "3"}]}
         self.heard: list[Json] = []
         self.failure = ""
+        self.status = 0
+        self.may_come_back = False
         self.silent = ""
         self.offers: Json = {"tools": {}}
         self.instructions = ""
@@ -52,13 +54,15 @@ class Server:
         return self._exchange(message)
 
     async def close(self) -> None:
-        self.heard.clear()
+        pass
 
     async def _exchange(self, message: Json) -> Json:
         self.heard.append(message)
         method = message["method"]
         if self.failure:
-            raise McpError(self.failure)
+            error = McpError(self.failure)
+            error.status = self.status  # type: ignore[attr-defined]  # as that of a server over HTTP
+            raise error
         if method == self.silent:
             await asyncio.Event().wait()
         if method == "initialize":
@@ -72,6 +76,14 @@ class Server:
         if method == "tools/call":
             return _reply(message, self.result)
         return _reply(message, self.lists.get(method, {})) if "id" in message else {}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async def holds() -> None:
+        while not condition():
+            await asyncio.sleep(0.005)
+
+    await asyncio.wait_for(holds(), 20)
 
 
 def _reply(message: Json, result: Json) -> Json:
@@ -145,6 +157,27 @@ async def test_a_server_that_fails_is_told_and_can_be_connected_again() -> None:
     assert [tool.name for tool in registry.begin_turn()] == [LOOK_1]
     servers.use(IN_CLIENT, {})
     assert not registry.begin_turn() and servers.status() == []
+    await servers.close()
+
+
+async def test_a_server_that_may_come_back_is_tried_again_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ccb.remote.mcp.servers._WAITS_S", (0.01, 0.02))
+    far, gone = Server(ADD), Server(LOOK)
+    far.failure = gone.failure = "it cannot be reached"
+    far.may_come_back = True
+    servers, registry = await connected(far, gone)
+    assert [each.get("retryInSeconds") for each in servers.status()] == [0, None]
+    tries = len(far.heard)
+    await until(lambda: len(far.heard) > tries)
+    assert servers.status()[0]["status"] == "failed", "no turn waits for it meanwhile"
+    far.failure = ""
+    await until(lambda: servers.status()[0]["status"] == "connected")
+    assert [tool.name for tool in registry.begin_turn()] == ["mcp__s0__add"]
+    assert not {"error", "retryInSeconds"} & servers.status()[0].keys()
+    refused = Server(ADD)
+    refused.failure, refused.status, refused.may_come_back = "it wants a login", 401, True
+    servers, _ = await connected(refused)
+    assert "retryInSeconds" not in servers.status()[0], "who refuses a client goes on doing so"
     await servers.close()
 
 

@@ -47,7 +47,7 @@ def test_everything_that_a_project_switches_on_is_named(tmp_path: Path) -> None:
         ("mcp", "db", "npx db"),
         ("setting", "env", '{"A": "b"}'),
         ("mcp", "x", "uvx x"),
-        ("command", "go", '"allowed-tools: Bash(rm *)\\nRun !`id` now."'),
+        ("command", "go", "allowed-tools: Bash(rm *)\nRun !`id` now."),
     ]
     assert [layer.source for layer in found.layers] == [PROJECT, PROJECT]
 

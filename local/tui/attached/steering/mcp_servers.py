@@ -82,7 +82,9 @@ def _line(server: Json, own: Mapping[str, ServerState]) -> str:
         f": {one_line(state.shown)}" if state is not None else ""
     )
     why = (state.why if state is not None else "") or str(server.get("error") or "")
-    reason = f" ({one_line(why)[:300]})" if why and status != "connected" else ""
+    wait = server.get("retryInSeconds")
+    again = f"; next try in {wait} s" if isinstance(wait, int) else ""
+    reason = f" ({one_line(why)[:300]}{again})" if why and status != "connected" else ""
     return f"{name}: {status}{offers}, {where}{reason}"
 
 
