@@ -57,7 +57,7 @@ def set_up(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> Non
         return
     say = sys.stderr.write
     try:
-        _steps(environ, say, samples=not arguments.streams.plain)
+        _steps(environ, say, samples=not arguments.screen.plain)
     except (KeyboardInterrupt, EOFError):
         say("\n")
     say("The set-up is done. `ccb auth login`, /theme and /trust change this later.\n\n")
@@ -89,8 +89,7 @@ def _needs_credential(arguments: Arguments, environ: Mapping[str, str]) -> bool:
 
     from .config.credentials import KeyringCredential, credential_source
     from .config.keyring_store import NoKeyring
-    from .config.settings import load_settings
-    from .connect.connect import settings_choice
+    from .config.settings import load_settings, settings_choice
     from .terminal.stdio import in_thread
 
     async def stored() -> bool:

@@ -135,7 +135,7 @@ def _run(arguments: Arguments) -> int:
             from .headless.run import run_headless
 
         return asyncio.run(run_headless(arguments))
-    if arguments.streams.plain or os.environ.get("TERM", "") == "dumb":
+    if arguments.screen.plain or os.environ.get("TERM", "") == "dumb":
         with collection_paused():
             from .plain.run import run_plain
         set_up(arguments)

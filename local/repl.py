@@ -44,6 +44,8 @@ async def run_interactive(arguments: Arguments) -> int:
 async def _shown(arguments: Arguments) -> int:
     with ExitStack() as until_first_frame:
         until_first_frame.enter_context(collection_paused())
+        from .config.screen_settings import load_screen_settings
+        from .config.settings import settings_choice
         from .tui.app import Repl
         from .tui.run import run_repl
 
@@ -52,7 +54,11 @@ async def _shown(arguments: Arguments) -> int:
             await _attend(app, arguments)
 
         host, viewer = host_label(arguments.connection), arguments.host_command.view
-        return await run_repl(Repl(host, attend, first_prompt=arguments.prompt or "", watching=viewer))
+        screen = load_screen_settings(choice=settings_choice(arguments))
+        if arguments.screen.no_mouse:
+            screen = replace(screen, mouse=False)
+        app = Repl(host, attend, first_prompt=arguments.prompt or "", watching=viewer, screen=screen)
+        return await run_repl(app)
 
 
 async def _attend(app: Repl, arguments: Arguments) -> None:

@@ -108,11 +108,18 @@ class SdkOptions:
 
 
 @dataclass(frozen=True)
+class ScreenOptions:
+    """How a session shows itself to a person. `plain`: as lines. `no_mouse`: the mouse stays the terminal's."""
+
+    plain: bool = False
+    no_mouse: bool = False
+
+
+@dataclass(frozen=True)
 class StdioOptions:
-    """What a headless run reads from stdin and writes to stdout. `plain`: a session with a person, as lines."""
+    """What a headless run reads from stdin and writes to stdout."""
 
     print: bool = False
-    plain: bool = False
     output_format: str = "text"
     input_format: str = "text"
     verbose: bool = False
@@ -165,6 +172,7 @@ class Arguments:
     connection: ConnectionOptions = field(default_factory=ConnectionOptions)
     session: SessionChoice = field(default_factory=SessionChoice)
     agent: AgentOptions = field(default_factory=AgentOptions)
+    screen: ScreenOptions = field(default_factory=ScreenOptions)
     streams: StdioOptions = field(default_factory=StdioOptions)
     host_command: HostCommandOptions = field(default_factory=HostCommandOptions)
     sdk: SdkOptions = field(default_factory=SdkOptions)

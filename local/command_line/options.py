@@ -10,19 +10,17 @@ from collections.abc import Iterator
 
 from .option_table.declaration import Group, Option, OptionKind, Subcommand
 from .option_table.sdk_options import SDK_OPTIONS
+from .option_table.stream_options import SCREEN_OPTIONS, STREAM_OPTIONS
 from .option_values import (
     read_count,
     read_duration,
     read_model,
-    read_permission_tool,
     read_port,
     read_session_id,
     read_ssh_option,
     read_uuid,
 )
 
-OUTPUT_FORMATS = ("text", "json", "stream-json")
-INPUT_FORMATS = ("text", "stream-json")
 PERMISSION_MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
 SANDBOX_MODES = ("read-only", "workspace", "off")
 
@@ -115,40 +113,8 @@ OPTIONS = (
         ("--add-dir",), Group.AGENT, "add_dirs", _VARIADIC,
         "Let tools use these directories of the host as well.", "dirs",
     ),
-    Option(
-        ("--print", "-p"), Group.STREAMS, "print", _FLAG,
-        "Print the answer and exit, without the terminal interface.",
-    ),
-    Option(
-        ("--output-format",), Group.STREAMS, "output_format", _VALUE,
-        "Write text (default), json (one result) or stream-json (every message as a line) to stdout.",
-        "format", OUTPUT_FORMATS,
-    ),
-    Option(
-        ("--input-format",), Group.STREAMS, "input_format", _VALUE,
-        "Read text (default) or stream-json (one message a line) from stdin.", "format", INPUT_FORMATS,
-    ),
-    Option(
-        ("--verbose",), Group.STREAMS, "verbose", _FLAG,
-        "With json: print all messages instead of the result alone; stream-json requires it.",
-    ),
-    Option(
-        ("--plain",), Group.STREAMS, "plain", _FLAG,
-        "Show the session as lines, without a full screen: for screen readers, simple terminals and logs.",
-    ),
-    Option(
-        ("--include-partial-messages",), Group.STREAMS, "include_partial_messages", _FLAG,
-        "With stream-json: also print the raw events of the model's stream as they arrive.",
-    ),
-    Option(
-        ("--replay-user-messages",), Group.STREAMS, "replay_user_messages", _FLAG,
-        "With stream-json in and out: print each user message again when the agent takes it.",
-    ),
-    Option(
-        ("--permission-prompt-tool",), Group.STREAMS, "permission_prompt_tool", _VALUE,
-        "Let this decide what would ask a person: stdio (with stream-json in and out, questions on stdout and answers "
-        "on stdin), or a tool of an MCP server (mcp__SERVER__TOOL).", "how", read=read_permission_tool,
-    ),
+    *SCREEN_OPTIONS,
+    *STREAM_OPTIONS,
     Option(
         ("--identity", "-i"), Group.CONNECTION, "identities", OptionKind.REPEAT,
         "Log in with this private key file; may be repeated.", "file",
@@ -233,7 +199,7 @@ OPTIONS = (
 
 BY_NAME = {name: option for option in OPTIONS for name in option.names}
 
-_SESSION_GROUPS = (Group.SESSION, Group.AGENT, Group.STREAMS, Group.SDK)
+_SESSION_GROUPS = (Group.SESSION, Group.AGENT, Group.SCREEN, Group.STREAMS, Group.SDK)
 
 SUBCOMMANDS = (
     Subcommand(

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from .redaction import PublicFormatter
+from .reports.redaction import PublicFormatter
 
 _MAX_BYTES = 8 * 1024 * 1024
 _MAX_FILES = 20

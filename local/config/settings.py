@@ -9,26 +9,24 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.openssh.sharing import Sharing
-from ccb.tunnel.plain_text import one_line
 
+from ..command_line.model import Arguments
 from .provider_settings import ProviderSettings, split_provider
 from .sections import PYDANTIC, BudgetSettings, ModelCallSettings, PermissionMode, RuleSettings
 from .sections import key as _key
+from .settings_checks import refuse_broken_keys, refuse_broken_rules, refuse_secrets, refuse_wrong_model
 from .settings_file import line_of, parse_settings, read_settings_file, read_settings_text
 
 SandboxMode = Literal["read-only", "workspace", "off"]
 
-_SECRET_NAME = re.compile(r"api_?-?key|auth_?-?token|secret|password", re.IGNORECASE)
-_SECRET_VARIABLE = re.compile(r"token$|credentials?$", re.IGNORECASE)
-_SECRET_VALUE = re.compile(r"\bsk-[A-Za-z0-9_-]{8,}")
 USER, FLAG, KEPT, MANAGED = "user", "flag", "kept", "managed"
 """The sources of settings on this machine, as the worker names them. `kept` are the rules that "always" has added."""
 
@@ -161,6 +159,19 @@ class Settings:
             "`osc777`), `off`, or `auto`: the bell, and a notification where the terminal is known to show one."
         ),
     )
+    keys: dict[str, str | list[str]] = field(
+        default_factory=dict,
+        metadata=_key(
+            'Keys of the REPL by their ids, each one key or a list: `{"details": "Ctrl+Y"}`. `/keys` and '
+            "[keys](repl.md#keys) list the ids."
+        ),
+    )
+    editorMode: Literal["normal", "emacs", "vim"] = field(
+        default="normal", metadata=_key("Keys of the input: `vim`, or `normal` (also called `emacs`). `/vim` sets it.")
+    )
+    mouse: bool = field(
+        default=True, metadata=_key("Whether the REPL uses the mouse; `false` leaves it to the terminal.")
+    )
     disableAllHooks: bool = field(default=False, metadata=_key("Run no hooks at all."))
     allowManagedHooksOnly: bool = field(
         default=False, metadata=_key("In a managed policy: run only the hooks of the policy.")
@@ -203,6 +214,12 @@ class Settings:
 SETTING_NAMES = tuple(each.name for each in fields(Settings) if each.metadata)
 
 
+def settings_choice(arguments: Arguments) -> SettingsChoice:
+    """Return which settings of this machine count for a run."""
+    sources = arguments.sdk.setting_sources
+    return SettingsChoice(sources is None or "user" in sources.split(","), arguments.sdk.settings)
+
+
 def config_dir(environ: Mapping[str, str] = os.environ) -> Path:
     """Return the directory of ccb's configuration. It may not exist."""
     base = environ.get("XDG_CONFIG_HOME", "")
@@ -219,19 +236,31 @@ def settings_path(environ: Mapping[str, str] = os.environ) -> Path:
 def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoice = EVERYTHING) -> Settings:
     """Read the settings of all sources on this machine; without any, return the defaults. Raises ConfigError, which
     names the file, the line and the key."""
-    path = settings_path(environ)
-    found = [
-        (USER, str(path), read_settings_text(path, environ) if choice.user else None),
-        (FLAG, *_flagged(choice.flag)),
-        (MANAGED, str(choice.managed), read_settings_text(choice.managed, environ)),
-    ]
-    layers = tuple(_layer(*each) for each in found if each[2] is not None)
+    layers = tuple(_layer(*each) for each in _sources(environ, choice) if each[2] is not None)
     if not layers:
         return Settings()
     settings = _validated(_merged(layers), {layer.path: layer.text for layer in layers}) if len(layers) > 1 else None
     settings = settings or _validated(layers[0].values, {layers[0].path: layers[0].text})
+    refuse_broken_keys([(each.path, each.text, each.values.get("keys", {})) for each in layers], settings.keys)
     given = frozenset(name for layer in layers for name in layer.values)
     return replace(settings, given=given, layers=layers)
+
+
+def _sources(environ: Mapping[str, str], choice: SettingsChoice) -> Iterator[tuple[str, str, str | None]]:
+    """Yield each source with its path and its text, the weakest first. Raises ConfigError, UsageError."""
+    path = settings_path(environ)
+    yield USER, str(path), read_settings_text(path, environ) if choice.user else None
+    yield FLAG, *_flagged(choice.flag)
+    yield MANAGED, str(choice.managed), read_settings_text(choice.managed, environ)
+
+
+def raw_settings(environ: Mapping[str, str], choice: SettingsChoice) -> Iterator[dict[str, Any]]:
+    """Yield what the sources say, the weakest first, without a look at the values. It ends at a source that cannot be
+    read: `load_settings` reports that."""
+    with suppress(ConfigError, UsageError):
+        for _, path, text in _sources(environ, choice):
+            if text is not None:
+                yield parse_settings(path, text)
 
 
 def load_sharing(environ: Mapping[str, str] = os.environ) -> Sharing:
@@ -264,7 +293,7 @@ def _layer(source: str, path: str, text: str | None) -> SettingsLayer:
     """Return the settings in a text. Raise ConfigError if they are not valid."""
     assert text is not None
     data = parse_settings(path, text)
-    _refuse_secrets(path, text, data)
+    refuse_secrets(path, text, data)
     known, unknown = _split(data, SETTING_NAMES)
     if isinstance(known.get("sandbox"), dict):  # the family's key of this name is an object with other content
         del known["sandbox"]
@@ -279,59 +308,9 @@ def _layer(source: str, path: str, text: str | None) -> SettingsLayer:
             known["providers"][name], others = split_provider(path, text, name, provider)
             unknown += others
     _validated(known, {path: text})
-    _refuse_broken_rules(path, text, known.get("permissions", {}))
-    _refuse_wrong_model(path, text, known.get("model"))
+    refuse_broken_rules(path, text, known.get("permissions", {}))
+    refuse_wrong_model(path, text, known.get("model"))
     return SettingsLayer(source, path, text, known, tuple(unknown))
-
-
-def _refuse_secrets(path: str, text: str, data: Mapping[str, Any]) -> None:
-    """Raise ConfigError if a value looks like a key.
-
-    Files are backed up and copied, and `env` goes to the host; the keyring is the place for keys.
-    """
-    variables = data.get("env")
-    for name in variables if isinstance(variables, dict) else ():
-        if _SECRET_NAME.search(name) or _SECRET_VARIABLE.search(name):
-            raise ConfigError(
-                f"{path}, line {line_of(text, ('env', name))}: env.{name}: settings must not hold a secret",
-                do="Remove it: the environment of tools is on the host. Set it there if a tool needs it.",
-            )
-    for name, value in data.items():
-        named = name != "apiKeyHelper" and _SECRET_NAME.search(name)
-        if named or _SECRET_VALUE.search(json.dumps(value)):
-            raise ConfigError(
-                f"{path}, line {line_of(text, (name,))}: {name}: settings must not hold a secret",
-                do="Remove it, and give the key to `ccb auth login` or to an environment variable.",
-            )
-
-
-def _refuse_broken_rules(path: str, text: str, permissions: Mapping[str, Any]) -> None:
-    """Raise ConfigError for a permission rule that no host could read."""
-    from ccb.tunnel.wire.tool_traits import rule_parts, split_rules
-
-    for kind in ("allow", "deny", "ask"):
-        for given in permissions.get(kind, ()):
-            try:
-                rules, still_open = split_rules(given) if kind != "ask" else ([given], 0)
-                for rule in rules or [given]:
-                    rule_parts(rule)
-                if still_open:
-                    raise ValueError(f"permission rule {given!r}: a parenthesis is not closed")
-            except ValueError as error:
-                line = line_of(text, ("permissions", kind), given)
-                raise ConfigError(
-                    f"{path}, line {line}: permissions.{kind}: {error}", do=f"Correct the rule in {path}, or remove it."
-                ) from None
-
-
-def _refuse_wrong_model(path: str, text: str, model: str | None) -> None:
-    from ccb.tunnel.wire.models import ALIASES, may_be_model
-
-    if model is not None and not may_be_model(model):
-        raise ConfigError(
-            f"{path}, line {line_of(text, ('model',))}: model: {one_line(model)!r} is no model",
-            do=f"Write {', '.join(ALIASES)}, or a full id as its provider has it.",
-        )
 
 
 def _validated(known: Mapping[str, Any], texts: Mapping[str, str]) -> Settings:
@@ -357,9 +336,10 @@ def _merged(layers: Sequence[SettingsLayer]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.values.items():
-            if name in (*_SECTIONS, "env", "mcpServers", "providers") and name in merged:
+            if name in (*_SECTIONS, "env", "keys", "mcpServers", "providers") and name in merged:
                 before = merged[name]
-                joined = {key: [*before.get(key, []), *each] for key, each in value.items() if isinstance(each, list)}
+                lists = {} if name == "keys" else {key: each for key, each in value.items() if isinstance(each, list)}
+                joined = {key: [*before.get(key, []), *each] for key, each in lists.items()}
                 merged[name] = {**before, **value, **joined}
             else:
                 merged[name] = value

@@ -25,9 +25,9 @@ from ..command_line.model import Arguments
 from ..command_line.resume_hint import resume_command
 from ..command_line.transport_choice import host_label
 from ..config.log import state_dir
-from ..config.own_files import own_files
 from ..config.projects import Projects
-from ..config.settings import SettingsChoice
+from ..config.sent_files.own_files import own_files
+from ..config.settings import settings_choice
 from ..ledger.accounts import SessionAccounts, budgets
 from ..ledger.audit import SessionAudit
 from ..ledger.desk import ProxyDesk
@@ -244,12 +244,6 @@ async def _first_dialer(
     await stack.enter_async_context(audit)
     await stack.enter_async_context(proxy)
     return dialer, startup, ProxyDesk(proxy, accounts, audit)
-
-
-def settings_choice(arguments: Arguments) -> SettingsChoice:
-    """Return which settings of this machine count for a run."""
-    sources = arguments.sdk.setting_sources
-    return SettingsChoice(sources is None or "user" in sources.split(","), arguments.sdk.settings)
 
 
 async def _options(

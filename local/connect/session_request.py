@@ -17,7 +17,7 @@ from ccb.tunnel.wire import SessionOptions
 from ..command_line.model import Arguments, SdkOptions
 from ..command_line.option_values import shortened
 from ..command_line.transport_choice import host_label
-from ..config.agent_files import own_agents
+from ..config.sent_files.agent_files import own_agents
 from .startup import chosen_model
 
 if TYPE_CHECKING:

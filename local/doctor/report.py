@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from ..command_line.exit_codes import ExitCode
 from ..command_line.model import Arguments, private_texts
 from ..command_line.transport_choice import host_label
-from ..config.redaction import Redactor
+from ..config.reports.redaction import Redactor
 from ..terminal.console import print_line, run_command
 from .examination import findings
 from .findings import CONNECTION, HOST, LAPTOP, State, finding_json, finding_lines, summary

@@ -21,13 +21,15 @@ from textual.widgets import Input, TextArea
 from ccb.tunnel.plain_text import neutralise
 
 from ..command_line.exit_codes import ExitCode
+from ..config.screen_settings import DEFAULT_SCREEN, ScreenSettings
 from .appearance import Appearance
 from .attached.commands import parse_command, refusal
 from .attached.leaving import Leaving
 from .attention import Attention
-from .bindings import REPL_BINDINGS
+from .keys.bindings import REPL_BINDINGS, changed_bindings
+from .keys.lone_chord import LoneChord
+from .keys.session_keys import SessionKeys
 from .login_handover import LoginHandover
-from .lone_chord import LoneChord
 from .opening import Opening
 from .sessions.switching import Switching
 from .terminal_driver import TerminalDriver
@@ -46,13 +48,13 @@ _TALL_LINES = 16
 _ONLY_WATCHES = "Nothing can be sent while this terminal only watches"
 
 
-class Repl(App[int]):
+class Repl(SessionKeys, App[int]):
     """The interface. The app returns exit code 0 when the person leaves, or the code of the error by which the session
     was lost.
 
     `session` is called after the first frame. It connects, calls `attach`, and keeps the session until `left` is set.
     `session_task` is its task: await it after the app has ended. `host` is the name that the person gave. `watching`:
-    this terminal is going to be a viewer.
+    this terminal is going to be a viewer. `screen` are the settings of keys, mouse and input.
     """
 
     TITLE = "ccb"
@@ -80,22 +82,26 @@ class Repl(App[int]):
         first_prompt: str = "",
         watching: bool = False,
         environ: Mapping[str, str] = os.environ,
+        screen: ScreenSettings = DEFAULT_SCREEN,
     ) -> None:
         colours = terminal_colours(environ)
         super().__init__(ansi_color=True if colours.few else None)
         self.appearance = Appearance(self, colours, environ)
+        self.set_keymap(changed_bindings(screen.keymap))
+        self.uses_mouse = screen.mouse
         self._session = session
         self.session_task: asyncio.Task[None] | None = None
         self.left = asyncio.Event()
         self.switching = Switching()
-        self.composer = Composer()
+        self.composer = Composer(screen.keymap)
+        self.composer.vim.use(on=screen.vim)
         self.composer.set_locked(_ONLY_WATCHES if watching else "")
         self.composer.around.says = self._hint
-        self.opening = Opening(host, first_prompt)
+        self.opening = Opening(host, screen.keymap, first_prompt)
         self.attached: SessionView | None = None
         self.leaving = Leaving()
         self.attention = Attention(self, environ)
-        self._chord = LoneChord(self)
+        self.chord = LoneChord(self)
         self.login_handover = LoginHandover(
             self,
             headline=self._login_headline,
@@ -201,7 +207,7 @@ class Repl(App[int]):
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key | events.Paste):
-            self._chord.key_came(event.time)
+            self.chord.key_came(event.time)
         if self.attached is not None and isinstance(event, events.InputEvent | events.Paste):
             self.attached.wake()
         await super().on_event(event)
@@ -296,7 +302,7 @@ class Repl(App[int]):
 
     def action_retry(self) -> None:
         """Alt+R: connect now, or answer what a login asks."""
-        self._chord.pressed(self.retry)
+        self.chord.pressed(self.retry)
 
     def retry(self) -> None:
         """Connect now, or answer what a login asks."""
@@ -306,29 +312,19 @@ class Repl(App[int]):
         elif not waited:
             self.attached.retry()
 
-    def action_take_back(self) -> None:
-        """Alt+T: drive the session."""
-        if self.attached is not None:
-            self._chord.pressed(self.attached.take_back)
-
-    def action_interrupt(self) -> None:
-        """Esc: end the running turn."""
-        if self.attached is not None:
-            self.attached.interrupt()
-
     def action_ladder(self) -> None:
         """Ctrl+C: clear the input, else interrupt, else quit if pressed twice. Leave if there is no session yet."""
         if self.attached is None:
             self.exit(ExitCode.INTERRUPTED)
         else:
-            self.attached.ladder()
+            self.attached.stop_keys.ladder()
 
     async def action_quit(self) -> None:
         """Ctrl+Q: quit if pressed twice."""
         if self.attached is None:
             self.leave()
         else:
-            self.attached.quit_if_pressed_twice("Ctrl+Q")
+            self.attached.stop_keys.quit_if_pressed_twice("quit")
 
     def action_suspend_process(self) -> None:
         """Ctrl+Z: stop ccb and give the terminal back to the shell, whose `fg` continues it."""
@@ -348,49 +344,9 @@ class Repl(App[int]):
         """Leave the session, which keeps running on the host."""
         self.exit(self.leaving.exit_code)
 
-    def action_background(self) -> None:
-        """Ctrl+B: let the running command go on in the background."""
-        if self.attached is not None:
-            self.attached.move_to_background()
-
-    def action_queue(self) -> None:
-        """Alt+Q: show the prompts that wait for the agent."""
-        if self.attached is not None:
-            self._chord.pressed(self.attached.show_queue)
-
-    def action_next_mode(self) -> None:
-        """Shift+Tab: the next permission mode."""
-        if self.attached is not None:
-            self.attached.next_mode()
-
-    def action_to_approval(self) -> None:
-        """Alt+A: move the focus to the approval card."""
-        if self.attached is not None:
-            self.attached.approvals.focus_card()
-
     def action_toggle_approval(self) -> None:
         """Tab: complete what is typed, else move the focus to the approval card, or back."""
         if self.focused is self.composer and self.composer.around.completes("tab"):
             return
         if self.attached is not None:
             self.attached.approvals.toggle_focus()
-
-    def action_details(self) -> None:
-        """Ctrl+O: show all of tool output and thinking, or the summary; twice: the whole conversation."""
-        if self.attached is not None:
-            self.attached.details()
-
-    def action_todos(self) -> None:
-        """Ctrl+T: show all todos of the agent, or only the one in progress."""
-        if self.attached is not None:
-            self.attached.show_todos()
-
-    def action_page(self, direction: int) -> None:
-        """PgUp and PgDn: scroll the approval card if it has the focus and is longer than shown, else the transcript."""
-        if self.attached is not None:
-            self.attached.page(direction)
-
-    def action_help(self) -> None:
-        """F1: show the keys and commands."""
-        if self.attached is not None:
-            self.attached.help()

@@ -9,6 +9,7 @@ from textual.widgets import Static
 
 from ccb.tunnel.plain_text import neutralise, one_line
 
+from ..terminal.keymap import Keymap
 from .theme.palette import palette_of
 
 _LONG_S = 3.0
@@ -16,7 +17,7 @@ _LONG_S = 3.0
 
 _MAX_SAID = 20
 _MAX_PROMPTS = 5
-_ASKS = "The login asks you something: Alt+R answers it. What you have typed stays here."
+_ASKS = "The login asks you something: {key} answers it. What you have typed stays here."
 
 
 class OpeningLine(Static):
@@ -24,12 +25,18 @@ class OpeningLine(Static):
 
     DEFAULT_CSS = "OpeningLine { height: 1; padding: 0 1; background: $surface; color: $foreground 80%; }"
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, keymap: Keymap) -> None:
         super().__init__(markup=False)
-        self._text = f"◌ {one_line(host)}  connecting  ·  Enter queues a prompt  ·  Ctrl+C leaves"
+        self._host = one_line(host)
+        self._keymap = keymap
 
     def on_mount(self) -> None:
-        self.update(self._text)
+        self.say("connecting")
+
+    def say(self, doing: str) -> None:
+        """Show what goes on, with the keys that there are meanwhile."""
+        queues, leaves = self._keymap.name("send"), self._keymap.name("ladder")
+        self.update(f"◌ {self._host}  {doing}  ·  {queues} queues a prompt  ·  {leaves} leaves")
 
     def hint(self, text: str) -> None:
         """Show an answer to a key."""
@@ -41,9 +48,10 @@ class Opening(Static):
 
     DEFAULT_CSS = "Opening { height: 1fr; padding: 0 1; background: $background; }"
 
-    def __init__(self, host: str, first_prompt: str = "") -> None:
+    def __init__(self, host: str, keymap: Keymap, first_prompt: str = "") -> None:
         super().__init__(markup=False)
-        self.line = OpeningLine(host)
+        self.line = OpeningLine(host, keymap)
+        self.keymap = keymap
         self.said: list[str] = []
         self.queued: list[str] = []
         self.host = one_line(host)
@@ -78,7 +86,7 @@ class Opening(Static):
         for said in self.said:
             text.append(f"\n{said}")
         if self._asks:
-            text.append(f"\n{_ASKS}", palette.warn)
+            text.append("\n" + _ASKS.format(key=self.keymap.name("retry")), palette.warn)
         prompts = ([self._first_prompt] if self._first_prompt else []) + self.queued
         if len(prompts) > _MAX_PROMPTS:
             text.append(f"\n\n… {len(prompts) - _MAX_PROMPTS} more queued before these", palette.dim)

@@ -29,7 +29,7 @@ async def run_repl(app: Repl) -> int:
     try:
         with Interrupts() as signals:
             signals.first.add_done_callback(lambda code: app.exit(int(code.result())))
-            code = await app.run_async() or ExitCode.OK
+            code = await app.run_async(mouse=app.uses_mouse) or ExitCode.OK
         if app.return_code:
             raise app.bug or RuntimeError("the interface ended")
         failed = app.session_task is not None and app.session_task.done()

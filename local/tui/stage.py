@@ -19,7 +19,7 @@ async def take_off(app: Repl) -> None:
     typed in the composer stays."""
     view, app.attached, app.leaving = app.view, None, Leaving()
     said = way_back(view.left_behind)
-    app.opening = Opening(app.opening.host)
+    app.opening = Opening(app.opening.host, app.composer.keymap)
     app.composer.around.may_take_back = lambda: False
     app.composer.around.steer_next = lambda: None
     with app.batch_update():
@@ -45,7 +45,7 @@ async def choose_first(app: Repl, sessions: HostSessions, rows: Sequence[Session
         row = await picker.chosen()
     finally:
         app.opening.visible = True
-        app.opening.line.hint(f"◌ {host}  opening the session  ·  Enter queues a prompt  ·  Ctrl+C leaves")
+        app.opening.line.say("opening the session")
         if picker.is_mounted:
             await picker.remove()
     app.composer.focus()

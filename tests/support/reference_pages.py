@@ -24,6 +24,7 @@ from ccb.local.command_line.options import OPTIONS, SUBCOMMANDS
 from ccb.local.commands.auth import auth_parser
 from ccb.local.config.sections import BudgetSettings, ModelCallSettings, RuleSettings
 from ccb.local.config.settings import Settings
+from ccb.local.terminal.keymap import DEFAULT_KEYMAP
 from ccb.local.tui.attached.commands import COMMANDS, KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,7 +58,17 @@ def _repl() -> Iterator[str]:
     yield "## Commands"
     yield _table(("command", "what it does"), ((f"`{each.usage}`", each.does) for each in COMMANDS))
     yield "## Keys"
-    yield _table(("key", "what it does"), KEYS)
+    yield (
+        "The setting `keys` gives the key of an id another key, or several: "
+        '`{"keys": {"details": "Ctrl+Y", "retry": ["F5", "Alt+C"]}}`. A key is one such as `Ctrl+O`, `Alt+Shift+X`, '
+        "`F5` or `PgUp`. An unknown id or key, and a key of two ids, end ccb with exit code 78, with the line. `/keys` "
+        "shows those that hold. A key without an id does not change."
+    )
+    yield _table(("key", "id", "what it does"), ((DEFAULT_KEYMAP.filled(key), _ids(key), does) for key, does in KEYS))
+
+
+def _ids(key: str) -> str:
+    return ", ".join(f"`{each}`" for each in dict.fromkeys(re.findall(r"\{([a-z-]+)\}", key)))
 
 
 def _command_line() -> Iterator[str]:

@@ -15,6 +15,7 @@ class Group(Enum):
 
     SESSION = "session"
     AGENT = "agent"
+    SCREEN = "screen"
     STREAMS = "streams"
     CONNECTION = "connection"
     HOST_COMMAND = "host_command"
@@ -30,6 +31,7 @@ class Group(Enum):
 _TITLES = {
     Group.SESSION: "Session",
     Group.AGENT: "Model and permissions",
+    Group.SCREEN: "Terminal interface",
     Group.STREAMS: "Without the terminal interface (headless)",
     Group.CONNECTION: "Connection",
     Group.HOST_COMMAND: "Options of single commands",

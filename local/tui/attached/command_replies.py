@@ -6,10 +6,12 @@ import difflib
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.models import ALIASES, may_be_model
 
 from ...session.client import SessionClient
+from ...terminal.stdio import in_thread
 from ..model.agents.agent_runs import agent_label
 from ..model.blocks import Level
 from ..model.status.totals import tokens
@@ -19,10 +21,11 @@ from ..views.reading import Reading
 from ..widgets.composing.attachments import size_text
 from ..widgets.connection import ConnectionView
 from ..widgets.info import ReplInfo
-from .commands import TypedCommand
+from .commands import TypedCommand, key_sections
 from .session_actions import SessionActions
 from .shell import ReplShell
 from .steering import Steering
+from .stop_keys import StopKeys
 from .trust_questions import TrustQuestions
 
 _MAX_AGENTS = 20
@@ -39,13 +42,12 @@ class CommandTarget(Protocol):
     steering: Steering
     trust: TrustQuestions
     reading: Reading
+    stop_keys: StopKeys
 
     @property
     def connection(self) -> ConnectionView: ...
 
     def help(self) -> None: ...
-
-    def rewind(self) -> object: ...
 
     def show_queue(self) -> object: ...
 
@@ -97,6 +99,7 @@ class CommandReplies:
     def _without_argument(self) -> dict[str, Callable[[], Awaitable[None]]]:
         return {
             "help": self._help,
+            "keys": self._keys,
             "quit": self._quit,
             "stop": self._stop,
             "new": self._view.steering.choosing.new,
@@ -118,6 +121,9 @@ class CommandReplies:
     async def _help(self) -> None:
         self._view.help()
 
+    async def _keys(self) -> None:
+        self._view.reading.open_panel("Keys", key_sections(self._shell.composer.keymap))
+
     async def _quit(self) -> None:
         self._shell.leave()
 
@@ -128,7 +134,7 @@ class CommandReplies:
         self._info.revoke()
 
     async def _rewind(self) -> None:
-        self._view.rewind()
+        self._view.stop_keys.rewind()
 
     async def _queue(self) -> None:
         self._view.show_queue()
@@ -142,9 +148,15 @@ class CommandReplies:
                 self._show(f"{problem}.", Level.WARNING)
 
     async def _vim(self) -> None:
+        from ...config.screen_settings import keep_editor_mode
+
         vim = self._shell.composer.vim
         vim.use(on=not vim.on)
         self._actions.hint("vim's keys: Esc for normal mode" if vim.on else "the input has its usual keys again")
+        try:
+            await in_thread(lambda: keep_editor_mode(vim=vim.on, environ=self._shell.appearance.environ))
+        except ConfigError as error:
+            self._show(f"This holds until you leave: {one_line(error.what)}.", Level.WARNING)
 
     async def _mode(self, mode: str) -> None:
         if mode:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.reasoning import EFFORTS
 from ccb.tunnel.wire.models import ALIASES
 
+from ...terminal.keymap import DEFAULT_KEYS, Keymap
 from ..completion.candidates import Candidate
 from ..theme.themes import THEME_NAMES
+
+Section = tuple[str, Sequence[tuple[str, str]]]
+"""A heading of a panel, and its rows."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,7 @@ class ReplCommand:
 
 COMMANDS = (
     ReplCommand("help", "/help", "show this help"),
+    ReplCommand("keys", "/keys", "list the keys with their ids, by which the setting `keys` changes them"),
     ReplCommand("model", "/model [NAME]", "show or change the model (opus, sonnet, haiku, or an id)"),
     ReplCommand("mode", "/mode [MODE]", "show or change the mode: default, acceptEdits, plan, bypassPermissions"),
     ReplCommand("effort", "/effort LEVEL", "set the effort: low, medium, high, xhigh, max, or default"),
@@ -72,23 +78,23 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 """The arguments of commands that the list above the composer offers."""
 
 KEYS = (
-    ("Enter", "send; while the agent works, queued until its turn ends"),
-    ("Ctrl+S", "steer: while the agent works, it gets this with its next tool results; else the next queued prompt"),
-    ("Ctrl+J, Shift+Enter", "new line"),
+    ("{send}", "send; while the agent works, queued until its turn ends"),
+    ("{steer}", "steer: while the agent works, it gets this with its next tool results; else the next queued prompt"),
+    ("{newline}", "new line"),
     ("Up, Down", "earlier prompts, from the first and last line of the input"),
-    ("Ctrl+R", "search the prompts of this directory; again for the next one, Enter takes it, Esc goes back"),
+    ("{history}", "search the prompts of this directory; again for the next one, Enter takes it, Esc goes back"),
     ("Up", "while nothing is typed: take the newest prompt back that waits for the agent"),
-    ("Alt+Q", "the prompts that wait for the agent, as /queue"),
+    ("{queue}", "the prompts that wait for the agent, as /queue"),
     ("Enter, S, Shift+Up, Shift+Down, D", "on a prompt that waits: edit it, let it steer, move it, drop it"),
-    ("Ctrl+B", "let the running command go on in the background"),
-    ("Esc", "interrupt the agent; while it is idle, break off the newest copy of /get or /put"),
-    ("Esc, Esc", "while nothing is typed and the agent is idle: go back to an earlier prompt"),
+    ("{background}", "let the running command go on in the background"),
+    ("{interrupt}", "interrupt the agent; while it is idle, break off the newest copy of /get or /put"),
+    ("{interrupt}, {interrupt}", "while nothing is typed and the agent is idle: go back to an earlier prompt"),
     ("/ and Tab", "the commands that fit what is typed; Up and Down choose, Tab or Enter completes, Esc closes"),
     ("@", "name a file or directory on the host; the list works as that of the commands"),
     ("paste or drop a file", "an image or a text of this laptop goes along with the prompt"),
     ("!", "at the start: run a shell command on the host; the agent reads what it printed with your next prompt"),
     ("#", "at the start: keep this line for every agent in the CLAUDE.md of the project"),
-    ("Tab, Alt+A, click", "go to the waiting approval; Esc goes back"),
+    ("{approval-tab}, {approval}, click", "go to the waiting approval; Esc goes back"),
     ("1, 2, 3, then Enter", "on an approval: once, this session, deny; also y and n, or arrows"),
     ("Ctrl+N, Ctrl+P", "on an approval: the next of the questions that wait, the one before"),
     ("e, then Enter", "on an approval: edit the rule before you grant it"),
@@ -97,24 +103,26 @@ KEYS = (
         "on a question of the agent: an option or own words; Space ticks, Esc declines",
     ),
     ("Esc", "with vim's keys (/vim): from insert to normal mode; there, Esc interrupts the agent"),
-    ("Ctrl+G, Ctrl+X Ctrl+E", "write the prompt in your editor (VISUAL, EDITOR)"),
+    ("{editor}, Ctrl+X Ctrl+E", "write the prompt in your editor (VISUAL, EDITOR)"),
     ("Ctrl+G", "on a plan: change it before you approve it"),
     ("Space, Up, Down, PgUp, PgDn, Home, End", "on an approval: scroll"),
-    ("Shift+Tab", "next permission mode: default, acceptEdits, plan"),
-    ("Ctrl+T", "show all todos of the agent, or only the one in progress"),
-    ("Ctrl+O, Ctrl+O", "the whole conversation on a page, as /transcript: / searches, n and N go on, Esc closes"),
-    ("Ctrl+O", "show or hide all of tool output and thinking; on an approval: take the whole screen for it"),
-    ("PgUp, PgDn, wheel", "scroll; load events that are not loaded"),
-    ("Alt+R, F5", "connect now, or log in; also r while nothing is typed"),
-    ("Alt+T, F8", "take over a session that another client drives"),
-    ("Ctrl+C", "clear the input, then interrupt, then (twice) quit"),
-    ("Ctrl+Q", "quit, if pressed twice"),
-    ("Ctrl+Z", "stop ccb and return to the shell, whose `fg` continues it; the agent keeps working"),
-    ("Ctrl+_", "undo in the input"),
-    ("Ctrl+D", "leave if the input is empty; the agent keeps working on the host"),
+    ("{mode}", "next permission mode: default, acceptEdits, plan"),
+    ("{todos}", "show all todos of the agent, or only the one in progress"),
+    ("{details}, {details}", "the whole conversation on a page, as /transcript: / searches, n and N go on, Esc closes"),
+    ("{details}", "show or hide all of tool output and thinking; on an approval: take the whole screen for it"),
+    ("{page-up}, {page-down}, wheel", "scroll; load events that are not loaded"),
+    ("{retry}", "connect now, or log in; also r while nothing is typed"),
+    ("{take-back}", "take over a session that another client drives"),
+    ("{ladder}", "clear the input, then interrupt, then (twice) quit"),
+    ("{quit}", "quit, if pressed twice"),
+    ("{suspend}", "stop ccb and return to the shell, whose `fg` continues it; the agent keeps working"),
+    ("{undo}", "undo in the input"),
+    ("{leave}", "leave if the input is empty; the agent keeps working on the host"),
+    ("{help}", "show the keys and commands"),
 )
+"""The keys by their ids, or as they are where nothing changes them, and what they do."""
 
-_ALIASES = {"exit": "quit", "?": "help", "clear": "new", "keys": "help", "sessions": "resume"}
+_ALIASES = {"exit": "quit", "?": "help", "clear": "new", "sessions": "resume"}
 
 OWN_NAMES = frozenset((*(each.name for each in COMMANDS), *_ALIASES))
 """What a person may call the commands of the REPL. Commands of the worker with one of these names are not reached."""
@@ -161,8 +169,24 @@ def own_candidates(choices: Mapping[str, tuple[str, ...]]) -> list[Candidate]:
     ]
 
 
-def help_sections(of_worker: Sequence[Candidate] = ()) -> list[tuple[str, list[tuple[str, str]]]]:
+def help_sections(keymap: Keymap, of_worker: Sequence[Candidate] = ()) -> list[Section]:
     """Return what /help shows: the keys, the commands, and those that the agent's side knows (`of_worker`)."""
-    sections = [("Keys", list(KEYS)), ("Commands", [(command.usage, command.does) for command in COMMANDS])]
+    keys = [(keymap.filled(key), does) for key, does in KEYS]
+    sections: list[Section] = [("Keys", keys), ("Commands", [(command.usage, command.does) for command in COMMANDS])]
     others = [(f"/{each.name} {each.hint}".rstrip(), each.does) for each in of_worker if each.name not in OWN_NAMES]
     return [*sections, ("Commands of the project, skills, prompts", others)] if others else sections
+
+
+def key_sections(keymap: Keymap) -> list[Section]:
+    """Return what /keys shows: the keys that the setting `keys` may change, by their ids."""
+    rows = [(f"{key_id}: {keymap.names(key_id)}", does) for key_id, does in key_ids().items()]
+    return [('Change them in the settings: "keys": {"details": "Ctrl+Y"}', rows)]
+
+
+def key_ids() -> dict[str, str]:
+    """Return what the key of each id does."""
+    found: dict[str, str] = {}
+    for key, does in KEYS:
+        for key_id in re.findall(r"\{([a-z-]+)\}", key):
+            found.setdefault(key_id, does)
+    return {key_id: found[key_id] for key_id in DEFAULT_KEYS}

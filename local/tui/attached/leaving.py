@@ -29,7 +29,7 @@ class Leaving:
     def __init__(self) -> None:
         self.fate = SessionFate.OPEN
         self.error: CcbError | None = None  # why the session was lost
-        self._quit_pressed_at = 0.0
+        self._quit_pressed_at = -QUIT_WINDOW_S
 
     @property
     def stopped(self) -> bool:
@@ -54,11 +54,7 @@ class Leaving:
         return self.fate
 
     def quit_pressed(self, now: float) -> bool:
-        """Note that the person pressed the quit key. Return whether it was the second time."""
-        second, self._quit_pressed_at = self._quit_pressed_at > 0, now
-        return second
-
-    def tick(self, now: float) -> None:
-        """Forget a quit key that was not pressed again in time."""
-        if self._quit_pressed_at and now - self._quit_pressed_at > QUIT_WINDOW_S:
-            self._quit_pressed_at = 0.0
+        """Note that the person pressed a quit key, at `now` in monotonic seconds. Return whether it was the second time
+        within QUIT_WINDOW_S."""
+        before, self._quit_pressed_at = self._quit_pressed_at, now
+        return now - before <= QUIT_WINDOW_S

@@ -19,7 +19,7 @@ from ..widgets.cards.question_card import CardAnswer
 from ..widgets.connection import ConnectionView
 from .approvals import Approvals
 from .leaving import Leaving
-from .status_presenter import StatusPresenter
+from .presenters.status import HINT_S, StatusPresenter
 
 Json = dict[str, Any]
 
@@ -48,6 +48,11 @@ class SessionActions:
         self._interrupting = False
 
     @property
+    def busy(self) -> bool:
+        """Whether a turn runs."""
+        return self._reducer.running
+
+    @property
     def can_interrupt(self) -> bool:
         """Whether a turn runs that is not being interrupted already."""
         return self._reducer.running and not self._interrupting
@@ -57,9 +62,9 @@ class SessionActions:
         parts = (error.what, error.evidence, error.do) if isinstance(error, CcbError) else (str(error),)
         self._reducer.notice("\n".join(neutralise(part) for part in parts if part), Level.ERROR)
 
-    def hint(self, text: str) -> None:
+    def hint(self, text: str, seconds: float = HINT_S) -> None:
         """Show a short answer to a key."""
-        self._status.hint(text)
+        self._status.hint(text, seconds)
 
     async def send_prompt(self, text: str, content: list[Json] | None = None, *, how: SendAs = AS_PROMPT) -> bool:
         """Send a prompt, or a command line. `content`: the text with the files that go along with it. Return False if
@@ -111,11 +116,10 @@ class SessionActions:
             self._status.hint(self._connection.only_watches_hint())
         elif self.can_interrupt:
             self._interrupting = True
-            self._status.hint("interrupting")
-            interrupted = await self._attempt(self._client.interrupt())
+            self._status.interrupting(True)
+            taken = await self._attempt(self._client.interrupt())
             self._interrupting = False
-            if interrupted:  # else the hint may name the reason
-                self._status.hint("", 0)
+            self._status.interrupting(taken)  # until the turn has ended
 
     async def set_mode(self, mode: str) -> None:
         """Change the permission mode of the session."""

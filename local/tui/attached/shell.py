@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -31,6 +31,8 @@ class LaptopSide:
 
 class ThemeChoice(Protocol):
     """The colours of the screen."""
+
+    environ: Mapping[str, str]
 
     @property
     def names(self) -> Sequence[str]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from textual import work
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.widgets import Input
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
@@ -19,7 +18,7 @@ from ..model.blocks import Level
 from ..model.notices import tips
 from ..model.transcript_reducer import TranscriptReducer
 from ..queue.editing import QueueEditing
-from ..rewind.rewinding import TWICE_S, Rewinding
+from ..rewind.rewinding import Rewinding
 from ..sessions.choosing import SessionChoosing
 from ..transfers.carrying import FileCarrying
 from ..views.reading import Reading
@@ -32,13 +31,13 @@ from ..widgets.transcript import Transcript
 from .approvals import Approvals
 from .command_replies import CommandReplies
 from .commands import help_sections
-from .connection_presenter import ConnectionPresenter
 from .event_router import EventRouter
-from .leaving import QUIT_WINDOW_S, SessionFate
-from .pulse import Pulse
+from .leaving import SessionFate
+from .presenters.connection import ConnectionPresenter
+from .presenters.pulse import Pulse
+from .presenters.status import StatusPresenter
 from .session_actions import SessionActions
 from .shell import ReplShell
-from .status_presenter import StatusPresenter
 from .steering import Steering
 from .steering.exporting import Exporting
 from .steering.insight import Insight
@@ -47,6 +46,7 @@ from .steering.session_facts import SessionFacts
 from .steering.submissions import Submissions
 from .steering.tasks import TaskSteering
 from .steering.thinking import ThinkingSteering
+from .stop_keys import StopKeys
 from .trust_questions import TrustQuestions
 
 if TYPE_CHECKING:
@@ -63,8 +63,9 @@ class SessionView(Vertical):
         self._client = client
         self._info = info
         self._shell = shell
-        self.transcript = Transcript(info.path.rstrip("/"))
-        connection = ConnectionView(client)
+        self._keymap = keymap = shell.composer.keymap
+        self.transcript = Transcript(info.path.rstrip("/"), keymap.name("details"))
+        connection = ConnectionView(client, keymap)
         self.reducer = TranscriptReducer(
             self.transcript, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
         )
@@ -72,7 +73,7 @@ class SessionView(Vertical):
         self._presenter = ConnectionPresenter(connection, shell.composer, self.approvals, self.transcript, self.reducer)
         self.trust = TrustQuestions(self.approvals, shell.ring)
         self._history = HistoryLoader(client, self.transcript, self.reducer)
-        self._status = StatusPresenter(info, self.reducer, connection, self.approvals, self.transcript)
+        self._status = StatusPresenter(info, self.reducer, connection, self.approvals, self.transcript, keymap)
         self._status.tell_state = shell.attention.state_is
         self._status.keys = lambda: shell.composer.vim.label
         self._actions = SessionActions(client, self.reducer, connection, self.approvals, self._status, shell.leaving)
@@ -92,6 +93,7 @@ class SessionView(Vertical):
         )
         self.submissions = Submissions(client, info.host, shell.composer, self.reducer, self._actions)
         self.submissions.run = CommandReplies(self, shell, self._actions, client, info).answer
+        self.stop_keys = StopKeys(self, shell, self._actions)
         self._pulse: Pulse | None = None
 
     @property
@@ -118,10 +120,11 @@ class SessionView(Vertical):
     def on_mount(self) -> None:
         host = one_line(self._info.host)
         self.reducer.notice(
-            f"ccb {self._info.version}  {self._info.place}\nThe agent works on {host}. F1 or /help shows the keys.",
+            f"ccb {self._info.version}  {self._info.place}\n"
+            f"The agent works on {host}. {self._keymap.name('help')} or /help shows the keys.",
             Level.DIM,
         )
-        self.transcript.add(tips(self._info.host))
+        self.transcript.add(tips(self._info.host, self._keymap))
         hello = self._client.hello
         level = Level.DIM if hello.storage == "disk" else Level.WARNING  # show at once that the session may not last
         for note in hello.notes:
@@ -170,7 +173,8 @@ class SessionView(Vertical):
 
     def login_asks(self) -> None:
         """Say that a question of a login waits."""
-        self.reducer.notice("The login asks you something: Alt+R answers it.", Level.WARNING)
+        key = self._keymap.name("retry")
+        self.reducer.notice(f"The login asks you something: {key} answers it.", Level.WARNING)
 
     # Events of the session.
 
@@ -213,20 +217,20 @@ class SessionView(Vertical):
         if fate is SessionFate.STOPPED:
             self._shell.leave()
             return
+        leaves = f"{self._keymap.name('leave')} leaves"
         if error is None:
-            self.reducer.notice("The session has ended on the host. Ctrl+D leaves.", Level.WARNING)
+            self.reducer.notice(f"The session has ended on the host. {leaves}.", Level.WARNING)
         else:
             self._actions.show_error(error)
             command = self._info.resume
             come_back = f" Come back with:\n{one_line(command)}" if command and command not in error.do else ""
-            self.reducer.notice(f"Ctrl+D leaves.{come_back}", Level.WARNING)
-        self._shell.composer.invite("Nothing can be sent any more: Ctrl+D leaves")
+            self.reducer.notice(f"{leaves}.{come_back}", Level.WARNING)
+        self._shell.composer.invite(f"Nothing can be sent any more: {leaves}")
 
     def _tick(self) -> bool:
         """Bring everything up to date that changes with time. Return whether it should happen again soon."""
         now = time.monotonic()
         self._presenter.tick(now)
-        self._shell.leaving.tick(now)
         self._status.tick(now)
         self.steering.queue.refresh_panel()
         self.reading.tick()
@@ -282,50 +286,6 @@ class SessionView(Vertical):
         self._status.hint(self.connection.only_watches_hint())
 
     @work
-    async def interrupt(self) -> None:
-        """End the running turn. Pressed twice while nothing runs and nothing is typed: go back to an earlier prompt."""
-        if self._actions.can_interrupt or self.connection.watching or self._shell.composer.text:
-            await self._actions.interrupt()
-        elif self.steering.files.cancel_newest():
-            self._status.hint("breaking the copy off")
-        elif self.rewinding.pressed_twice(time.monotonic()):
-            self.rewind()
-        else:
-            self._status.hint("press Esc again to go back to an earlier prompt", TWICE_S)
-
-    @work
-    async def rewind(self) -> None:
-        """Let the person go back to an earlier prompt."""
-        if self.connection.watching:
-            self._status.hint(self.connection.only_watches_hint())
-        elif self.reducer.running:
-            self._status.hint("the agent is working: Esc interrupts it, then go back")
-        else:
-            await self.rewinding.open()
-
-    def ladder(self) -> None:
-        """Clear the input, else close what is read, else interrupt, else quit if pressed twice. It also quits while an
-        interrupt is on its way. A terminal that only watches can only quit."""
-        drives, focused, composer = not self.connection.watching, self.screen.focused, self._shell.composer
-        if isinstance(focused, Input) and focused.value:
-            focused.clear()
-        elif self.reading.close():
-            return
-        elif drives and composer.text and focused is composer:
-            composer.clear()
-        elif drives and self._actions.can_interrupt:
-            self.interrupt()
-        else:
-            self.quit_if_pressed_twice("Ctrl+C")
-
-    def quit_if_pressed_twice(self, key: str) -> None:
-        """Leave if the person has pressed a quit key twice."""
-        if self._shell.leaving.quit_pressed(time.monotonic()):
-            self._shell.leave()
-        else:
-            self._status.hint(f"press {key} again to quit", QUIT_WINDOW_S)
-
-    @work
     async def move_to_background(self) -> None:
         """Let the running command go on in the background."""
         await self.steering.tasks.move()
@@ -371,7 +331,8 @@ class SessionView(Vertical):
     def help(self) -> None:
         """Show the keys and commands, or close them again."""
         if not self.reading.close():
-            self.reading.open_panel("Help", help_sections(self.submissions.completion.worker_commands.known))
+            sections = help_sections(self._keymap, self.submissions.completion.worker_commands.known)
+            self.reading.open_panel("Help", sections)
 
     def details(self) -> None:
         """Show all of tool output and thinking, or the summary; pressed twice, open the whole conversation. On a

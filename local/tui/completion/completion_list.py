@@ -115,15 +115,15 @@ class CompletionList(Static):
         if key in ("enter", "tab"):
             self.refresh_list()  # the text may have changed since the list was drawn
         chosen = self.chosen
-        if key == "ctrl+r" and not self._searching:
+        if key == "history" and not self._searching:
             self._search(True)
             return True
         if key == "escape" and self._searching:
             self._search(False)
             return True
         if chosen is None:
-            return key == "ctrl+r"
-        if key in ("up", "down", "ctrl+r"):
+            return key == "history"
+        if key in ("up", "down", "history"):
             self._at = (self._at + (-1 if key == "up" else 1)) % len(self._offers.items)
             self._moved = True
             self._draw()

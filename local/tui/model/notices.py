@@ -9,6 +9,7 @@ from ccb.tunnel.wire.kinds.rewind import RewindRecord, RewoundRecord
 
 from ...session.client import shown_name
 from ...session.messages import ApiRetry, Result, SystemNote, retry_text
+from ...terminal.keymap import Keymap
 from .blocks import BlockContainer, Level, NoticeBlock, TipsBlock
 
 _MAX_TEXT = 100
@@ -122,7 +123,7 @@ class Notices:
             self._container.update_block(self._retry)
 
 
-def tips(host: str) -> TipsBlock:
+def tips(host: str, keymap: Keymap) -> TipsBlock:
     """Return what is told to who opens a session on `host`."""
     host = one_line(host)
     return TipsBlock(
@@ -131,7 +132,7 @@ def tips(host: str) -> TipsBlock:
             ("/", "a command"),
             ("!", f"a shell command on {host}"),
             ("#", "a note for every agent"),
-            ("Ctrl+R", "earlier prompts"),
-            ("Shift+Tab", "permission mode"),
+            (keymap.name("history"), "earlier prompts"),
+            (keymap.name("mode"), "permission mode"),
         )
     )

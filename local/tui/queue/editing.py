@@ -72,7 +72,7 @@ class QueueEditing(Vertical):
         """Let the next prompt that waits for the end of the turn steer the agent."""
         prompt = next((each for each in self._prompts.waiting if not each.facts.steers), None)
         if prompt is None:
-            self._says.hint("Ctrl+S sends what is typed to the agent while it works")
+            self._says.hint(f"{self._composer.keymap.name('steer')} sends what is typed to the agent while it works")
         else:
             await self._steer(prompt)
 

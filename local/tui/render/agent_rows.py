@@ -10,13 +10,13 @@ from ..model.agents.agent_run import AgentRow, AgentRun, RowState
 from ..model.blocks import ToolBlock, ToolState
 from ..model.status.totals import tokens
 from ..theme.palette import Palette
-from .tool_output import counted, headline
+from .tool_output import MORE_KEY, counted, headline
 
 _MAX_LIVE_ROWS = 4
 _MAX_PROMPT = 4_000  # characters
 
 
-def agent_rows(block: ToolBlock, palette: Palette, *, details: bool, cwd: str) -> Text | None:
+def agent_rows(block: ToolBlock, palette: Palette, *, details: bool, cwd: str, key: str = MORE_KEY) -> Text | None:
     """Draw one line with what the agent has used; below it the newest of its calls while it works, or all that are
     kept with `details`."""
     run = block.agent
@@ -29,7 +29,7 @@ def agent_rows(block: ToolBlock, palette: Palette, *, details: bool, cwd: str) -
     rows = list(run.rows) if details else [] if run.ended else list(run.rows)[-_MAX_LIVE_ROWS:]
     left_out = run.tool_uses - len(rows)
     if rows and left_out > 0:
-        text.append(f"\n  … {counted(left_out, 'earlier call')}{'' if details else ' (Ctrl+O)'}")
+        text.append(f"\n  … {counted(left_out, 'earlier call')}{'' if details else f' ({key})'}")
     for row in rows:
         text.append("\n  ")
         _row(text, row, palette, cwd)

@@ -33,6 +33,7 @@ from .agent_rows import agent_rows
 from .diffs import EditView
 from .tool_output import (
     MAX_DETAIL_LINES,
+    MORE_KEY,
     SummedUpHeadline,
     both_ends,
     counted,
@@ -57,12 +58,14 @@ _PICTURE = re.compile(r"(?m)^  [▓▒◆▚█·×]{40}$")
 @dataclass(frozen=True)
 class BlockRenderer:
     """How blocks are drawn now. `details`: show all of tool output and thinking. Paths in `cwd` are shown relative to
-    it. `copied_from` is not 0 for a drawing to copy from: the width of the one on the screen."""
+    it. `copied_from` is not 0 for a drawing to copy from: the width of the one on the screen. `more_key`: the key
+    that shows details."""
 
     palette: Palette
     details: bool = False
     cwd: str = ""
     copied_from: int = 0
+    more_key: str = MORE_KEY
 
     def render(self, block: Block) -> list[RenderableType]:
         """Return the renderables of one block, top to bottom."""
@@ -91,7 +94,7 @@ class BlockRenderer:
             text.append("❯ " if number == 0 else f"\n{indent}", style=f"bold {palette.accent}")
             text.append(line, style="bold" if block.state is PromptState.TAKEN else palette.dim)
         if hidden > 0:
-            text.append(f"\n  … {counted(hidden, 'more line')} (Ctrl+O)", style=palette.dim)
+            text.append(f"\n  … {counted(hidden, 'more line')} ({self.more_key})", style=palette.dim)
         if block.state is PromptState.QUEUED:
             steers = block.facts.steers
             text.append("  (steers)" if steers else "  (queued)", style=palette.accent if steers else palette.dim)
@@ -146,7 +149,7 @@ class BlockRenderer:
             return
         if block.patch:
             edit = ToolBlock(name=EDIT.name, tool_input={"file_path": block.path}, patch=block.patch)
-            yield Padding(EditView(edit, palette, MAX_DETAIL_LINES, self.details), _INDENT)
+            yield Padding(EditView(edit, palette, MAX_DETAIL_LINES, self.details, self.more_key), _INDENT)
         if block.problem or not block.patch:
             said = block.problem or ("…" if block.patch is None else "no line is different")
             yield Padding(Text(said, style=palette.dim), _INDENT)
@@ -171,15 +174,15 @@ class BlockRenderer:
                 render_markdown(plan, palette, self.copied_from) if len(plan) <= _MAX_MARKDOWN else Text(plan)
             )
         elif block.agent is not None and block.state is not ToolState.FAILED:
-            rows = agent_rows(block, palette, details=self.details, cwd=self.cwd)
+            rows = agent_rows(block, palette, details=self.details, cwd=self.cwd, key=self.more_key)
             if rows is not None:
                 yield self._indented(rows)
         elif view.is_diff and block.state is not ToolState.FAILED:
             if block.state is ToolState.DONE:
                 limit = MAX_DETAIL_LINES if self.details else _MAX_DIFF_LINES
-                yield Padding(EditView(block, palette, limit, self.details), _INDENT)
+                yield Padding(EditView(block, palette, limit, self.details, self.more_key), _INDENT)
         else:
-            output = tool_output(block, palette, details=self.details)
+            output = tool_output(block, palette, details=self.details, key=self.more_key)
             if output is not None:
                 yield self._indented(output)
 

@@ -14,6 +14,7 @@ from rich.text import Text
 from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
+from ...terminal.keymap import DEFAULT_KEYMAP
 from ..model.agents.agent_runs import agent_label
 from ..model.blocks import ToolBlock, ToolState
 from ..theme.palette import Palette
@@ -21,6 +22,8 @@ from .untrusted.terminal_text import last_state
 
 MAX_DETAIL_LINES = 1_600
 """The most lines of one block that are drawn when details are shown; of a longer one, half from each end."""
+
+MORE_KEY = DEFAULT_KEYMAP.name("details")
 
 _MAX_LIVE_LINES = 8
 _MAX_SUMMARY_LINES = 4
@@ -57,8 +60,9 @@ def _headers(questions: object) -> str:
     return ", ".join(one_line(str(each.get("header") or "?")) for each in listed if isinstance(each, dict))
 
 
-def tool_output(block: ToolBlock, palette: Palette, *, details: bool) -> Text | None:
-    """Draw what a tool has printed so far, or its result; None if there is nothing. Without `details` it is folded."""
+def tool_output(block: ToolBlock, palette: Palette, *, details: bool, key: str = MORE_KEY) -> Text | None:
+    """Draw what a tool has printed so far, or its result; None if there is nothing. Without `details` it is folded,
+    and `key` shows all of it."""
     if block.state in (ToolState.RUNNING, ToolState.UNKNOWN):
         tail = _lines(block, block.output)[-_MAX_LIVE_LINES:]
         return _gutter(tail, palette.dim) if tail else None
@@ -66,7 +70,7 @@ def tool_output(block: ToolBlock, palette: Palette, *, details: bool) -> Text | 
         return None
     lines = _lines(block, block.result)
     style = palette.bad if block.state is ToolState.FAILED else palette.dim
-    return _gutter(both_ends(lines), style, wrap=True) if details else _folded(block, lines, style)
+    return _gutter(both_ends(lines), style, wrap=True) if details else _folded(block, lines, style, key)
 
 
 def tool_summary(block: ToolBlock) -> str | None:
@@ -125,7 +129,7 @@ def _lines(block: ToolBlock, text: str) -> list[str]:
     return neutralise(text).rstrip().splitlines()
 
 
-def _folded(block: ToolBlock, lines: list[str], style: str) -> Text:
+def _folded(block: ToolBlock, lines: list[str], style: str, key: str) -> Text:
     """Draw a few lines of a result: for a command the last lines, else the first. Blank lines take no room here, but
     count."""
     view = traits_of(block.name).view
@@ -134,10 +138,10 @@ def _folded(block: ToolBlock, lines: list[str], style: str) -> Text:
         return _gutter([lines[number] for number in filled], style)
     if view is View.COMMAND:
         shown = filled[1 - _MAX_SUMMARY_LINES :]
-        earlier = f"… {counted(shown[0], 'earlier line')} (Ctrl+O)"
+        earlier = f"… {counted(shown[0], 'earlier line')} ({key})"
         return _gutter([earlier, *(lines[number] for number in shown)], style)
     shown = filled[:_MAX_SUMMARY_LINES]
-    more = f"… {counted(len(lines) - shown[-1] - 1, 'more line')} (Ctrl+O)"
+    more = f"… {counted(len(lines) - shown[-1] - 1, 'more line')} ({key})"
     return _gutter([*(lines[number] for number in shown), more], style)
 
 

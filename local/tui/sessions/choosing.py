@@ -87,7 +87,8 @@ class SessionChoosing(Vertical):
             self._reducer.notice("This terminal shows one session only.")
             return False
         if self._client.state not in (LinkState.CONNECTED, LinkState.FENCED):
-            self._reducer.notice("There is no connection now, so this session stays: Alt+R connects.", Level.WARNING)
+            key = self._composer.keymap.name("retry")
+            self._reducer.notice(f"There is no connection now, so this session stays: {key} connects.", Level.WARNING)
             return False
         return True
 

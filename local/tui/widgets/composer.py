@@ -17,6 +17,7 @@ from textual.widgets.text_area import Selection
 
 from ccb.tunnel.plain_text import neutralise
 
+from ...terminal.keymap import Keymap
 from ...terminal.stdio import in_thread
 from ..vim.machine import VimEffect
 from .composing.attachments import Attachments
@@ -48,7 +49,9 @@ class Composer(TextArea):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+underscore", "undo", "Undo", show=False, id="undo")  # Ctrl+Z stops ccb, as any program
+        Binding("ctrl+underscore", "undo", "Undo", show=False, id="undo"),  # Ctrl+Z stops ccb, as any program
+        # Also here, so that it wins over what a text area does with the key that the person may choose.
+        Binding("escape", "app.interrupt", show=False, id="interrupt"),
     ]
 
     @dataclass
@@ -75,10 +78,11 @@ class Composer(TextArea):
     class SubmitRefused(Message):
         """The person pressed Enter while the composer is locked."""
 
-    def __init__(self) -> None:
+    def __init__(self, keymap: Keymap) -> None:
         super().__init__(soft_wrap=True, tab_behavior="focus", highlight_cursor_line=False, id="composer")
         self.cursor_blink = False  # it would draw twice a second while nothing happens
         self._invitation = self.placeholder = _INVITATION
+        self.keymap = keymap
         self.recall = PromptRecall()
         self.shortcuts = ShortcutLetters()
         self.last_key = 0.0
@@ -127,26 +131,25 @@ class Composer(TextArea):
             self.shortcuts.pressed(event.character, self.last_key, may_begin_word=typed)
             self.post_message(self.Shortcut(event.character))
             return True
-        listed = ("enter", "up", "down", "escape") if self.vim.commands else ("enter", "up", "down", "escape", "ctrl+r")
-        if event.key in listed and self.around.completes(event.key):
+        keymap = self.keymap
+        if not self.vim.commands and keymap.has("history", event.key) and self.around.completes("history"):
+            return True
+        if event.key in ("enter", "up", "down", "escape") and self.around.completes(event.key):
             return True
         if self._vim_took(event):
             return True
-        if event.key == "enter":
-            self._submit()
+        if keymap.has("send", event.key) or keymap.has("steer", event.key):
+            self._submit(steers=keymap.has("steer", event.key))
             return True
-        if event.key == "ctrl+s":
-            self._submit(steers=True)
-            return True
-        if event.key in ("ctrl+j", "shift+enter"):
+        if keymap.has("newline", event.key):
             self.insert("\n")
             return True
         before, self._chord = self._chord, event.key
-        if event.key == "ctrl+g" or (event.key == "ctrl+e" and before == "ctrl+x"):
+        if keymap.has("editor", event.key) or (event.key == "ctrl+e" and before == "ctrl+x"):
             if not self.read_only:
                 self.post_message(self.EditorWanted())
             return True
-        if event.key == "ctrl+x" and self.selection.is_empty:
+        if event.key == "ctrl+x" and self.selection.is_empty and not keymap.uses(event.key):
             return True  # it may begin Ctrl+X Ctrl+E; without a selection there is nothing to cut
         if event.key == "backspace":
             return self._remove_placeholder()

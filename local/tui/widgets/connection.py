@@ -13,6 +13,7 @@ from textual.widgets import Static
 from ccb.tunnel.plain_text import one_line
 
 from ...session.client import LinkChange, LinkState, SessionClient
+from ...terminal.keymap import Keymap
 from ..theme.palette import Palette
 
 BRIEF_S = 1.0
@@ -22,8 +23,6 @@ STUCK_S = 5.0
 """Age in seconds from which the person may give up a connection attempt for a new one."""
 
 RETRY_KEY = "r"
-_RETRY_CHORD = "Alt+R"
-_TAKE_CHORD = "Alt+T"  # never a letter alone: what a viewer types must not take the session
 _MARKS = {LinkState.NEEDS_PERSON: "!", LinkState.FENCED: "◇", LinkState.LOST: "✗"}
 _MAX_LINES = 3
 _MIN_REASON = 20
@@ -44,8 +43,9 @@ class ConnectionView:
     """The state of the connection, now (`state`) and as the person sees it (`shown`), which shows a drop BRIEF_S
     later. All times are monotonic seconds."""
 
-    def __init__(self, client: SessionClient) -> None:
+    def __init__(self, client: SessionClient, keymap: Keymap) -> None:
         self._client = client
+        self._keymap = keymap
         self._change = LinkChange(client.state)
         self._down_at: float | None = None
         self._tried_at = time.monotonic()
@@ -127,7 +127,7 @@ class ConnectionView:
 
     def only_watches_hint(self) -> str:
         """Return a hint for a person who tries an action that only the driver may do."""
-        return f"this terminal only watches: {_TAKE_CHORD} drives the session"
+        return f"this terminal only watches: {self._keymap.name('take-back')} drives the session"
 
     def keys(self) -> frozenset[str]:
         """Return the letters that are shortcuts now."""
@@ -152,20 +152,19 @@ class ConnectionView:
         return "taking the session"
 
     def banner_message(self, now: float, *, typing: bool) -> BannerMessage | None:
-        """Return the text of the banner, or None if there is none. `typing`: letters are text now, so it names Alt+R
-        instead of R."""
+        """Return the text of the banner, or None if there is none. `typing`: letters are text now, so it names the
+        chord instead of R."""
         shown = self._shown
-        retry = _RETRY_CHORD if typing and not self.watching else RETRY_KEY
+        retry = self._keymap.name("retry") if typing and not self.watching else RETRY_KEY
         if shown.state is LinkState.RECONNECTING:
             return self._reconnecting(now, retry)
         if shown.state is LinkState.NEEDS_PERSON:
             return BannerMessage("not connected", self.reason, retry, "logs in")
         if shown.state is LinkState.FENCED:
-            return BannerMessage(
-                "only watching", self.reason, _TAKE_CHORD, "takes it back" if self._has_driven else "takes it over"
-            )
+            takes = "takes it back" if self._has_driven else "takes it over"
+            return BannerMessage("only watching", self.reason, self._keymap.name("take-back"), takes)
         if shown.state is LinkState.LOST:
-            return BannerMessage("lost", self.reason, "Ctrl+D", "leaves")
+            return BannerMessage("lost", self.reason, self._keymap.name("leave"), "leaves")
         return None
 
     def _reconnecting(self, now: float, retry: str) -> BannerMessage:

@@ -14,6 +14,7 @@ from textual.widgets import Static
 from ccb.tunnel.plain_text import one_line
 
 from ...session.client import LinkState
+from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ..model.status.totals import Totals, tokens
 from ..theme.palette import Palette
 
@@ -47,11 +48,12 @@ class LinkFacts:
 @dataclass(frozen=True)
 class Busy:
     """The turn that runs: for how many seconds the agent has worked in it, whether it waits for an answer of the
-    person, or for the model."""
+    person, or for the model, and whether the person has interrupted it."""
 
     seconds: float
     asking: bool = False
     for_model: bool = False
+    interrupted: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class StatusFacts:
     keys: str = ""
     """What the keys of the input do, if the person edits with vim's."""
     branch: str = ""
+    keymap: Keymap = DEFAULT_KEYMAP
 
 
 @dataclass(frozen=True)
@@ -216,7 +219,8 @@ def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_S
     if facts.hint:
         entries.append(_StatusEntry(facts.hint, facts.hint, palette.warn))
     if facts.approval_waits:
-        entries.append(_StatusEntry("approval waits: Tab", "Tab: answer", palette.warn))
+        tab = facts.keymap.name("approval-tab")
+        entries.append(_StatusEntry(f"approval waits: {tab}", f"{tab}: answer", palette.warn))
     entries += _link_entries(facts.link, palette, tone)
     if facts.queued:
         waiting = f"{facts.steering} steering" if facts.steering else ""
@@ -224,11 +228,15 @@ def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_S
         both = ", ".join(filter(None, (waiting, queued)))
         entries.append(_StatusEntry(both, both.replace(" steering, ", "+"), palette.dim))
     busy = facts.busy
+    if busy is not None and busy.interrupted:
+        entries.append(_StatusEntry("interrupting…", "interrupting…", palette.warn))
+        busy = None
     if busy is not None and busy.asking and not facts.approval_waits:
         entries.append(_StatusEntry("waits for an answer", "waits", palette.warn))
     if busy is not None and not busy.asking:
         working = f"{'waits for the model' if busy.for_model else 'working'} {busy.seconds:.0f} s"
-        esc = ", Esc interrupts" if facts.link.state is LinkState.CONNECTED and not facts.link.unanswered_s else ""
+        answers = facts.link.state is LinkState.CONNECTED and not facts.link.unanswered_s
+        esc = f", {facts.keymap.name('interrupt')} interrupts" if answers else ""
         entries.append(_StatusEntry(working + esc, working, palette.accent))
     if facts.tasks:
         count = "1 task" if facts.tasks == 1 else f"{facts.tasks} tasks"

@@ -13,15 +13,17 @@ _MARKS = {"completed": "☒", "in_progress": "◐"}
 
 
 class TodoPanel(Static):
-    """Shows the list while something in it is open; `whole` shows more than the item in progress."""
+    """Shows the list while something in it is open; `whole` shows more than the item in progress. `key`
+    shows the rest."""
 
     DEFAULT_CSS = """
     TodoPanel { height: auto; padding: 0 1; }
     TodoPanel.none { display: none; }
     """
 
-    def __init__(self) -> None:
+    def __init__(self, key: str) -> None:
         super().__init__(id="todos", classes="none")
+        self._key = key
         self._shown: tuple[Todos, Palette, bool] | None = None
         self.whole = False
 
@@ -47,7 +49,7 @@ class TodoPanel(Static):
         text = Text(no_wrap=True, overflow="ellipsis")
         text.append(f"{_MARKS.get(item.status, '☐')} ", style=palette.accent)
         text.append(item.doing if item.status == "in_progress" else item.text)
-        text.append(f"   {todos.done} of {len(todos.items)} done, Ctrl+T", style=palette.dim)
+        text.append(f"   {todos.done} of {len(todos.items)} done, {self._key}", style=palette.dim)
         return text
 
     def _rows(self, todos: Todos, palette: Palette) -> Text:

@@ -57,9 +57,9 @@ class Transcript(ScrollView, can_focus=False):
     class WheelUp(Message):
         """The person turned the wheel up."""
 
-    def __init__(self, cwd: str = "") -> None:
+    def __init__(self, cwd: str, more_key: str = "") -> None:
         super().__init__()
-        self._cwd = cwd
+        self._cwd, self._more_key = cwd, more_key
         self._block_layout = BlockLayout()
         self._drawn = LineCache(_MAX_CACHED_LINES)
         self._details = False
@@ -295,7 +295,8 @@ class Transcript(ScrollView, can_focus=False):
         return width, block.version
 
     def _draw(self, block: Block, width: int) -> list[Strip]:
-        strips = self._drawn_by(BlockRenderer(self.palette(), self._details, self._cwd), block, width)
+        renderer = BlockRenderer(self.palette(), self._details, self._cwd, more_key=self._more_key)
+        strips = self._drawn_by(renderer, block, width)
         return strips if self._is_tight(block) else [Strip.blank(0), *strips]
 
     def _drawn_by(self, renderer: BlockRenderer, block: Block, width: int) -> list[Strip]:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.config.agent_files import own_agents
-from ccb.local.config.own_files import own_files
+from ccb.local.config.sent_files.agent_files import own_agents
+from ccb.local.config.sent_files.own_files import own_files
 from ccb.tunnel.wire.kinds.own_files import OwnFile, pack, unpack
 
 

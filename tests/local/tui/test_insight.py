@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.repl.pilot import Desk, desk
 
-from ccb.local.config.bug_report import write_report
+from ccb.local.config.reports.bug_report import write_report
 from ccb.local.doctor import examination
 from ccb.local.doctor.findings import Finding, State
 from ccb.local.ledger.entries import CallPlace

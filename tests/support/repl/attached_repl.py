@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 
+from ccb.local.config.screen_settings import DEFAULT_SCREEN, ScreenSettings
 from ccb.local.login.prompts import TerminalPrompts
 from ccb.local.session.client import SessionClient
 from ccb.local.tui.app import Repl
@@ -18,6 +19,7 @@ def repl_on(
     info: ReplInfo,
     environ: Mapping[str, str] = os.environ,
     prompts: TerminalPrompts | None = None,
+    screen: ScreenSettings = DEFAULT_SCREEN,
 ) -> Repl:
     """A REPL that shows `session` as soon as it has shown itself. Questions of a login come through `prompts`."""
 
@@ -28,7 +30,7 @@ def repl_on(
             await app.attach(session, info)
             await app.left.wait()
 
-    return Repl(info.host, attend, first_prompt=info.first_prompt, environ=environ)
+    return Repl(info.host, attend, first_prompt=info.first_prompt, environ=environ, screen=screen)
 
 
 async def run_on(session: SessionClient, info: ReplInfo, *, prompts: TerminalPrompts | None = None) -> int:

@@ -15,6 +15,7 @@ from textual import events
 from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_from_key
 from textual.pilot import Pilot
 
+from ccb.local.config.screen_settings import DEFAULT_SCREEN, ScreenSettings
 from ccb.local.tui.app import Repl
 from ccb.local.tui.widgets.cards.answer_keys import BURST_S
 from ccb.local.tui.widgets.info import ReplInfo
@@ -168,10 +169,13 @@ async def desk(
     prompt: str = "",
     environ: Mapping[str, str] = COLOURFUL,
     before: Callable[[Repl], None] | None = None,
+    screen: ScreenSettings = DEFAULT_SCREEN,
 ) -> AsyncIterator[Desk]:
     """The REPL over a scripted session, on a screen of `size`. `before` gets the application before it runs."""
     session = session or ScriptedSession()
-    app = repl_on(session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", RESUME, WHO, prompt), environ)
+    app = repl_on(
+        session, ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", RESUME, WHO, prompt), environ, screen=screen
+    )
     if before is not None:
         before(app)
     async with app.run_test(size=size):

@@ -14,7 +14,7 @@ from tests.support.repl.scripted_work import ANSWER, EDIT, PATCH, PATH, THOUGHT,
 
 from ccb.local.connect.session_list import SessionRow
 from ccb.local.session.client import LinkState
-from ccb.local.tui.attached import status_presenter
+from ccb.local.tui.attached.presenters import status
 from ccb.tunnel.errors import ConnectionLost
 
 Json = dict[str, Any]
@@ -184,7 +184,7 @@ async def sessions(at: Desk) -> None:
 def _still() -> Iterator[None]:
     """Let the clock of the status line stand still."""
     still = SimpleNamespace(monotonic=lambda: 1000.0)
-    with mock.patch.object(status_presenter, "time", still):
+    with mock.patch.object(status, "time", still):
         yield
 
 

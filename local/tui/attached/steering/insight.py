@@ -169,7 +169,7 @@ class Insight(Widget):
 
     async def bug(self) -> None:
         """Write a report for the people who make ccb, and say where it is."""
-        from ....config.bug_report import write_report
+        from ....config.reports.bug_report import write_report
 
         errors = [
             block.text

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from ...model.blocks import ToolBlock
 from ...theme.palette import Palette
-from ..tool_output import counted
+from ..tool_output import MORE_KEY, counted
 from ..untrusted.escapes import symbols
 from .lines import DiffLine, gutter, number_width, patch_lines, planned_lines, shown_line
 
@@ -37,6 +37,7 @@ class EditView:
     palette: Palette
     limit: int
     details: bool = False
+    key: str = MORE_KEY
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         lines, left_out = self._lines()
@@ -54,7 +55,7 @@ class EditView:
         return text.append("\n").append_text(self._more(left_out)) if left_out > 0 else text
 
     def _more(self, left_out: int) -> Text:
-        return Text(f"… {counted(left_out, 'more line')} (Ctrl+O)", style=self.palette.dim)
+        return Text(f"… {counted(left_out, 'more line')} ({self.key})", style=self.palette.dim)
 
     def _lines(self) -> tuple[list[DiffLine], int]:
         """Return the lines to show, and how many more there are."""

@@ -79,7 +79,7 @@ class Attachments:
             return Taken("", str(error))
         shown = [self._keep(each) for each in files]
         names = shown_name(paths[0]) if len(paths) == 1 else f"{len(paths)} files"
-        return Taken(" ".join(shown), f"{names} of this laptop will go along with the prompt; Ctrl+_ makes it text")
+        return Taken(" ".join(shown), f"{names} of this laptop will go along with the prompt; undo makes it text")
 
     def named_in(self, text: str) -> list[str]:
         """Return the placeholders in a text, each once, in order."""

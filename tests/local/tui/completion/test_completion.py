@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.support.repl.pilot import desk
 
+from ccb.local.terminal.keymap import DEFAULT_KEYMAP
 from ccb.local.tui.attached.commands import OWN_NAMES, help_sections
 from ccb.local.tui.completion.candidates import Candidate, fitting
 from ccb.local.tui.completion.worker_commands import from_worker
@@ -33,7 +34,7 @@ def test_what_the_worker_lists_is_made_harmless_and_checked() -> None:
 def test_every_command_of_the_screen_has_an_answer_in_clients_without_one() -> None:
     elsewhere = {"help", "model", "mcp", "status", "cost", "clear"}  # the worker has a command of this name
     assert set(ON_SCREEN.split()) | elsewhere == OWN_NAMES and not elsewhere & set(ON_SCREEN.split())
-    assert not any("/clear" in name for name, _ in help_sections([Candidate("clear", "", "")])[-1][1])
+    assert not any("/clear" in name for name, _ in help_sections(DEFAULT_KEYMAP, [Candidate("clear", "", "")])[-1][1])
 
 
 async def test_the_list_filters_completes_and_closes() -> None:

@@ -16,6 +16,7 @@ from tests.support.repl.scripted_session import ScriptedSession, hello
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.session.client import LinkChange, LinkState
 from ccb.local.session.retry_schedule import RetrySchedule
+from ccb.local.terminal.keymap import DEFAULT_KEYMAP
 from ccb.local.tui.widgets.connection import BRIEF_S, STUCK_S, BannerMessage, ConnectionView
 from ccb.tunnel.errors import ConnectionLost, UsageError
 
@@ -92,7 +93,7 @@ async def test_a_drop_in_the_middle_of_everything_looks_like_this() -> None:
 
 
 def test_a_drop_shorter_than_a_second_is_never_shown() -> None:
-    connection = ConnectionView(ScriptedSession())
+    connection = ConnectionView(ScriptedSession(), DEFAULT_KEYMAP)
     connection.changed(LinkChange(LinkState.RECONNECTING, "eof", 1, 100.0), 100.0)
     connection.changed(LinkChange(LinkState.RECONNECTING, "eof", 1), 100.1)
     connection.settle(100.0 + 0.9 * BRIEF_S)
@@ -116,7 +117,7 @@ async def test_a_link_that_does_not_answer_is_seen_with_its_seconds_and_its_drop
         assert "Esc interrupts" not in at.status
         at.session.link(LinkState.RECONNECTING, SILENT, 1, time.monotonic() + 600)
         await at.sees("reconnecting in")
-    connection = ConnectionView(session := ScriptedSession())
+    connection = ConnectionView(session := ScriptedSession(), DEFAULT_KEYMAP)
     session.unanswered_s = 4.2
     connection.settle(100.0)
     connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 1, 100.0), 100.1)
@@ -133,7 +134,7 @@ async def test_a_link_that_answers_again_is_shown_as_connected() -> None:
 
 def _hanging(asking: bool = False) -> ConnectionView:
     """The first attempt has begun at 100.0, over a link that is frozen."""
-    connection = ConnectionView(ScriptedSession())
+    connection = ConnectionView(ScriptedSession(), DEFAULT_KEYMAP)
     if asking:
         connection.changed(LinkChange(LinkState.NEEDS_PERSON, "a password"), 99.0)
         connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 1), 100.0)
@@ -154,7 +155,7 @@ def test_an_attempt_that_hangs_shows_its_age_and_the_key_that_starts_anew() -> N
 
 
 def test_an_attempt_is_as_old_as_its_beginning_not_as_the_wait_for_it() -> None:
-    connection = ConnectionView(ScriptedSession())
+    connection = ConnectionView(ScriptedSession(), DEFAULT_KEYMAP)
     connection.changed(LinkChange(LinkState.RECONNECTING, SILENT, 4, 130.0), 100.0)
     connection.settle(129.5)
     assert connection.banner_message(129.5, typing=False) == BannerMessage(

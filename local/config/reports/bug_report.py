@@ -12,7 +12,7 @@ from pathlib import Path
 from ccb import __version__
 from ccb.tunnel.plain_text import neutralise, one_line
 
-from .log import state_dir
+from ..log import state_dir
 from .redaction import Redactor
 
 _PACKAGES = ("asyncssh", "textual", "rich", "anthropic", "mcp")

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ..model.transcript_reducer import TranscriptReducer
-from ..widgets.connection import ConnectionView
-from ..widgets.info import ReplInfo
-from ..widgets.status import Busy, LinkFacts, StatusFacts, StatusLine, state_in_words
-from ..widgets.todo_panel import TodoPanel
-from ..widgets.transcript import Transcript
-from .approvals import Approvals
+from ....terminal.keymap import Keymap
+from ...model.transcript_reducer import TranscriptReducer
+from ...widgets.connection import ConnectionView
+from ...widgets.info import ReplInfo
+from ...widgets.status import Busy, LinkFacts, StatusFacts, StatusLine, state_in_words
+from ...widgets.todo_panel import TodoPanel
+from ...widgets.transcript import Transcript
+from ..approvals import Approvals
 
-_HINT_S = 3.0
+HINT_S = 3.0
 _FOR_MODEL_S = 2.0
 """Seconds of a turn after which the line may say that the agent waits for the model: most calls begin to answer before
 that, and a word that changes all the time says nothing."""
@@ -30,11 +31,13 @@ class StatusPresenter:
         connection: ConnectionView,
         approvals: Approvals,
         transcript: Transcript,
+        keymap: Keymap,
     ) -> None:
         self.tell_state: Callable[[str], None] = lambda state: None
         self.keys: Callable[[], str] = lambda: ""
         self.line = StatusLine()
-        self.todos = TodoPanel()
+        self.todos = TodoPanel(keymap.name("todos"))
+        self._keymap = keymap
         self._info = info
         self._reducer = reducer
         self._connection = connection
@@ -44,12 +47,18 @@ class StatusPresenter:
         self._measured_at = 0.0
         self._waited = False
         self._turn = 0
+        self._interrupted_turn: int | None = None
         self._hint = ""
         self._hint_until = 0.0
 
-    def hint(self, text: str, seconds: float = _HINT_S) -> None:
+    def hint(self, text: str, seconds: float = HINT_S) -> None:
         """Show a short answer to a key for a while."""
         self._hint, self._hint_until = text, time.monotonic() + seconds
+        self.show()
+
+    def interrupting(self, begun: bool) -> None:
+        """Show that the running turn is being interrupted, until it ends; or that it is not."""
+        self._interrupted_turn = self._reducer.turns if begun else None
         self.show()
 
     def clear_hint(self) -> None:
@@ -82,6 +91,7 @@ class StatusPresenter:
             steering=reducer.prompts.steering_count,
             branch=reducer.branch,
             keys=self.keys(),
+            keymap=self._keymap,
             approval_waits=self._approvals.wants_focus,
             more_below=self._transcript.lines_below > 1,
         )
@@ -93,7 +103,8 @@ class StatusPresenter:
         worked_s = self._worked_s
         if worked_s is None:
             return Busy(0.0, asking=True) if self._waited else None
-        return Busy(worked_s, self._waited, worked_s >= _FOR_MODEL_S and self._reducer.waits_for_model)
+        for_model = worked_s >= _FOR_MODEL_S and self._reducer.waits_for_model
+        return Busy(worked_s, self._waited, for_model, self._interrupted_turn == self._reducer.turns)
 
     def _measure(self, now: float) -> None:
         """Measure how long the agent has been working in this turn."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ...session.client import LinkChange, LinkState
-from ..model.transcript_reducer import TranscriptReducer
-from ..widgets.composer import Composer
-from ..widgets.connection import Banner, ConnectionView
-from ..widgets.transcript import Transcript
-from .approvals import Approvals
+from ....session.client import LinkChange, LinkState
+from ...model.transcript_reducer import TranscriptReducer
+from ...widgets.composer import Composer
+from ...widgets.connection import Banner, ConnectionView
+from ...widgets.transcript import Transcript
+from ..approvals import Approvals
 
 _LOCKED = "Nothing can be sent while this terminal only watches"
 

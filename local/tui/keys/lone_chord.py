@@ -8,8 +8,8 @@ from typing import Any
 from textual.app import App
 from textual.timer import Timer
 
-from .widgets.cards.answer_keys import BURST_S, HOLD_S
-from .widgets.one_shot import call_once_after
+from ..widgets.cards.answer_keys import BURST_S, HOLD_S
+from ..widgets.one_shot import call_once_after
 
 
 class LoneChord:

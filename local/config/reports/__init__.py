@@ -1,0 +1,1 @@
+"""What is written down for somebody else to read, without secrets."""

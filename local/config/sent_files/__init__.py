@@ -1,0 +1,1 @@
+"""Files of the person on the laptop that go to the host with a session."""

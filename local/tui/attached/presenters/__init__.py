@@ -1,0 +1,1 @@
+"""What keeps the status line, the banner and whatever else changes with time up to date."""

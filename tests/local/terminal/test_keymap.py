@@ -1,0 +1,46 @@
+"""The keys of the REPL by their ids, and what the setting `keys` may say of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ccb.local.terminal.keymap import DEFAULT_KEYMAP, DEFAULT_KEYS, KeyRefused, keymap_of
+
+
+def test_without_a_setting_every_id_has_a_key_of_its_own() -> None:
+    keys = [key for each in DEFAULT_KEYS.values() for key in each]
+    assert len(keys) == len(set(keys))
+    assert keymap_of({}) == DEFAULT_KEYMAP
+
+
+def test_keys_are_written_as_people_know_them() -> None:
+    chosen = keymap_of({"details": "ctrl+y", "retry": ["F6", "Alt+."], "page-up": "Ctrl+PgUp", "undo": "Ctrl+/"})
+    assert chosen.has("details", "ctrl+y") and not chosen.has("details", "ctrl+o")
+    assert chosen.names("retry") == "F6, Alt+."
+    assert (chosen.name("page-up"), chosen.name("undo"), chosen.name("interrupt")) == ("Ctrl+PgUp", "Ctrl+/", "Esc")
+    assert chosen.filled("{details} or {help}, x") == "Ctrl+Y or F1, x"
+
+
+def test_two_ids_may_change_places() -> None:
+    chosen = keymap_of({"send": "Ctrl+J", "newline": ["Enter", "Shift+Enter"]})
+    assert chosen.has("send", "ctrl+j") and chosen.has("newline", "enter")
+
+
+@pytest.mark.parametrize(
+    ("keys", "why"),
+    [
+        ({"detials": "Ctrl+Y"}, "there is no key of this name; there are send, "),
+        ({"details": "Ctrl+T"}, "Ctrl+T is the key of 'todos', too: give 'todos' another one"),
+        ({"details": "q"}, "'q' is needed to type"),
+        ({"details": "Up"}, "'Up' is needed to type"),
+        ({"details": "Ctrl+I"}, "terminals send 'Ctrl+I' as Tab"),
+        ({"details": "Hyper+X"}, "'Hyper+X' is no key that ccb knows"),
+        ({"details": "Ctrl+Foo"}, "'Ctrl+Foo' is no key that ccb knows"),
+        ({"details": []}, "it needs a key"),
+    ],
+)
+def test_what_cannot_be_a_key_is_refused(keys: dict[str, object], why: str) -> None:
+    with pytest.raises(KeyRefused) as refused:
+        keymap_of(keys)
+    assert str(refused.value).startswith(why)
+    assert refused.value.id in keys

@@ -1,0 +1,93 @@
+"""The keys that the settings change, and the keys that end something."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.support.repl.pilot import COLOURFUL, desk
+from tests.support.repl.scripted_session import ScriptedSession
+
+from ccb.local.config.screen_settings import ScreenSettings, load_screen_settings
+from ccb.local.session.client import LinkState
+from ccb.local.terminal.keymap import keymap_of
+
+CHOSEN = ScreenSettings(
+    keymap_of({"send": "Ctrl+J", "newline": "Enter", "details": "Ctrl+Y", "interrupt": "Ctrl+X", "help": "F2"})
+)
+
+
+async def test_a_key_of_the_settings_does_what_the_usual_one_did() -> None:
+    async with desk(screen=CHOSEN) as at:
+        await at.sees("F2 or /help shows the keys")
+        await at.type("a")
+        await at.pilot.press("enter")
+        await at.type("b")
+        assert at.app.composer.text == "a\nb" and not at.session.prompts
+        await at.pilot.press("ctrl+j")
+        await at.until(lambda: at.session.prompts)
+        at.session.begin()
+        await at.sees("Ctrl+X interrupts")
+        await at.pilot.press("escape")
+        assert not at.session.interrupts
+        await at.pilot.press("ctrl+x")
+        await at.until(lambda: at.session.interrupts)
+        await at.pilot.press("f2")
+        await at.sees("Ctrl+X   ", "interrupt the agent")
+
+
+async def test_the_list_of_keys_shows_those_that_hold_with_their_ids() -> None:
+    async with desk(screen=CHOSEN, size=(120, 50)) as at:
+        await at.type("/keys")
+        await at.pilot.press("ctrl+j")
+        await at.sees("details: Ctrl+Y", "newline: Enter", "todos: Ctrl+T")
+
+
+async def test_vims_keys_are_kept_for_later_runs(tmp_path: Path) -> None:
+    environ = {**COLOURFUL, "HOME": str(tmp_path)}
+    async with desk(environ=environ) as at:
+        await at.type("/vim")
+        await at.pilot.press("enter")
+        await at.until(lambda: load_screen_settings(environ).vim)
+    async with desk(environ=environ, screen=load_screen_settings(environ)) as at:
+        await at.sees("INSERT")
+
+
+class SlowSession(ScriptedSession):
+    """A session to which an interrupt takes its time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_arrive = asyncio.Event()
+
+    async def interrupt(self) -> None:
+        await super().interrupt()
+        await self.may_arrive.wait()
+
+
+async def test_an_interrupt_is_shown_at_once_and_until_the_turn_has_ended() -> None:
+    session = SlowSession()
+    async with desk(session) as at:
+        await at.prompt("Build it.")
+        session.begin()
+        await at.sees("working")
+        await at.pilot.press("escape")
+        assert "interrupting…" in at.status
+        await at.pilot.press("escape")
+        assert "interrupting…" in at.status and session.interrupts == 1
+        session.may_arrive.set()
+        await at.pilot.pause(0.1)
+        assert "interrupting…" in at.status
+        session.finish()
+        await at.loses("interrupting…")
+
+
+async def test_an_interrupt_without_a_connection_says_that_it_is_on_its_way() -> None:
+    session = SlowSession()
+    async with desk(session) as at:
+        await at.prompt("Build it.")
+        session.begin()
+        session.link(LinkState.RECONNECTING, "no route to host", 1)
+        await at.sees("no route to host")
+        await at.pilot.press("escape")
+        await at.sees("interrupting…", "sent when the connection is there again")
