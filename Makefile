@@ -103,7 +103,7 @@ fuzz: $(STAMP) ## command lines with a new seed, judged and run, and run in the 
 	@$(BIN)/python -m tests.remote.permissions.fuzz --minutes $(MINUTES) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 	@CCB_ATTACKS=100 $(BIN)/python -m pytest -q --timeout 0 tests/local/tui/test_terminal_attacks.py
 
-soak: $(STAMP) ## one session of 2,000 turns: memory of both ends, and the time to reattach
+soak: $(STAMP) ## 2,000 turns (memory of both ends, time to reattach), then one turn of 3,000 calls
 	@.ci/system-packages test $(PYTHON)
 	@$(ROOT) $(BIN)/python -m tests.faults.soak
 

@@ -22,6 +22,9 @@ HANDSHAKE_S = 60.0
 CALL_S = 100_000.0
 """Seconds for a call. It is long because a tool may ask a person."""
 
+UNKNOWN = "; whether this had any effect is not known: check that before you try again"
+"""What is said of a message that has been sent and gets no answer."""
+
 _MAX_PAGES = 100
 _MAX_LISTED = 1000
 

@@ -16,7 +16,7 @@ from ccb.tunnel.wire.web.addresses import WebPlace, WebRefused, read_url
 from ccb.tunnel.wire.web.proxies import proxy_for, tunnel
 
 from ..system.deadline import within
-from .client import McpError
+from .client import UNKNOWN, McpError
 from .incoming import Ask, Incoming, offering
 from .stdio import MAX_MESSAGE, START_S
 
@@ -157,7 +157,7 @@ class HttpChannel:
                         return found
                     if "method" in found:
                         self._incoming.hear(found)
-                raise McpError("the connection ended before the answer came")
+                raise McpError("the connection ended before the answer came" + UNKNOWN)
         except asyncio.CancelledError:
             if number is not None and self._hello:
                 self._later(self._post({"method": "notifications/cancelled", "params": {"requestId": number}}))

@@ -17,7 +17,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ..system.deadline import within
 from ..system.host import Host, StdioRedirect
 from ..system.process import Process
-from .client import McpError
+from .client import UNKNOWN, McpError
 from .incoming import Ask, Incoming, offering
 
 Json = dict[str, Any]
@@ -247,7 +247,7 @@ class _Child:
         self._incoming.end()
         for reply in self._replies.values():
             if not reply.done():
-                reply.set_exception(McpError(self.why_ended))
+                reply.set_exception(McpError(self.why_ended + UNKNOWN))
 
     def _read_stderr(self) -> None:
         with contextlib.suppress(BlockingIOError):

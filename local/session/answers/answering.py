@@ -263,7 +263,7 @@ class RequestResponder:
         return True
 
     def _note(self, line: ControlRequestLine, request: _Waiting) -> None:
-        if line.request_id in self._known:
+        if line.request_id in self._known or line.request_id in self._running:
             return
         if len(line.request_id) > MAX_ID:
             log.warning("a request of the worker is dropped: its id has %d characters", len(line.request_id))

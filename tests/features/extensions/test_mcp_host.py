@@ -78,7 +78,7 @@ async def test_the_agent_uses_the_servers_of_a_trusted_project(
     assert "mcp__notes__review" in init["slash_commands"]
     results = said(running.lines + done.messages)
     assert results[0] == "the token has 6 letters" and results[2] == "counted, says the hook"
-    assert "it has ended with exit code 3" in results[1] and "the next call starts it again" in results[1]
+    assert "it has ended with exit code 3" in results[1] and "had any effect is not known" in results[1]
     assert results[3:5] == ["by its name with a dot", "by its name without a dot"]
     assert (tmp_path / "calls").read_text() == "token\ncount 1\ncount 2\ncounted\n"
     warned = [m["content"] for m in running.lines if m.get("subtype") == "informational"]
