@@ -17,8 +17,8 @@ from ccb.deploy import bundle
 from ccb.tunnel.errors import CcbError, ConfigError
 from ccb.tunnel.proxy.providers.anthropic import anthropic_client, list_models
 from ccb.tunnel.proxy.providers.credential import Credential
-from ccb.tunnel.proxy.providers.endpoint import Endpoint, proxy_variable
-from ccb.tunnel.proxy.providers.http_client import ProviderClient
+from ccb.tunnel.proxy.providers.network.endpoint import Endpoint, proxy_variable
+from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
 from ccb.tunnel.proxy.providers.provider import ProviderError
 
 from ..config.credentials import credential_source

@@ -11,10 +11,10 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.providers.anthropic import BASE_URL_VARIABLE, AnthropicProvider, anthropic_client
 from ccb.tunnel.proxy.providers.credential import Credential, CredentialSource, FixedCredential
-from ccb.tunnel.proxy.providers.endpoint import endpoint_at
-from ccb.tunnel.proxy.providers.http_client import ProviderClient
 from ccb.tunnel.proxy.providers.kinds import KINDS, DialectName, ProviderKind
-from ccb.tunnel.proxy.providers.model_traits import ModelTraits, TraitsTable
+from ccb.tunnel.proxy.providers.models.traits import ModelTraits, TraitsTable
+from ccb.tunnel.proxy.providers.network.endpoint import endpoint_at
+from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
 from ccb.tunnel.proxy.providers.provider import Provider
 from ccb.tunnel.proxy.providers.routing import ModelRouter
 from ccb.tunnel.wire.models import learn
@@ -158,23 +158,22 @@ def _provider(named: NamedProvider, environ: Mapping[str, str]) -> Provider:
     if named.dialect == "anthropic":
         from ccb.tunnel.proxy.providers.renamed import RenamedProvider
 
-        none = FixedCredential(Credential("none"))
-        return RenamedProvider(named.name, AnthropicProvider(credential or none, client))
+        return RenamedProvider(credential, client, named.name)
     from ccb.tunnel.proxy.providers.dialect.dialect import Dialect
     from ccb.tunnel.proxy.providers.translated import TranslatedProvider
 
     dialect: Dialect
     if named.dialect == "responses":
-        from ccb.tunnel.proxy.providers.responses.request import ResponsesDialect
+        from ccb.tunnel.proxy.providers.responses.request import ResponsesCounter, ResponsesDialect
 
-        dialect = ResponsesDialect(counts=kind.counts)
+        dialect, counter = ResponsesDialect(), ResponsesCounter() if kind.counts else None
     else:
         from ccb.tunnel.proxy.providers.chat.request import ChatDialect
 
-        dialect = ChatDialect(kind.rules)
+        dialect, counter = ChatDialect(kind.rules), None
     return TranslatedProvider(
-        named.name, dialect, client, credential, named.traits, key_header=kind.key_header
-    )  # fmt: skip
+        named.name, dialect, client, credential, named.traits, counter=counter, key_header=kind.key_header
+    )
 
 
 def _credential(named: NamedProvider, host: str, environ: Mapping[str, str]) -> CredentialSource | None:

@@ -52,7 +52,7 @@ from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.http_front import HttpFront
 from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client, anthropic_endpoint
 from ccb.tunnel.proxy.providers.credential import Credential, FixedCredential
-from ccb.tunnel.proxy.providers.endpoint import tls_context
+from ccb.tunnel.proxy.providers.network.endpoint import tls_context
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.ssh.tcp import open_socket
 from ccb.tunnel.ssh.transport import connect

@@ -8,7 +8,7 @@ from ccb.tunnel.proxy.providers.chat.request import ChatDialect
 from ccb.tunnel.proxy.providers.dialect.dialect import Dialect, StreamReader, Target
 from ccb.tunnel.proxy.providers.dialect.stream import StreamTranslator
 from ccb.tunnel.proxy.providers.kinds import KINDS
-from ccb.tunnel.proxy.providers.model_traits import TraitsTable
+from ccb.tunnel.proxy.providers.models.traits import TraitsTable
 from ccb.tunnel.proxy.providers.responses.request import ResponsesDialect
 
 from .adapters import MODELS
@@ -18,7 +18,7 @@ def reader_of(flavour: str) -> StreamReader:
     """The reader of the answer to a small request."""
     name, _, model = MODELS[flavour].partition("/")
     kind = KINDS["openai" if flavour in ("openai", "responses") else flavour]
-    dialect: Dialect = ResponsesDialect(counts=True) if flavour == "responses" else ChatDialect(kind.rules)
+    dialect: Dialect = ResponsesDialect() if flavour == "responses" else ChatDialect(kind.rules)
     target = Target(name, model, MODELS[flavour], TraitsTable(kind.traits).of(model))
     return dialect.call({"messages": [{"role": "user", "content": "hi"}]}, target).reader
 

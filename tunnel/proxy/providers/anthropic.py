@@ -6,12 +6,11 @@ import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Self
 
-from ..policy import ROUTES
-from .credential import Credential, CredentialSource
-from .endpoint import Endpoint, endpoint_at
-from .http_client import ProviderClient
+from .credential import Credential
+from .http_provider import HttpProvider
+from .network.endpoint import Endpoint, endpoint_at
+from .network.http_client import ProviderClient
 from .provider import ProviderRequest, ProviderResponse
 
 BASE_URL_VARIABLE = "ANTHROPIC_BASE_URL"
@@ -37,44 +36,15 @@ def anthropic_client(environ: Mapping[str, str] = os.environ) -> ProviderClient:
     return ProviderClient(anthropic_endpoint(environ), environ)
 
 
-class AnthropicProvider:
+class AnthropicProvider(HttpProvider):
     """Adds the credential and passes everything else on unchanged. See `Provider`."""
-
-    def __init__(self, credential: CredentialSource, client: ProviderClient) -> None:
-        self._credential = credential
-        self._client = client
-
-    @property
-    def name(self) -> str:
-        return self._client.endpoint.host
-
-    @property
-    def what_to_check(self) -> str:
-        return f"{self._client.endpoint.variable}, the network, HTTPS_PROXY"
-
-    @property
-    def routes(self) -> frozenset[tuple[str, str]]:
-        return ROUTES
-
-    async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._client.__aexit__(None, None, None)
-
-    def prepare(self) -> None:
-        self._client.prepare()
-
-    async def credential_name(self) -> str:
-        return (await self._credential.get()).source
 
     @asynccontextmanager
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
-        credential = await self._credential.get()
-        headers = {**request.headers, **_UNENCODED, **credential.headers()}
+        credential = await self._credential.get() if self._credential is not None else None
+        headers = {**request.headers, **_UNENCODED, **(credential.headers() if credential is not None else {})}
         async with self._client.request(replace(request, headers=headers)) as response:
-            if response.status == 401 and await self._credential.refused(credential):
+            if response.status == 401 and await self._may_have_another(credential):
                 kept = [(name, value) for name, value in response.headers if name.lower() != "x-should-retry"]
                 response = replace(response, headers=[*kept, ("x-should-retry", "true")])
             yield response

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .chat.rules import ChatRules
-from .model_traits import ModelTraits
+from .models.traits import ModelTraits
 
 DialectName = Literal["anthropic", "chat", "responses"]
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from typing import Any
+
+from ..guards.request_body import read_request
 
 Json = dict[str, Any]
 
 _IN_THREAD = 512 * 1024  # bytes from which on a body is read in a thread: it takes milliseconds
 
 
-async def read_json(body: bytes) -> Json | None:
-    """Return the object in a body, None if it is not one."""
-    try:
-        data = await asyncio.to_thread(json.loads, body) if len(body) > _IN_THREAD else json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return data if isinstance(data, dict) else None
+async def whole_body(body: AsyncIterator[bytes]) -> bytes:
+    """Return a body that arrives in pieces."""
+    return b"".join([piece async for piece in body])
+
+
+async def read_json(body: bytes) -> Json:
+    """Return the object in a body, as `read_request` reads it. Raise Refusal."""
+    return await asyncio.to_thread(read_request, body) if len(body) > _IN_THREAD else read_request(body)
 
 
 async def as_body(data: bytes) -> AsyncIterator[bytes]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Self
 
+from ..guards.request_body import model_of
 from ..policy import MAX_BODY, ROUTES
 from .provider import Provider, ProviderRequest, ProviderResponse
 from .request_body import as_body, read_json
@@ -22,7 +22,6 @@ from .translated import refused_answer
 
 Json = dict[str, Any]
 
-_MODEL = re.compile(rb'"model"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _OURS = b'"ccb1.'
 _MOST_IN_MEMORY = 4 * MAX_BODY
 
@@ -84,9 +83,10 @@ class ModelRouter:
                     yield refused_answer(529, "overloaded_error", "too many large requests at once")
                     return
             whole = bytes(body)
-            provider = self._provider_of(await _model_of(whole))
+            asked = await read_json(whole)
+            provider = self._provider_of(model_of(asked))
             if provider is self._default and _OURS in whole:
-                whole = await _without_foreign_thinking(whole)
+                whole = _without_foreign_thinking(asked)
             await self._enter(provider)
             routed = replace(request, body=as_body(whole), size=len(whole))
             async with provider.exchange(routed) as response:
@@ -112,24 +112,10 @@ class ModelRouter:
                 self._entered.add(provider)
 
 
-async def _model_of(body: bytes) -> str:
-    """Return the model that a request names, "" if it names none. Almost always one place in the body can be it."""
-    found = _MODEL.findall(body)
-    if len(found) == 1 and b"\\" not in found[0]:
-        return str(found[0], "utf-8", "replace")
-    if not found:
-        return ""
-    data = await read_json(body)
-    model = data.get("model") if data is not None else ""
-    return model if isinstance(model, str) else ""
-
-
-async def _without_foreign_thinking(body: bytes) -> bytes:
+def _without_foreign_thinking(asked: Json) -> bytes:
     """Return the request without the thinking of other providers: Anthropic refuses signatures that it has not made."""
     from .dialect.state import without_ours
 
-    data = await read_json(body)
-    if data is None or not isinstance(data.get("messages"), list):
-        return body
-    kept = {**data, "messages": without_ours(data["messages"])}
+    messages = asked.get("messages")
+    kept = {**asked, "messages": without_ours(messages)} if isinstance(messages, list) else asked
     return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, Self
+from typing import Any
 
 from ...wire.models import learn
 from .answers.events import PING, dump
@@ -14,13 +14,14 @@ from .answers.whole import whole_message
 from .credential import Credential, CredentialSource
 from .dialect.content import RequestRefused
 from .dialect.counting import estimated_tokens
-from .dialect.dialect import Dialect, StreamReader, Target
+from .dialect.dialect import Dialect, StreamReader, Target, TokenCounter
 from .dialect.errors import UpstreamError, read_error
 from .dialect.stream import StreamTranslator
-from .http_client import ProviderClient
-from .model_traits import TraitsTable
+from .http_provider import HttpProvider
+from .models.traits import TraitsTable
+from .network.http_client import ProviderClient
 from .provider import ProviderError, ProviderRequest, ProviderResponse
-from .request_body import as_body, read_json
+from .request_body import as_body, read_json, whole_body
 
 Json = dict[str, Any]
 
@@ -36,66 +37,39 @@ _STREAM = [("content-type", "text/event-stream; charset=utf-8"), ("cache-control
 _JSON = [("content-type", "application/json")]
 
 
-class TranslatedProvider:
-    """See `Provider`. `provider` is the name that the person gives it; models are asked for as `provider/model`.
-
-    `credential` is None for a server that wants none. `key_header` carries the key.
-    """
+class TranslatedProvider(HttpProvider):
+    """See `Provider`. Models are asked for as `given_name/model`. `counter` is None for an API that does not count.
+    `key_header` carries the key."""
 
     def __init__(
         self,
-        provider: str,
+        given_name: str,
         dialect: Dialect,
         client: ProviderClient,
         credential: CredentialSource | None,
         traits: TraitsTable,
         *,
+        counter: TokenCounter | None = None,
         key_header: str = "authorization",
     ) -> None:
-        self._provider = provider
+        super().__init__(credential, client, given_name)
         self._dialect = dialect
-        self._client = client
-        self._credential = credential
         self._traits = traits
+        self._counter = counter
         self._key_header = key_header
-
-    @property
-    def name(self) -> str:
-        return f"{self._provider} ({self._client.endpoint.host})"
-
-    @property
-    def what_to_check(self) -> str:
-        return f"{self._client.endpoint.variable}, the network, HTTPS_PROXY"
 
     @property
     def routes(self) -> frozenset[tuple[str, str]]:
         return ROUTES
 
-    async def __aenter__(self) -> Self:
-        await self._client.__aenter__()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._client.__aexit__(None, None, None)
-
-    def prepare(self) -> None:
-        self._client.prepare()
-
-    async def credential_name(self) -> str:
-        return (await self._credential.get()).source if self._credential is not None else "none"
-
     @asynccontextmanager
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
         credential = await self._credential.get() if self._credential is not None else None
         try:
-            asked = await _read(request)
+            asked = await read_json(await whole_body(request.body))
             target = self._target(asked)
-            counting = request.path.partition("?")[0] == COUNT_PATH
-            if counting and not self._dialect.counts:
-                yield _answer(200, {"input_tokens": estimated_tokens(asked)})
-                return
-            if counting:
-                tokens = await self._count(asked, target, credential)
+            if request.path.partition("?")[0] == COUNT_PATH:
+                tokens = await self._count(self._counter, asked, target, credential) if self._counter else 0
                 yield _answer(200, {"input_tokens": tokens or estimated_tokens(asked)})
                 return
             call = self._dialect.call(asked, target)
@@ -105,9 +79,9 @@ class TranslatedProvider:
         sent = self._request(call.path, call.body, credential)
         async with self._client.request(sent) as response:
             if response.status != 200:
-                error = read_error(response.status, response.headers, await _start_of(response), self._provider)
-                if response.status == 401 and credential is not None and self._credential is not None:
-                    again = await self._credential.refused(credential)
+                error = read_error(response.status, response.headers, await _start_of(response), self._given_name)
+                if response.status == 401 and credential is not None:
+                    again = await self._may_have_another(credential)
                     error = UpstreamError(error.status, error.kind, error.message, retry=again or None)
                 yield _refused(error)
                 return
@@ -122,10 +96,10 @@ class TranslatedProvider:
         shown = asked.get("model")
         if not isinstance(shown, str) or not shown:
             raise RequestRefused("model: Field required")
-        model = shown.removeprefix(f"{self._provider}/")
+        model = shown.removeprefix(f"{self._given_name}/")
         traits = self._traits.of(model)
         learn(shown, traits.facts(shown))
-        return Target(self._provider, model, shown, traits)
+        return Target(self._given_name, model, shown, traits)
 
     def _request(self, path: str, body: Json, credential: Credential | None) -> ProviderRequest:
         data = dump(body).encode("utf-8", "replace")
@@ -141,11 +115,11 @@ class TranslatedProvider:
             headers[self._key_header] = f"Bearer {key.reveal()}" if bearer else key.reveal()
         return ProviderRequest("POST", path, headers, as_body(data), len(data))
 
-    async def _count(self, asked: Json, target: Target, credential: Credential | None) -> int:
-        """Return the tokens that the provider counts, 0 if it does not."""
-        body = self._dialect.count_body(asked, target)
+    async def _count(self, counter: TokenCounter, asked: Json, target: Target, credential: Credential | None) -> int:
+        """Return the tokens that the provider counts, 0 if it fails."""
+        sent = self._request(counter.path, counter.body(asked, target), credential)
         try:
-            async with self._client.request(self._request(self._dialect.counts, body, credential)) as response:
+            async with self._client.request(sent) as response:
                 text = await _start_of(response)
                 data = json.loads(text) if response.status == 200 else {}
         except (ProviderError, ValueError):
@@ -155,7 +129,7 @@ class TranslatedProvider:
 
     async def _events(self, response: ProviderResponse, reader: StreamReader) -> AsyncGenerator[bytes]:
         """Yield the Anthropic events of an answer."""
-        translator = StreamTranslator(reader, self._provider)
+        translator = StreamTranslator(reader, self._given_name)
         async with aclosing(_with_pauses(response.chunks)) as arriving:
             async for chunk in arriving:
                 made = translator.feed(chunk) if chunk is not None else PING if translator.begun else b""
@@ -186,14 +160,6 @@ async def _with_pauses(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes | N
         if following is not None:
             following.cancel()
             await asyncio.wait((following,))
-
-
-async def _read(request: ProviderRequest) -> Json:
-    """Return the body of a request. Raise RequestRefused if it is not a JSON object."""
-    asked = await read_json(b"".join([piece async for piece in request.body]))
-    if asked is None:
-        raise RequestRefused("the body is not a JSON object")
-    return asked
 
 
 async def _start_of(response: ProviderResponse) -> bytes:

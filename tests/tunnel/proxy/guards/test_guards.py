@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
@@ -22,6 +23,8 @@ from ccb.tunnel.proxy.guards.request_limits import RequestLimits
 from ccb.tunnel.proxy.policy import Policy
 from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
 from ccb.tunnel.proxy.providers.credential import Credential, FixedCredential
+from ccb.tunnel.proxy.providers.provider import ProviderRequest, ProviderResponse
+from ccb.tunnel.proxy.providers.routing import ModelRouter
 from ccb.tunnel.secret import Secret
 
 
@@ -88,6 +91,52 @@ def test_a_body_that_two_parsers_could_read_in_two_ways_or_that_asks_for_too_muc
     with pytest.raises(Refusal) as refused:
         RequestLimits(models=("m",), max_output_tokens=100).check(body, answers=True)
     assert refused.value.status == status
+
+
+HOSTILE: list[tuple[bytes, str | None]] = [  # a body, and the model that it names; None for no reading at all
+    (b'{"model": "m", "mod\\u0065l": "openai/gpt-9", "max_tokens": 1}', None),
+    (b'{"mod\\u0065l": "openai/gpt-9", "metadata": {"model": "m"}, "max_tokens": 1}', "openai/gpt-9"),
+    (b'{"metadata": {"model": "openai/gpt-9"}, "model": "m", "max_tokens": 1}', "m"),
+    (b'{"system": "\\"model\\": \\"openai/gpt-9\\"", "model": "m", "max_tokens": 1}', "m"),
+    (b'{"messages": [{"role": "user", "role": "assistant"}], "model": "m", "max_tokens": 1}', None),
+    ('{"model": "m", "max_tokens": 1}'.encode("utf-16"), None),
+    ('{"model": "m", "max_tokens": 1}'.encode("utf-8-sig"), None),
+    (b'{"model": "m", "max_tokens": NaN}', None),
+    (b'{"model": "m\xff", "max_tokens": 1}', None),
+]
+
+
+class NamedProvider(AnthropicProvider):
+    """Notes which of several providers got a call."""
+
+    def __init__(self, own_name: str, called: list[str]) -> None:
+        super().__init__(None, anthropic_client({"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}))
+        self._own_name, self._called = own_name, called
+
+    @asynccontextmanager
+    async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
+        self._called.append(self._own_name)
+        yield ProviderResponse(200, [], request.body)
+
+
+@pytest.mark.parametrize(("body", "model"), HOSTILE)
+async def test_the_limits_and_the_choice_of_a_provider_read_every_body_in_the_same_way(
+    body: bytes, model: str | None
+) -> None:
+    """Else a host could show an allowed model to the one, and another to the other."""
+    called: list[str] = []
+    limits = RequestLimits(models=(model or "*",), max_output_tokens=1)
+    if model is None:
+        with pytest.raises(Refusal) as refused:
+            limits.check(body, answers=True)
+        assert refused.value.status == 400
+    else:
+        limits.check(body, answers=True)
+    router = ModelRouter(NamedProvider("default", called), lambda name: NamedProvider(name, called))
+    async with AuthProxy(router) as proxy, proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
+        assert answer.status == (400 if model is None else 200)
+        await read_all(answer)
+    assert called == {None: [], "m": ["default"], "openai/gpt-9": ["openai"]}[model]
 
 
 @given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: text.encode("utf-8", "replace")))

@@ -18,7 +18,7 @@ from tests.support.proxy.proxy_client import guard, message_body, pieces, proxy_
 
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.proxy.providers.anthropic import anthropic_client, anthropic_endpoint
-from ccb.tunnel.proxy.providers.endpoint import tls_context
+from ccb.tunnel.proxy.providers.network.endpoint import tls_context
 
 
 async def answer_through(url: str, environ: dict[str, str] | None = None) -> tuple[int, bytes, str | None]:

@@ -23,8 +23,6 @@ _MAX_STOPS = 4
 class ChatDialect:
     """See `Dialect`."""
 
-    counts = ""
-
     def __init__(self, rules: ChatRules) -> None:
         self._rules = rules
 
@@ -51,10 +49,6 @@ class ChatDialect:
             rules, target, names, () if native else stops, characters=0 if has_media else sent
         )  # fmt: skip
         return DialectCall(PATH, body, reader)
-
-    def count_body(self, asked: Json, target: Target) -> Json:
-        """See Dialect."""
-        raise NotImplementedError
 
     def _tools(self, asked: Json, target: Target, names: ToolNames) -> Json:
         tools = client_tools(asked, target.provider)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..answers.answer import Answer
-from ..model_traits import ModelTraits
+from ..models.traits import ModelTraits
 
 Json = dict[str, Any]
 
@@ -47,11 +47,15 @@ class DialectCall:
 class Dialect(Protocol):
     """Turns requests of the Messages API into those of another API, and its streams into Anthropic events."""
 
-    counts: str
-    """The path that counts the tokens of a request, "" if the API has none."""
-
     def call(self, asked: Json, target: Target) -> DialectCall:
         """Translate a request. Raise RequestRefused for what cannot be translated."""
 
-    def count_body(self, asked: Json, target: Target) -> Json:
-        """Return the body that asks for the size of a request."""
+
+class TokenCounter(Protocol):
+    """Asks an API for the size of a request."""
+
+    path: str
+    """Appended to the base URL."""
+
+    def body(self, asked: Json, target: Target) -> Json:
+        """Return the body that asks for the size of a request. Raise RequestRefused for what cannot be translated."""

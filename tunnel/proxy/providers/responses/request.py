@@ -23,9 +23,6 @@ _COUNTED = ("model", "input", "instructions", "tools", "tool_choice", "parallel_
 class ResponsesDialect:
     """See `Dialect`. Nothing is stored at the provider: its reasoning travels encrypted in the history."""
 
-    def __init__(self, *, counts: bool) -> None:
-        self.counts = "/responses/input_tokens" if counts else ""
-
     def call(self, asked: Json, target: Target) -> DialectCall:
         """See Dialect."""
         traits, names = target.traits, ToolNames(tool_name_list(asked))
@@ -52,9 +49,15 @@ class ResponsesDialect:
         stops = tuple(each for each in asked.get("stop_sequences") or () if isinstance(each, str) and each)
         return DialectCall(PATH, body, ResponsesReader(target, names, stops))
 
-    def count_body(self, asked: Json, target: Target) -> Json:
-        """See Dialect."""
-        body = self.call(asked, target).body
+
+class ResponsesCounter:
+    """See `TokenCounter`."""
+
+    path = "/responses/input_tokens"
+
+    def body(self, asked: Json, target: Target) -> Json:
+        """See TokenCounter."""
+        body = ResponsesDialect().call(asked, target).body
         return {name: body[name] for name in _COUNTED if name in body}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from yarl import URL
 
-from ...errors import ConfigError
+from ....errors import ConfigError
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 import aiohttp
 from yarl import URL
 
+from ..provider import ProviderError, ProviderRequest, ProviderResponse
 from .endpoint import Endpoint
-from .provider import ProviderError, ProviderRequest, ProviderResponse
 
 CONNECT_TIMEOUT = 30.0
 """Seconds for the TCP and TLS handshakes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ...wire.models import ModelFacts, facts
+from ....wire.models import ModelFacts, facts
 
 _EFFORTS = ("low", "medium", "high")
 

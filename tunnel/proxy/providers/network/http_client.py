@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
-from ...loading import collection_paused
+from ....loading import collection_paused
+from ..provider import ProviderRequest, ProviderResponse
 from .endpoint import Endpoint, names_authorities, tls_context
-from .provider import ProviderRequest, ProviderResponse
 
 if TYPE_CHECKING:
     from .http_session import HttpSession

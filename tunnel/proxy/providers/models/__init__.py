@@ -1,0 +1,1 @@
+"""Models: what each can do, and how each provider lists its own."""
