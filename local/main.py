@@ -96,12 +96,14 @@ def _run_own_words(command: str, words: Sequence[str]) -> int:
         from .commands.auth import run_auth as run
     elif command == "config":
         from .commands.config import run_config as run
+    elif command == "models":
+        from .commands.model_calls.models import run_models as run
     elif command == "usage":
-        from .commands.usage import run_usage as run
+        from .commands.model_calls.usage import run_usage as run
     elif command == "proxy":
-        from .commands.proxy import run_proxy as run
+        from .commands.model_calls.proxy import run_proxy as run
     elif command == "audit":
-        from .commands.audit import run_audit as run
+        from .commands.model_calls.audit import run_audit as run
     else:
         from .commands.mcp import run_mcp as run
     return run(words)

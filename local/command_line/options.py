@@ -250,6 +250,13 @@ SUBCOMMANDS = (
         (Group.CONNECTION,),
     ),
     Subcommand(
+        "models",
+        ("ccb models [--provider NAME] [--json]",),
+        "list the models that can be chosen",
+        "Print the models that --model takes, as their providers list them: window, longest answer, prices, and what "
+        "they can do. The lists are kept on this machine.",
+    ),
+    Subcommand(
         "usage",
         ("ccb usage [--by host|model|day|session] [--days N] [--json]",),
         "show what model calls have used and cost",
@@ -346,7 +353,7 @@ SUBCOMMANDS = (
     ),
 )  # fmt: skip
 
-OWN_WORDS = ("audit", "auth", "config", "mcp", "proxy", "usage")
+OWN_WORDS = ("audit", "auth", "config", "mcp", "models", "proxy", "usage")
 """The commands that read the words after them themselves."""
 
 HOST_COMMANDS = ("cp", "ps", "attach", "logs", "stop", "gc", "clean", "trust", "disconnect", "doctor")

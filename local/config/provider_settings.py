@@ -12,6 +12,7 @@ from ccb.tunnel.errors import ConfigError
 from .settings_file import line_of
 
 Kind = Literal[
+    "anthropic",
     "openai",
     "azure",
     "gemini",

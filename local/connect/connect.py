@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
     from ccb.tunnel.login.prompter import Prompts
 
+    from ..config.settings import Settings
     from ..mcp.service import LaptopServers
     from .dial import Dialer
     from .hosts.kept_transport import KeptTransport
@@ -121,10 +122,12 @@ async def connect_session(
         )
         servers, mcp_warnings = laptop_servers(arguments, startup.settings, environ)
         files, left = own_files() if choice.user else ("", [])
-        from ..providers.choosing import said_at_start
+        from ..providers.known_models import check_models, refresh_lists, said_at_start
 
+        chosen = _models(arguments, startup.settings, new=bool(dialer.parameters.get("create")))
+        not_found = await check_models(chosen, environ, startup.settings)
         options = await _options(arguments, startup, environ, list(servers), files)
-        lacks = said_at_start(options.model or "", environ, startup.settings)
+        lacks = [*said_at_start(options.model or "", environ, startup.settings), *not_found]
         proxy_desk.accounts.check_model(options.model)
         known = str(dialer.parameters.get("session") or session_id)
         proxy_desk.serves(CallPlace(known, host_label(arguments.connection), arguments.directory or ""))
@@ -154,6 +157,8 @@ async def connect_session(
             session.register(WEB_FETCH, LaptopWeb(allow_private=options.web_allow_private).fetch)
         watching = asyncio.create_task(_watch_network(session), name="network watch")
         stack.push_async_callback(cancelled, watching)
+        asking = refresh_lists(chosen, environ, startup.settings)
+        stack.push_async_callback(cancelled, asyncio.create_task(asking, name="lists of models"))
         hello = session.hello
         host = host_label(arguments.connection)
         proxy_desk.serves(CallPlace(hello.session, host, hello.cwd))
@@ -246,11 +251,17 @@ async def _first_dialer(
     return dialer, startup, ProxyDesk(proxy, accounts, audit)
 
 
+def _models(arguments: Arguments, settings: Settings, *, new: bool) -> list[str]:
+    """Return the models that the command line and, for a new session, the settings name."""
+    named = chosen_model(settings, arguments.agent.model) if new else arguments.agent.model
+    return [each for each in (named, arguments.sdk.fallback_model) if each]
+
+
 async def _options(
     arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str], laptop_mcp: Sequence[str], files: str
 ) -> SessionOptions:
     from ..config.credentials import api_key_source
-    from ..providers.choosing import facts_for_worker
+    from ..providers.known_models import facts_for_worker
 
     settings = startup.settings
     source = api_key_source(await _credential_name(arguments, startup, environ))

@@ -6,22 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.errors import ConfigError, CredentialError, UsageError
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.errors import ConfigError, CredentialError
 from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.providers.anthropic import BASE_URL_VARIABLE, AnthropicProvider, anthropic_client
 from ccb.tunnel.proxy.providers.credential import Credential, CredentialSource, FixedCredential
-from ccb.tunnel.proxy.providers.kinds import KINDS, DialectName, ProviderKind
-from ccb.tunnel.proxy.providers.models.traits import ModelTraits, TraitsTable
-from ccb.tunnel.proxy.providers.network.endpoint import endpoint_at
+from ccb.tunnel.proxy.providers.kinds import ANTHROPIC, KINDS, DialectName, ProviderKind
+from ccb.tunnel.proxy.providers.models.fetching import ModelSource
+from ccb.tunnel.proxy.providers.models.listing import Facts
+from ccb.tunnel.proxy.providers.models.traits import TraitsTable
+from ccb.tunnel.proxy.providers.network.endpoint import Endpoint, endpoint_at
 from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
 from ccb.tunnel.proxy.providers.provider import Provider
 from ccb.tunnel.proxy.providers.routing import ModelRouter
-from ccb.tunnel.wire.models import learn
 
 from ..config.credentials import HelperCredential, KeyringCredential, checked, credential_source
 from ..config.keyring_store import KeyStore
 from ..config.provider_settings import ModelSettings, ProviderSettings
+from .model_lists import ModelList, ModelLists
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
@@ -44,9 +45,38 @@ class NamedProvider:
     dialect: DialectName
     own: ProviderSettings
 
-    @property
-    def traits(self) -> TraitsTable:
-        return TraitsTable(self.kind.traits, {model: _own_traits(each) for model, each in self.own.models.items()})
+    def traits(self, environ: Mapping[str, str]) -> TraitsTable:
+        """Return what its models can do, with what its list said when it was last asked for."""
+        listed: list[ModelList | None] = []
+
+        def facts(model: str) -> Facts:
+            if not listed:
+                listed.append(self.kept_list(environ))
+            found = listed[0].find(model) if listed[0] is not None else None
+            return found.facts if found is not None else {}
+
+        own = {model: _own_traits(each) for model, each in self.own.models.items()}
+        return TraitsTable(self.kind.traits, own, facts)
+
+    def kept_list(self, environ: Mapping[str, str]) -> ModelList | None:
+        """Return the list of its models that this machine keeps."""
+        try:
+            return ModelLists(environ).kept(self.name, str(self.endpoint(environ).base)) if self.kind.lists else None
+        except ConfigError:
+            return None
+
+    def endpoint(self, environ: Mapping[str, str], *, strips: str = "") -> Endpoint:
+        """Return where it is, without `strips` at the end of the address. Raise ConfigError."""
+        kind, variable = self.kind, f"providers.{self.name}.baseUrl"
+        from_variable = environ.get(kind.base_variable, "").strip() if kind.base_variable else ""
+        base = self.own.baseUrl or from_variable or kind.base_url
+        if not base:
+            also = f" or {kind.base_variable}" if kind.base_variable else ""
+            raise ConfigError(f"the provider {self.name} has no base URL", do=f"Set {variable} in settings.json{also}.")
+        if not self.own.baseUrl and kind.base_variable:
+            variable = kind.base_variable
+        allow_plain = environ.get("CCB_ALLOW_HTTP_UPSTREAM") == "1"
+        return endpoint_at(base.rstrip("/").removesuffix(strips), variable, environ, allow_plain=allow_plain)
 
 
 def named_provider(name: str, environ: Mapping[str, str], settings: Settings) -> NamedProvider | None:
@@ -75,7 +105,8 @@ def session_provider(
     A host may use Anthropic, the providers in the settings, and those that the command line names. A key that only
     lies in the environment is not for it.
     """
-    granted = {each.partition("/")[0] for each in (model, *others) if each and "/" in each} | settings.providers.keys()
+    granted = {each.partition("/")[0] for each in (model, *others) if each and "/" in each}
+    granted |= {ANTHROPIC, *settings.providers}
     client = anthropic_client(environ)
     default = AnthropicProvider(credential_source(environ, settings, client.endpoint.host), client)
 
@@ -86,75 +117,21 @@ def session_provider(
         if name not in granted:
             said = f"the provider {name} was not chosen on the laptop: start with --model, or add it to the settings"
             raise Refusal(403, f"{said} (providers)", headers={"x-should-retry": "false"})
-        return _provider(named, environ)
+        return _provider(named, environ, settings)
 
     return ModelRouter(default, make, model or "")
 
 
-def model_traits(
-    model: str, environ: Mapping[str, str], settings: Settings
-) -> tuple[NamedProvider, ModelTraits] | None:
-    """Return what is known of a model that names its provider, None for a model of Anthropic's or of a gateway."""
-    name, slash, rest = model.partition("/")
-    named = named_provider(name, environ, settings) if slash else None
-    return None if named is None else (named, named.traits.of(rest))
-
-
 def has_others(environ: Mapping[str, str], settings: Settings) -> bool:
     """Return whether another provider than Anthropic can be used here."""
-    variables = (name for kind in KINDS.values() for name in kind.key_variables)
+    variables = (name for kind in KINDS.values() for name in kind.key_variables if kind.name != ANTHROPIC)
     return bool(settings.providers) or any(environ.get(name, "").strip() for name in variables)
 
 
-def facts_for_worker(models: list[str], environ: Mapping[str, str], settings: Settings) -> dict[str, object]:
-    """Return `model_facts` of the session options: of these models, and of those in the settings. This end learns
-    them, too."""
-    known = [f"{name}/{model}" for name, each in settings.providers.items() for model in each.models]
-    made: dict[str, object] = {}
-    for model in [*models, *known]:
-        found = model_traits(model, environ, settings)
-        if found is not None:
-            facts = found[1].facts(model)
-            learn(model, facts)  # a budget in dollars is checked before the first call
-            made[model] = [
-                *(facts.context_window, facts.max_output, facts.input_price, facts.output_price),
-                *(facts.read_share, facts.write_share),
-            ]
-    return made
-
-
-def said_at_start(model: str, environ: Mapping[str, str], settings: Settings) -> list[str]:
-    """Return sentences about what a model cannot do. Raise UsageError for one that cannot work as an agent."""
-    found = model_traits(model, environ, settings)
-    if found is None:
-        return []
-    (named, traits), shown = found, one_line(model)
-    if not traits.tools:
-        raise UsageError(f"{shown} takes no tools, so it cannot work as an agent", do="Choose another model.")
-    lacks = [word for word, has in (("images", traits.images), ("PDF files", traits.documents)) if not has]
-    said = []
-    if lacks:
-        said.append(f"{shown} takes no {' and no '.join(lacks)}: they are named to it instead of shown.")
-    if not traits.thinking:
-        said.append(f"{shown} is not known to think: effort and thinking have no effect.")
-    if not traits.window:
-        setting = f"providers.{named.name}.models"
-        said.append(
-            f"The window of {shown} is not known: ccb takes 200,000 tokens. contextWindow in {setting} sets it."
-        )
-    return said
-
-
-def _provider(named: NamedProvider, environ: Mapping[str, str]) -> Provider:
-    kind, own = named.kind, named.own
-    variable = f"providers.{named.name}.baseUrl"
-    base = own.baseUrl or (kind.base_variable and environ.get(kind.base_variable, "").strip()) or kind.base_url
-    if not base:
-        also = f" or {kind.base_variable}" if kind.base_variable else ""
-        raise ConfigError(f"the provider {named.name} has no base URL", do=f"Set {variable} in settings.json{also}.")
-    allow_plain = environ.get("CCB_ALLOW_HTTP_UPSTREAM") == "1"
-    client = ProviderClient(endpoint_at(base, variable, environ, allow_plain=allow_plain), environ)
-    credential = _credential(named, client.endpoint.host, environ)
+def _provider(named: NamedProvider, environ: Mapping[str, str], settings: Settings) -> Provider:
+    kind = named.kind
+    client = ProviderClient(named.endpoint(environ), environ)
+    credential = credential_of(named, client.endpoint.host, environ, settings)
     if named.dialect == "anthropic":
         from ccb.tunnel.proxy.providers.renamed import RenamedProvider
 
@@ -172,17 +149,33 @@ def _provider(named: NamedProvider, environ: Mapping[str, str]) -> Provider:
 
         dialect, counter = ChatDialect(kind.rules), None
     return TranslatedProvider(
-        named.name, dialect, client, credential, named.traits, counter=counter, key_header=kind.key_header
+        named.name, dialect, client, credential, named.traits(environ), counter=counter, key_header=kind.key_header
     )
 
 
-def _credential(named: NamedProvider, host: str, environ: Mapping[str, str]) -> CredentialSource | None:
-    """Return where the key of a provider comes from, None for a server that wants none."""
+def model_source(named: NamedProvider, environ: Mapping[str, str], settings: Settings) -> ModelSource | None:
+    """Return what asks a provider for its list of models, None if it has none. Raise ConfigError, CredentialError."""
+    call = named.kind.lists
+    if call is None:
+        return None
+    client = ProviderClient(named.endpoint(environ, strips=call.strips), environ)
+    credential = credential_of(named, named.endpoint(environ).host, environ, settings)
+    return ModelSource(client, credential, call, "" if named.dialect == "anthropic" else named.kind.key_header)
+
+
+def credential_of(
+    named: NamedProvider, host: str, environ: Mapping[str, str], settings: Settings
+) -> CredentialSource | None:
+    """Return where the key of a provider comes from, None for a server that wants none. Raise CredentialError."""
     own, kind = named.own, named.kind
+    if kind.name == ANTHROPIC and not own.keyVariable and not own.keyHelper:
+        return credential_source(environ, settings, host)
     for name in (own.keyVariable,) if own.keyVariable else kind.key_variables:
         value = environ.get(name, "").strip()
         if value:
-            return FixedCredential(Credential(name, bearer=checked(value, name)))
+            key = checked(value, name)
+            own_api = kind.name == ANTHROPIC
+            return FixedCredential(Credential(name, api_key=key) if own_api else Credential(name, bearer=key))
     if own.keyVariable:
         raise CredentialError(
             f"The variable {own.keyVariable} is not set.", do=f"Export the key of {named.name} in it."

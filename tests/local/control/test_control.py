@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.commands.proxy import run_proxy
+from ccb.local.commands.model_calls.proxy import run_proxy
 from ccb.local.control.server import ControlServer
 from ccb.local.control.sockets import ProxyState, parse_state, socket_directory, sockets
 

@@ -13,7 +13,7 @@ from tests.support.proxy.proxy_client import guard, pieces, read_all, request_he
 from tests.tunnel.proxy.guards.test_guards import provider_of
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.commands.audit import audit_lines, run_audit
+from ccb.local.commands.model_calls.audit import audit_lines, run_audit
 from ccb.local.ledger.audit import SessionAudit
 from ccb.local.ledger.entries import AuditEntry, CallPlace
 from ccb.local.ledger.store import open_ledger

@@ -10,7 +10,7 @@ import pytest
 from tests.local.ledger.test_ledger import PLACE, report
 
 from ccb.local.command_line.exit_codes import ExitCode
-from ccb.local.commands.usage import run_usage
+from ccb.local.commands.model_calls.usage import run_usage
 from ccb.local.ledger.store import CallLedger, ledger_path
 
 

@@ -10,7 +10,8 @@ from tests.support.proxy.proxy_client import guard, pieces, read_all, request_he
 
 from ccb.local.config.provider_settings import ModelSettings, ProviderSettings
 from ccb.local.config.settings import Settings, load_settings
-from ccb.local.providers.choosing import facts_for_worker, has_others, named_provider, said_at_start, session_provider
+from ccb.local.providers.choosing import has_others, named_provider, session_provider
+from ccb.local.providers.known_models import facts_for_worker, said_at_start
 from ccb.tunnel.errors import ConfigError, CredentialError, UsageError
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.guards.refusal import Refusal

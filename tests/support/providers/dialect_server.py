@@ -49,7 +49,8 @@ def stream_of(said: Said, number: int, flavour: str) -> bytes:
 
 class DialectServer:
     """Serves one flavour: responses, or one of Chat Completions (openai, azure, gemini, grok, deepseek, openrouter,
-    ollama, vllm, llamacpp). `replies` are given one after the other. `refused` are the reasons of its answers 400."""
+    ollama, vllm, llamacpp). `replies` are given one after the other. `refused` are the reasons of its answers 400,
+    `listed` its list of models."""
 
     def __init__(self, flavour: str, *replies: Reply) -> None:
         self.flavour = flavour
@@ -59,6 +60,8 @@ class DialectServer:
         self.headers: list[dict[str, str]] = []
         self.refused: list[str] = []
         self.count_tokens: int | None = None
+        self.listed: object = None
+        self.lists_asked = 0
         self._minted: dict[str, Any] = {"signatures": set(), "details": [], "items": [], "before": {}}
 
     def add(self, *replies: Reply) -> None:
@@ -76,8 +79,12 @@ class DialectServer:
         named = {name.lower(): value for name, value in request.headers.items()}
         self.headers.append(named)
         given = named.get("authorization", "").removeprefix("Bearer ") or named.get("api-key")
+        given = given or named.get("x-goog-api-key") or named.get("x-api-key")
         if given != KEY:
             return _error(401, f"Incorrect API key provided: sk-{KEY[:4]}***{KEY[-4:]}.", "invalid_api_key")
+        if request.method == "GET" and request.path.endswith("/models") and self.listed is not None:
+            self.lists_asked += 1
+            return web.json_response(self.listed)
         body = await request.json()
         if request.path == "/v1/responses/input_tokens" and self.count_tokens is not None:
             return web.json_response({"object": "response.input_tokens", "input_tokens": self.count_tokens})

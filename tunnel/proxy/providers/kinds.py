@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .chat.rules import ChatRules
+from .models.fetching import ListCall
 from .models.traits import ModelTraits
 
 DialectName = Literal["anthropic", "chat", "responses"]
 
-DIALECTS: tuple[DialectName, ...] = ("anthropic", "chat", "responses")
+ANTHROPIC = "anthropic"
+"""The provider of models without a provider in front of their names."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,8 @@ class ProviderKind:
     """One kind. `base_url` is "" if each person has their own. `base_variable` may name another one, and
     `key_variables` are those that may hold the key; `needs_key` is False for servers that often run without one.
     `key_header` carries it. `counts`: the provider counts tokens. `traits` are those of a model of which nothing is
-    known."""
+    known. `lists` says how to ask for the list of its models, None if it has none that names what can be asked for.
+    `small_model` answers small questions, "" for the model of the session."""
 
     name: str
     title: str
@@ -31,6 +34,8 @@ class ProviderKind:
     counts: bool = False
     rules: ChatRules = field(default_factory=ChatRules)
     traits: ModelTraits = field(default_factory=ModelTraits)
+    lists: ListCall | None = field(default_factory=ListCall)
+    small_model: str = ""
 
 
 _OPENAI = ChatRules(
@@ -42,7 +47,19 @@ _OPENAI = ChatRules(
     openai_fields=True,
 )
 _LOCAL = ModelTraits(images=True, thinking=True)
+_ANTHROPIC_LIST = ListCall("/v1/models?limit=1000")
 _KINDS = (
+    ProviderKind(
+        ANTHROPIC,
+        "Anthropic",
+        "anthropic",
+        "https://api.anthropic.com",
+        ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        "ANTHROPIC_BASE_URL",
+        traits=ModelTraits(documents=True, thinking=True),
+        lists=_ANTHROPIC_LIST,
+        small_model="claude-haiku-4-5",
+    ),
     ProviderKind(
         "openai",
         "OpenAI",
@@ -53,6 +70,7 @@ _KINDS = (
         counts=True,
         rules=_OPENAI,
         traits=ModelTraits(documents=True),
+        small_model="gpt-5-mini",
     ),
     ProviderKind(
         "azure",
@@ -64,6 +82,7 @@ _KINDS = (
         key_header="api-key",
         rules=_OPENAI,
         traits=ModelTraits(documents=True),
+        lists=None,  # it lists models, but what is asked for are the names of deployments
     ),
     ProviderKind(
         "gemini",
@@ -72,6 +91,8 @@ _KINDS = (
         "https://generativelanguage.googleapis.com/v1beta/openai",
         ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         rules=ChatRules(reasoning="gemini", gemini=True, parallel=False),
+        lists=ListCall("/models?pageSize=1000", strips="/openai", key_header="x-goog-api-key"),
+        small_model="gemini-2.5-flash",
     ),
     ProviderKind(
         "grok",
@@ -96,6 +117,7 @@ _KINDS = (
             parallel=False,
         ),
         traits=ModelTraits(images=False, thinking=True),
+        small_model="deepseek-chat",
     ),
     ProviderKind(
         "openrouter",
@@ -137,6 +159,14 @@ _KINDS = (
         traits=_LOCAL,
     ),
     ProviderKind("compatible", "an OpenAI-compatible server", "chat", "", (), needs_key=False, traits=_LOCAL),
-    ProviderKind("anthropic-compatible", "an Anthropic-compatible server", "anthropic", "", (), needs_key=False),
+    ProviderKind(
+        "anthropic-compatible",
+        "an Anthropic-compatible server",
+        "anthropic",
+        "",
+        (),
+        needs_key=False,
+        lists=_ANTHROPIC_LIST,
+    ),
 )
 KINDS: dict[str, ProviderKind] = {kind.name: kind for kind in _KINDS}

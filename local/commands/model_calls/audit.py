@@ -16,11 +16,11 @@ from typing import NoReturn
 from ccb.tunnel.errors import CcbError, ConfigError, NoSuchSession, UsageError
 from ccb.tunnel.plain_text import neutralise, one_line
 
-from ..command_line.error_text import code_of, error_text
-from ..command_line.exit_codes import ExitCode
-from ..config.log import state_dir
-from ..ledger.entries import AuditEntry
-from ..ledger.store import ledger_path, open_ledger
+from ...command_line.error_text import code_of, error_text
+from ...command_line.exit_codes import ExitCode
+from ...config.log import state_dir
+from ...ledger.entries import AuditEntry
+from ...ledger.store import ledger_path, open_ledger
 
 _MAX_SHOWN = 1_000
 _TITLES = {

@@ -14,10 +14,10 @@ from typing import NoReturn
 from ccb.tunnel.errors import CcbError, NoSuchSession, UsageError
 from ccb.tunnel.plain_text import one_line
 
-from ..command_line.error_text import code_of, error_text
-from ..command_line.exit_codes import ExitCode
-from ..control.client import ask, running
-from ..control.sockets import ProxyState
+from ...command_line.error_text import code_of, error_text
+from ...command_line.exit_codes import ExitCode
+from ...control.client import ask, running
+from ...control.sockets import ProxyState
 
 
 class _ProxyParser(argparse.ArgumentParser):

@@ -15,13 +15,13 @@ from typing import NoReturn
 from ccb.tunnel.errors import CcbError, ConfigError, UsageError
 from ccb.tunnel.plain_text import one_line
 
-from ..command_line.error_text import code_of, error_text
-from ..command_line.exit_codes import ExitCode
-from ..config.log import state_dir
-from ..ledger.dollars import dollars
-from ..ledger.entries import UsageSum
-from ..ledger.store import By, ledger_path, open_ledger
-from .sessions.table import age_text, cut
+from ...command_line.error_text import code_of, error_text
+from ...command_line.exit_codes import ExitCode
+from ...config.log import state_dir
+from ...ledger.dollars import dollars
+from ...ledger.entries import UsageSum
+from ...ledger.store import By, ledger_path, open_ledger
+from ..sessions.table import age_text, cut
 
 _GROUPS: tuple[By, ...] = ("host", "model", "day", "session")
 _DAY_S = 86400

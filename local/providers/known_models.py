@@ -1,0 +1,162 @@
+"""What is known of the models of a session before its first turn: whether they exist, and what they can do."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ccb.tunnel.errors import CcbError, UsageError
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.proxy.providers.anthropic import BASE_URL_VARIABLE
+from ccb.tunnel.proxy.providers.kinds import ANTHROPIC
+from ccb.tunnel.proxy.providers.models.traits import ModelTraits
+from ccb.tunnel.proxy.providers.provider import ProviderError
+from ccb.tunnel.wire.models import ALIASES, learn, sent_name
+
+from .choosing import NamedProvider, model_source, named_provider
+from .model_lists import ModelList, ModelLists
+
+if TYPE_CHECKING:
+    from ..config.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_ASK_S = 4.0
+"""How long a session waits for a list before its first turn, if there is none that has the model."""
+_REFRESH_S = 60.0
+_MOST_NEAR = 4
+
+
+def provider_and_model(model: str, environ: Mapping[str, str], settings: Settings) -> tuple[NamedProvider, str] | None:
+    """Return the provider of a model and its own name of it. None for a model behind a gateway, whose names are the
+    gateway's own."""
+    name, slash, rest = model.partition("/")
+    named = named_provider(name, environ, settings) if slash else None
+    if named is not None:
+        return named, rest
+    if slash or environ.get(BASE_URL_VARIABLE, "").strip():
+        return None
+    anthropic = named_provider(ANTHROPIC, environ, settings)
+    return None if anthropic is None else (anthropic, sent_name(ALIASES.get(model, model)))
+
+
+def model_traits(
+    model: str, environ: Mapping[str, str], settings: Settings
+) -> tuple[NamedProvider, ModelTraits] | None:
+    """Return what is known of a model that names its provider, None for a model of Anthropic's or of a gateway."""
+    found = provider_and_model(model, environ, settings) if "/" in model else None
+    return None if found is None else (found[0], found[0].traits(environ).of(found[1]))
+
+
+def facts_for_worker(models: list[str], environ: Mapping[str, str], settings: Settings) -> dict[str, object]:
+    """Return `model_facts` of the session options: of these models, and of those in the settings. This end learns
+    them, too."""
+    known = [f"{name}/{model}" for name, each in settings.providers.items() for model in each.models]
+    made: dict[str, object] = {}
+    for given in [*models, *known]:
+        model = ALIASES.get(given, given)
+        found = provider_and_model(model, environ, settings)
+        if found is not None and ("/" in model or _is_listed(*found, environ)):
+            facts = found[0].traits(environ).of(found[1]).facts(model)
+            learn(model, facts)  # a budget in dollars is checked before the first call
+            made[model] = [
+                *(facts.context_window, facts.max_output, facts.input_price, facts.output_price),
+                *(facts.read_share, facts.write_share),
+            ]
+    return made
+
+
+def _is_listed(named: NamedProvider, name: str, environ: Mapping[str, str]) -> bool:
+    kept = named.kept_list(environ)
+    return kept is not None and kept.find(name) is not None
+
+
+def said_at_start(model: str, environ: Mapping[str, str], settings: Settings) -> list[str]:
+    """Return sentences about what a model cannot do. Raise UsageError for one that cannot work as an agent."""
+    found = model_traits(model, environ, settings)
+    if found is None:
+        return []
+    (named, traits), shown = found, one_line(model)
+    if not traits.tools:
+        raise UsageError(f"{shown} takes no tools, so it cannot work as an agent", do="Choose another model.")
+    lacks = [word for word, has in (("images", traits.images), ("PDF files", traits.documents)) if not has]
+    said = []
+    if lacks:
+        said.append(f"{shown} takes no {' and no '.join(lacks)}: they are named to it instead of shown.")
+    if not traits.thinking:
+        said.append(f"{shown} is not known to think: effort and thinking have no effect.")
+    if not traits.window:
+        setting = f"providers.{named.name}.models"
+        said.append(
+            f"The window of {shown} is not known: ccb takes 200,000 tokens. contextWindow in {setting} sets it."
+        )
+    return said
+
+
+async def check_models(models: Sequence[str], environ: Mapping[str, str], settings: Settings) -> list[str]:
+    """Raise UsageError for a model that its provider does not list. Return sentences about those that cannot be
+    looked up, because the list that is kept is old and the provider does not answer."""
+    said = []
+    for model in dict.fromkeys(models):
+        found = provider_and_model(model, environ, settings)
+        if found is None or found[1] in found[0].own.models:
+            continue
+        named, name = found
+        kept = named.kept_list(environ)
+        if kept is not None and kept.find(name) is not None:
+            continue
+        lists = ModelLists(environ)
+        fresh = kept if lists.is_fresh(kept) else await _list_or_none(named, environ, settings)
+        if fresh is None or not fresh.models or fresh.find(name) is not None:
+            continue
+        if not lists.is_fresh(fresh):
+            said.append(
+                f"{named.name} does not answer, and its list of models of {fresh.date} has no {one_line(name)}."
+            )
+            continue
+        raise _unknown(named, name, fresh, prefixed="/" in model)
+    return said
+
+
+def _unknown(named: NamedProvider, name: str, listed: ModelList, *, prefixed: bool) -> UsageError:
+    ids = [each.id for each in listed.models]
+    near = [each for each in ids if name and name in each] or difflib.get_close_matches(name, ids, _MOST_NEAR, 0.5)
+    front = f"{named.name}/" if prefixed else ""
+    also = ", ".join(f"{front}{one_line(each)}" for each in sorted(near)[:_MOST_NEAR])
+    return UsageError(
+        f"{named.kind.title} has no model {one_line(name)!r}",
+        evidence=f"Near names: {also}." if also else "",
+        do=f"`ccb models --provider {named.name}` lists its models.",
+    )
+
+
+async def current_list(
+    named: NamedProvider, environ: Mapping[str, str], settings: Settings, *, seconds: float = _REFRESH_S
+) -> ModelList | None:
+    """Return the list of a provider: a new one if the one that is kept is old, and the provider answers in time. None
+    for a provider without a list. Raise ProviderError, CcbError if there is none."""
+    source = model_source(named, environ, settings)
+    address = str(named.endpoint(environ).base)
+    return None if source is None else await ModelLists(environ).current(named.name, address, source, seconds=seconds)
+
+
+async def _list_or_none(named: NamedProvider, environ: Mapping[str, str], settings: Settings) -> ModelList | None:
+    try:
+        return await current_list(named, environ, settings, seconds=_ASK_S)
+    except (ProviderError, CcbError):
+        return named.kept_list(environ)
+
+
+async def refresh_lists(models: Sequence[str], environ: Mapping[str, str], settings: Settings) -> None:
+    """Ask the providers of these models for their lists, where those that are kept are old. It runs beside a session,
+    so it only logs what fails."""
+    try:
+        found = [provider_and_model(model, environ, settings) for model in models]
+        for named in {each[0].name: each[0] for each in found if each is not None}.values():
+            with suppress(ProviderError, CcbError):  # the log has it
+                await current_list(named, environ, settings)
+    except Exception:
+        log.exception("the lists of models cannot be refreshed")

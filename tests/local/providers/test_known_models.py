@@ -1,0 +1,103 @@
+"""Models that a provider does not list are refused before the first turn; its list is kept for days without a
+network."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from tests.support.providers.dialect_server import KEY, DialectServer
+
+from ccb.local.config.provider_settings import ModelSettings, ProviderSettings
+from ccb.local.config.settings import Settings
+from ccb.local.providers.known_models import check_models, facts_for_worker, refresh_lists, said_at_start
+from ccb.local.providers.model_lists import FRESH_S, ModelLists
+from ccb.tunnel.errors import UsageError
+from ccb.tunnel.proxy.providers.models.listing import ListedModel
+
+LISTED = {"data": [{"id": "coder-large", "max_model_len": 77_000}, {"id": "coder-small"}, {"id": "writer"}]}
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    return {"HOME": str(tmp_path), "LAB_KEY": KEY}
+
+
+def lab(server: DialectServer, **models: ModelSettings) -> Settings:
+    own = ProviderSettings(kind="vllm", baseUrl=server.url, keyVariable="LAB_KEY", models=models)
+    return Settings(providers={"lab": own})
+
+
+def kept_file(environ: dict[str, str]) -> Path:
+    return Path(environ["HOME"]) / ".cache" / "ccb" / "models" / "lab.json"
+
+
+async def test_an_unknown_model_is_refused_with_near_names(environ: dict[str, str]) -> None:
+    server = DialectServer("vllm")
+    server.listed = LISTED
+    async with server.running():
+        with pytest.raises(UsageError, match="vLLM has no model 'coder'") as refused:
+            await check_models(["lab/coder"], environ, lab(server))
+        assert "lab/coder-large, lab/coder-small" in refused.value.evidence
+        assert "ccb models --provider lab" in refused.value.do
+        with pytest.raises(UsageError) as misspelt:
+            await check_models(["lab/writre"], environ, lab(server))
+        assert "lab/writer" in misspelt.value.evidence
+        behind_gateway = {**environ, "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+        known = ["lab/writer", "vendor/model", "sonnet"]
+        assert await check_models(known, behind_gateway, lab(server)) == []
+        assert await check_models(["lab/own"], environ, lab(server, own=ModelSettings())) == []
+    assert server.lists_asked == 1, "a list of today is not asked for again"
+
+
+async def test_the_list_works_without_the_provider_and_is_refreshed_beside_a_session(environ: dict[str, str]) -> None:
+    server = DialectServer("vllm")
+    server.listed = LISTED
+    async with server.running():
+        settings = lab(server)
+        await refresh_lists(["lab/writer"], environ, settings)
+        await refresh_lists(["lab/writer"], environ, settings)
+        assert server.lists_asked == 1
+        data = json.loads(kept_file(environ).read_text())
+        kept_file(environ).write_text(json.dumps({**data, "at": data["at"] - FRESH_S - 1}))
+        server.listed = {"data": [*LISTED["data"], {"id": "newest"}]}
+        await refresh_lists(["lab/writer"], environ, settings)
+        assert await check_models(["lab/newest"], environ, settings) == []
+    assert KEY not in kept_file(environ).read_text()
+    assert await check_models(["lab/coder-large"], environ, settings) == []
+    assert facts_for_worker(["lab/coder-large"], environ, settings)["lab/coder-large"][0] == 77_000  # type: ignore[index]
+    assert not any("window" in each for each in said_at_start("lab/coder-large", environ, settings))
+    data = json.loads(kept_file(environ).read_text())
+    kept_file(environ).write_text(json.dumps({**data, "at": data["at"] - FRESH_S - 1}))
+    (said,) = await check_models(["lab/brand-new"], environ, settings)
+    assert "lab does not answer" in said and "has no brand-new" in said
+
+
+async def test_a_provider_that_lists_nothing_refuses_nothing(environ: dict[str, str]) -> None:
+    server = DialectServer("vllm")
+    async with server.running():
+        assert await check_models(["lab/anything"], environ, lab(server)) == []
+    assert not kept_file(environ).exists()
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"format": 1, "address": "a", "at": 1, "models": [3]}', "[" * 9999])
+def test_a_broken_file_is_no_list(text: str, tmp_path: Path) -> None:
+    lists = ModelLists({"XDG_CACHE_HOME": str(tmp_path)})
+    path = tmp_path / "ccb" / "models" / "p.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert lists.kept("p", "a") is None
+
+
+def test_a_list_counts_only_for_the_address_that_it_came_from(tmp_path: Path) -> None:
+    lists = ModelLists({"XDG_CACHE_HOME": str(tmp_path)})
+    lists.keep("p", "https://one", [ListedModel("m")])
+    assert lists.kept("p", "https://one") is not None and lists.kept("p", "https://two") is None
+
+
+def test_a_directory_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "ccb").write_text("a file is in the way")
+    made = ModelLists({"XDG_CACHE_HOME": str(tmp_path)}).keep("p", "a", [ListedModel("m")])
+    assert made.find("m") is not None and os.listdir(tmp_path) == ["ccb"]

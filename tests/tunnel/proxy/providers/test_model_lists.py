@@ -1,0 +1,154 @@
+"""The list of models that a provider gives, in the JSON of each."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ccb.tunnel.proxy.providers.models.listing import MAX_LISTED, known_as, read_list
+from ccb.tunnel.proxy.providers.models.traits import ModelTraits, TraitsTable
+
+ANTHROPIC = {
+    "data": [
+        {
+            "type": "model",
+            "id": "claude-opus-9-20270101",
+            "display_name": "Claude Opus 9",
+            "created_at": "2027-01-01T00:00:00Z",
+            "max_input_tokens": 1_000_000,
+            "max_tokens": 128_000,
+            "capabilities": {
+                "image_input": {"supported": True},
+                "pdf_input": {"supported": False},
+                "thinking": {"supported": True, "types": {}},
+                "effort": {"supported": True, "low": {"supported": True}, "max": {"supported": True}},
+            },
+        }
+    ],
+    "has_more": False,
+}
+OPENAI = {"object": "list", "data": [{"id": "gpt-9", "created": 1}, {"id": "text-embedding-3-large"}, {"id": "tts-1"}]}
+OPENROUTER = {
+    "data": [
+        {
+            "id": "vendor/coder",
+            "name": "Vendor: Coder",
+            "context_length": 131_072,
+            "architecture": {"input_modalities": ["text", "image"]},
+            "pricing": {"prompt": "0.00000125", "completion": "0.00001", "input_cache_read": "0.000000125"},
+            "top_provider": {"max_completion_tokens": 32_000},
+            "supported_parameters": ["tools", "reasoning"],
+        },
+        {"id": "vendor/auto", "pricing": {"prompt": "-1", "completion": "-1"}, "supported_parameters": ["stop"]},
+    ]
+}
+GEMINI = {
+    "models": [
+        {
+            "name": "models/gemini-9-pro",
+            "displayName": "Gemini 9 Pro",
+            "inputTokenLimit": 2_000_000,
+            "outputTokenLimit": 65_536,
+            "supportedGenerationMethods": ["generateContent", "countTokens"],
+            "thinking": True,
+        },
+        {"name": "models/gemini-embed", "supportedGenerationMethods": ["embedContent"]},
+    ]
+}
+VLLM = {"data": [{"id": "Qwen/Qwen3-Coder", "max_model_len": 262_144}]}
+LLAMACPP = {"models": [], "data": [{"id": "qwen.gguf", "meta": {"n_ctx_train": 40_960, "n_ctx": 8_192}}]}
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [
+        (
+            ANTHROPIC,
+            {
+                "claude-opus-9-20270101": {
+                    "window": 1_000_000,
+                    "max_output": 128_000,
+                    "images": True,
+                    "documents": False,
+                    "thinking": True,
+                    "efforts": ["low", "max"],
+                }
+            },
+        ),
+        (OPENAI, {"gpt-9": {}}),
+        (
+            OPENROUTER,
+            {
+                "vendor/coder": {
+                    "window": 131_072,
+                    "max_output": 32_000,
+                    "tools": True,
+                    "thinking": True,
+                    "images": True,
+                    "documents": False,
+                    "input_price": 1.25,
+                    "output_price": 10.0,
+                    "cache_read_price": 0.125,
+                },
+                "vendor/auto": {"tools": False, "thinking": False},
+            },
+        ),
+        (GEMINI, {"gemini-9-pro": {"window": 2_000_000, "max_output": 65_536, "thinking": True}}),
+        (VLLM, {"Qwen/Qwen3-Coder": {"window": 262_144}}),
+        (LLAMACPP, {"qwen.gguf": {"window": 8_192}}),
+    ],
+    ids=["anthropic", "openai", "openrouter", "gemini", "vllm", "llamacpp"],
+)
+def test_each_provider_lists_its_models_in_its_own_words(listed: object, expected: dict[str, object]) -> None:
+    assert {each.id: dict(each.facts) for each in read_list(json.dumps(listed).encode())} == expected
+
+
+@pytest.mark.parametrize("data", [b"", b"[1", b'"x"', b"{}", b'{"data": {}}', b"[" * 100_000])
+def test_what_is_no_list_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"^it "):
+        read_list(data)
+
+
+_WORDS = st.sampled_from(["id", "pricing", "prompt", "meta", "capabilities", "architecture", "max_tokens"])
+_ANY = st.recursive(st.none() | st.integers() | st.text(), lambda each: st.lists(each) | st.dictionaries(_WORDS, each))
+
+
+@given(_ANY)
+def test_whatever_a_list_holds_it_is_read(item: object) -> None:
+    for each in read_list(json.dumps({"data": [item, {"id": "m", "meta": item, "pricing": item}]}).encode()):
+        TraitsTable(ModelTraits(), {}, {each.id: each.facts}.__getitem__).of(each.id)
+
+
+def test_a_list_has_a_limit() -> None:
+    many = {"data": [{"id": f"model-{number}"} for number in range(MAX_LISTED + 10)]}
+    assert len(read_list(json.dumps(many).encode())) == MAX_LISTED
+
+
+def test_a_name_may_leave_out_the_date_or_the_tag_at_its_end() -> None:
+    ids = ["claude-opus-4-5-20251101", "claude-opus-4-20250514", "qwen3:latest", "qwen3:8b", "v/m", "gpt-5"]
+    models = read_list(json.dumps({"data": [{"id": each} for each in ids]}).encode())
+    for name, found in {
+        "claude-opus-4-5": "claude-opus-4-5-20251101",
+        "qwen3": "qwen3:latest",
+        "qwen3:8b": "qwen3:8b",
+        "v/m:free": "v/m",
+        "gpt-5": "gpt-5",
+        "claude-opus": None,
+        "qwen3:70b": None,
+        "gpt": None,
+    }.items():
+        known = known_as(name, models)
+        assert (known.id if known is not None else None) == found
+
+
+def test_the_person_outranks_the_list_and_the_list_what_ccb_knows() -> None:
+    listed = {"gpt-5": {"window": 300_000, "input_price": 2.0, "images": "yes", "max_output": -1, "colour": "red"}}
+    table = TraitsTable(ModelTraits(), {"gpt-5": {"input_price": 9.0}}, lambda model: listed.get(model, {}))
+    traits = table.of("gpt-5")
+    assert (traits.window, traits.input_price, traits.output_price) == (300_000, 9.0, 10)
+    assert (traits.images, traits.max_output) == (True, 128_000), "what is of a wrong type does not count"
+    assert table.of("gpt-5-2025-08-07").cache_read_price == 0.125, "a date does not change the price"
+    assert table.of("gpt-5-giant").input_price is None, "another model's price is not known"
