@@ -80,6 +80,17 @@ class Settings:
             min_length=1,
         ),
     )
+    smallModel: str | None = field(
+        default=None,
+        metadata=_key(
+            "Model for small questions (pages that are read, hooks of type `prompt`, the agent `Explore`) and for the "
+            "summary of a compaction. By default the small one of the model's provider; the model itself compacts.",
+            min_length=1,
+        ),
+    )
+    modelAliases: dict[str, str] = field(
+        default_factory=dict, metadata=_key("Short names of models, and what each stands for.")
+    )
     permissionMode: PermissionMode | None = field(default=None, metadata=_key("Permission mode of new sessions."))
     sandbox: SandboxMode | None = field(
         default=None,
@@ -336,7 +347,7 @@ def _merged(layers: Sequence[SettingsLayer]) -> dict[str, Any]:
     merged: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.values.items():
-            if name in (*_SECTIONS, "env", "keys", "mcpServers", "providers") and name in merged:
+            if name in (*_SECTIONS, "env", "keys", "mcpServers", "modelAliases", "providers") and name in merged:
                 before = merged[name]
                 lists = {} if name == "keys" else {key: each for key, each in value.items() if isinstance(each, list)}
                 joined = {key: [*before.get(key, []), *each] for key, each in lists.items()}

@@ -40,7 +40,7 @@ from .file_connection import FileConnection
 from .laptop_mcp import laptop_permissions, laptop_servers
 from .project_trust import ProjectDesk
 from .session_request import options_for_existing, reconnect_seconds, session_options, session_parameters
-from .startup import SessionStartup, StartupLoader, chosen_model, load_session_startup, load_startup
+from .startup import SessionStartup, StartupLoader, chosen_model, load_session_startup, load_startup, without_alias
 from .transport import cancelled, first_transport, open_transport, startup_loader
 
 if TYPE_CHECKING:
@@ -127,7 +127,8 @@ async def connect_session(
         chosen = _models(arguments, startup.settings, new=bool(dialer.parameters.get("create")))
         not_found = await check_models(chosen, environ, startup.settings)
         options = await _options(arguments, startup, environ, list(servers), files)
-        lacks = [*said_at_start(options.model or "", environ, startup.settings), *not_found]
+        said = said_at_start(options.model or "", environ, startup.settings, options.effort or "")
+        lacks = [*said, *not_found]
         proxy_desk.accounts.check_model(options.model)
         known = str(dialer.parameters.get("session") or session_id)
         proxy_desk.serves(CallPlace(known, host_label(arguments.connection), arguments.directory or ""))
@@ -253,26 +254,28 @@ async def _first_dialer(
 
 def _models(arguments: Arguments, settings: Settings, *, new: bool) -> list[str]:
     """Return the models that the command line and, for a new session, the settings name."""
-    named = chosen_model(settings, arguments.agent.model) if new else arguments.agent.model
-    return [each for each in (named, arguments.sdk.fallback_model) if each]
+    flag = arguments.agent.model
+    named = chosen_model(settings, flag) if new else without_alias(settings, flag)
+    others = (arguments.sdk.fallback_model, settings.smallModel)
+    return [each for each in (named, *(without_alias(settings, other) for other in others)) if each]
 
 
 async def _options(
     arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str], laptop_mcp: Sequence[str], files: str
 ) -> SessionOptions:
     from ..config.credentials import api_key_source
-    from ..providers.known_models import facts_for_worker
+    from ..providers.known_models import model_options
 
     settings = startup.settings
     source = api_key_source(await _credential_name(arguments, startup, environ))
-    models = [each for each in (chosen_model(settings, arguments.agent.model), arguments.sdk.fallback_model) if each]
+    model, other = chosen_model(settings, arguments.agent.model), without_alias(settings, arguments.sdk.fallback_model)
     return session_options(
         arguments,
         settings,
         api_key_source=source,
         laptop_mcp=laptop_mcp,
         files=files,
-        model_facts=facts_for_worker(models, environ, settings),
+        models=model_options(model or "", [other] if other else [], environ, settings),
     )
 
 

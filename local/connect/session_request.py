@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -18,10 +18,11 @@ from ..command_line.model import Arguments, SdkOptions
 from ..command_line.option_values import shortened
 from ..command_line.transport_choice import host_label
 from ..config.sent_files.agent_files import own_agents
-from .startup import chosen_model
+from .startup import chosen_model, without_alias
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
+    from ..providers.known_models import ModelOptions
 
 HEADLESS_RECONNECT_S = 600.0
 """How long a headless run tries to reconnect when --reconnect-timeout does not say."""
@@ -63,10 +64,10 @@ def session_options(
     api_key_source: str = "none",
     laptop_mcp: Sequence[str] = (),
     files: str = "",
-    model_facts: Mapping[str, object] | None = None,
+    models: ModelOptions | None = None,
 ) -> SessionOptions:
     """Return the options of a new session. A flag outranks a setting. `laptop_mcp` are the names of the MCP servers on
-    this laptop, `files` the person's own commands and skills, packed. `model_facts` are what is known of models."""
+    this laptop, `files` the person's own commands and skills, packed. `models` is what is known of models."""
     agent, streams, sdk = arguments.agent, arguments.streams, arguments.sdk
     rules = settings.permissions
     mode = _mode(arguments, settings)
@@ -103,8 +104,8 @@ def session_options(
         laptop_mcp=list(laptop_mcp),
         project_mcp=not sdk.strict_mcp_config,
         max_budget_usd=sdk.max_budget_usd,
-        fallback_model=sdk.fallback_model,
-        model_facts=dict(model_facts or {}),
+        fallback_model=without_alias(settings, sdk.fallback_model),
+        **(models.options() if models is not None else {}),
         max_thinking_tokens=_thinking_tokens(sdk),
         thinking_display=sdk.thinking_display,
         max_output_tokens=settings.modelCalls.of_host(host_label(arguments.connection)).maxOutputTokens,

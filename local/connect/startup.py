@@ -79,13 +79,19 @@ def load_session_startup(
     importlib.import_module("ccb.local.connect.dial")  # imported here, where no connection waits for it
     basics = load_startup(environ, choice)
     settings = basics.settings
-    provider = session_provider(environ, settings, chosen_model(settings, next(iter(models), None)), *models[1:])
+    others = (*(without_alias(settings, each) for each in models[1:]), settings.smallModel)
+    provider = session_provider(environ, settings, chosen_model(settings, next(iter(models), None)), *others)
     return SessionStartup(basics.settings, basics.warnings, basics.bundle, provider)
 
 
 def chosen_model(settings: Settings, flag: str | None) -> str | None:
     """Return the model of a new session: the flag outranks the settings, unless a policy sets it."""
-    return settings.model if settings.is_managed("model") else flag or settings.model
+    return without_alias(settings, settings.model if settings.is_managed("model") else flag or settings.model)
+
+
+def without_alias(settings: Settings, model: str | None) -> str | None:
+    """Return what one of the person's own short names stands for, and any other name of a model as it is."""
+    return settings.modelAliases.get(model, model) if model else model
 
 
 T = TypeVar("T", bound=Startup, covariant=True)

@@ -106,7 +106,8 @@ def session_provider(
     lies in the environment is not for it.
     """
     granted = {each.partition("/")[0] for each in (model, *others) if each and "/" in each}
-    granted |= {ANTHROPIC, *settings.providers}
+    named = (*settings.modelAliases.values(), settings.smallModel or "")
+    granted |= {ANTHROPIC, *settings.providers, *(each.partition("/")[0] for each in named if "/" in each)}
     client = anthropic_client(environ)
     default = AnthropicProvider(credential_source(environ, settings, client.endpoint.host), client)
 

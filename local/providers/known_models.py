@@ -6,11 +6,13 @@ import difflib
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.proxy.providers.anthropic import BASE_URL_VARIABLE
+from ccb.tunnel.proxy.providers.dialect.effort import clamped
 from ccb.tunnel.proxy.providers.kinds import ANTHROPIC
 from ccb.tunnel.proxy.providers.models.traits import ModelTraits
 from ccb.tunnel.proxy.providers.provider import ProviderError
@@ -51,22 +53,61 @@ def model_traits(
     return None if found is None else (found[0], found[0].traits(environ).of(found[1]))
 
 
-def facts_for_worker(models: list[str], environ: Mapping[str, str], settings: Settings) -> dict[str, object]:
-    """Return `model_facts` of the session options: of these models, and of those in the settings. This end learns
-    them, too."""
+@dataclass(frozen=True)
+class ModelOptions:
+    """What the options of a session say of models: see `SessionOptions`."""
+
+    facts: dict[str, object]
+    thinking: dict[str, object]
+    aliases: dict[str, object]
+    small: str = ""
+    compact: str = ""
+
+    def options(self) -> dict[str, Any]:
+        """Return the fields of the options."""
+        return {
+            "model_facts": self.facts,
+            "thinking_models": self.thinking,
+            "model_aliases": self.aliases,
+            "small_model": self.small,
+            "compact_model": self.compact,
+        }
+
+
+def model_options(model: str, others: Sequence[str], environ: Mapping[str, str], settings: Settings) -> ModelOptions:
+    """Return what the worker is told of models: of the session's own, of others, and of those in the settings. This end
+    learns them, too."""
+    chosen = settings.smallModel or ""
+    aliases = settings.modelAliases
+    small = aliases.get(chosen, chosen) or _small_model(model, environ, settings)
     known = [f"{name}/{model}" for name, each in settings.providers.items() for model in each.models]
-    made: dict[str, object] = {}
-    for given in [*models, *known]:
-        model = ALIASES.get(given, given)
-        found = provider_and_model(model, environ, settings)
-        if found is not None and ("/" in model or _is_listed(*found, environ)):
-            facts = found[0].traits(environ).of(found[1]).facts(model)
-            learn(model, facts)  # a budget in dollars is checked before the first call
-            made[model] = [
-                *(facts.context_window, facts.max_output, facts.input_price, facts.output_price),
-                *(facts.read_share, facts.write_share),
-            ]
+    made = ModelOptions({}, {}, dict(aliases), small, small if chosen else "")
+    for given in filter(None, [model, *others, small, *aliases.values(), *known]):
+        name = sent_name(ALIASES.get(given, given))
+        found = provider_and_model(name, environ, settings)
+        if found is None or not ("/" in name or _is_listed(*found, environ)):
+            continue
+        traits = found[0].traits(environ).of(found[1])
+        facts = traits.facts(name)
+        learn(name, facts)  # a budget in dollars is checked before the first call
+        made.facts[name] = [
+            *(facts.context_window, facts.max_output, facts.input_price, facts.output_price),
+            *(facts.read_share, facts.write_share),
+        ]
+        if traits.thinking:
+            made.thinking[name] = list(traits.efforts)
     return made
+
+
+def _small_model(model: str, environ: Mapping[str, str], settings: Settings) -> str:
+    """Return the small model of the provider of another model, "" if there is none, or the provider does not list
+    it."""
+    found = provider_and_model(model, environ, settings) if "/" in model else None
+    if found is None or not found[0].kind.small_model:
+        return ""
+    named, kept = found[0], found[0].kept_list(environ)
+    small = named.kind.small_model
+    return f"{named.name}/{small}" if kept is None or kept.find(small) is not None else ""
 
 
 def _is_listed(named: NamedProvider, name: str, environ: Mapping[str, str]) -> bool:
@@ -74,8 +115,9 @@ def _is_listed(named: NamedProvider, name: str, environ: Mapping[str, str]) -> b
     return kept is not None and kept.find(name) is not None
 
 
-def said_at_start(model: str, environ: Mapping[str, str], settings: Settings) -> list[str]:
-    """Return sentences about what a model cannot do. Raise UsageError for one that cannot work as an agent."""
+def said_at_start(model: str, environ: Mapping[str, str], settings: Settings, effort: str = "") -> list[str]:
+    """Return sentences about what a model cannot do, also of the effort that is asked of it. Raise UsageError for one
+    that cannot work as an agent."""
     found = model_traits(model, environ, settings)
     if found is None:
         return []
@@ -88,6 +130,10 @@ def said_at_start(model: str, environ: Mapping[str, str], settings: Settings) ->
         said.append(f"{shown} takes no {' and no '.join(lacks)}: they are named to it instead of shown.")
     if not traits.thinking:
         said.append(f"{shown} is not known to think: effort and thinking have no effect.")
+    elif effort and not traits.efforts:
+        said.append(f"{shown} has no levels of effort: --effort {effort} has no effect.")
+    elif effort and (level := clamped(effort, traits.efforts)) != effort:
+        said.append(f"{shown} has no effort {effort}: it is asked for {level}.")
     if not traits.window:
         setting = f"providers.{named.name}.models"
         said.append(

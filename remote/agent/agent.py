@@ -12,7 +12,7 @@ from ccb.tunnel.wire.requests import CAN_USE_TOOL
 from ..commands.registry import CommandRegistry
 from ..context.reminders import Reminders
 from ..hooks.runner import HookRunner
-from ..model.models import resolve_model
+from ..model.models import SMALL, resolve_model, small_model
 from ..tools.contract import Tool, ToolDeclaration
 from ..tools.deferred.announcement import DeferredNames
 from ..tools.todo import TodoReminder
@@ -136,7 +136,8 @@ class Agent:
         """Return what a model says to a text alone. Raise ModelError."""
         from .prompts.aside import judged
 
-        return await judged(self._deps, self._state, system, text, model)
+        small = small_model(self._state.model, self._config.small_model)
+        return await judged(self._deps, self._state, system, text, small if model == SMALL else model)
 
     def set_model(self, name: str | None) -> None:
         """Use another model from the next model call on; None means the model of the configuration. The conversation

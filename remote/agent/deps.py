@@ -95,6 +95,7 @@ class AgentConfig:
     """The settings of one agent. The value is immutable; `Agent.configure` replaces it from the next turn on.
 
     `permissions` holds the agent's rules and its permission mode. `model` is an alias or an id, None for the default.
+    `small_model` answers small questions, `compact_model` writes summaries; "" for the ones of the agent's own model.
     `label` names a sub-agent and its task for the person. `max_turns` is the agent's budget of model calls in one turn.
     `take_queued` takes the prompts and notices for an agent that have joined the queue during a turn. `settings` are
     the merged settings of the session. `offer` says which tools the model is offered, `disclosure` what clients are
@@ -108,6 +109,8 @@ class AgentConfig:
     max_turns: int | None = None
     reasoning: Reasoning = Reasoning()
     fallback_model: str | None = None
+    small_model: str = ""
+    compact_model: str = ""
     take_queued: Callable[[str], Sequence[Prompt]] = lambda agent_id: ()
     label: str = ""
     settings: WorkerSettings = field(default_factory=WorkerSettings)

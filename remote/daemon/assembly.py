@@ -202,6 +202,8 @@ class AgentFactory:
             max_turns=options.max_turns,
             reasoning=Reasoning.of(options),
             fallback_model=options.fallback_model,
+            small_model=options.small_model,
+            compact_model=options.compact_model,
             disclosure=Disclosure(api_key_source=options.api_key_source, partial_messages=options.partial_messages),
             take_queued=lambda agent_id: self.parts.inputs.take_all(agent_id, commands.calls),
             offer=ToolOffer(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable
 from typing import Any, Callable
 
+from ..model.models import SMALL
 from .outcome import NOTHING, HookOutcome
 from .table import Hook
 
@@ -14,7 +15,6 @@ Json = dict[str, Any]
 Judge = Callable[[str, str, str], Awaitable[str]]
 """Returns what a model says: of a system prompt, a text, and the name of the model."""
 
-_MODEL = "haiku"
 _PLACE = "$ARGUMENTS"
 _MAX_EVENT = 100_000  # characters
 _SYSTEM = """\
@@ -29,7 +29,7 @@ async def decide(hook: Hook, payload: Json, judge: Judge) -> HookOutcome:
     if len(event) > _MAX_EVENT:
         event = f"{event[:_MAX_EVENT]}… (cut)"
     text = hook.prompt.replace(_PLACE, event) if _PLACE in hook.prompt else f"{hook.prompt}\n\n{event}"
-    said = await judge(_SYSTEM, text, hook.model or _MODEL)
+    said = await judge(_SYSTEM, text, hook.model or SMALL)
     answer = _object(said)
     if not isinstance(answer.get("ok"), bool):
         raise ValueError(f"the model decided nothing: {said[:200]!r}")

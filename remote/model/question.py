@@ -16,10 +16,6 @@ from .stream import BlockDone, MessageHead
 
 Json = dict[str, Any]
 
-SMALL = "small"
-"""Stands for the small model of the agent's family."""
-_SMALL_MODEL = "claude-haiku-4-5"
-
 
 @dataclass(frozen=True)
 class ModelQuestion:
@@ -62,14 +58,6 @@ class _ReplyListener:
 
     def retrying(self, retry: Retrying) -> None:
         """Nobody is told."""
-
-
-def model_for(wanted: str, model: str) -> str:
-    """Return the model that answers a question of an agent that uses `model`. A model of an unknown family has no known
-    small one, so it answers itself."""
-    if wanted != SMALL:
-        return wanted or model
-    return _SMALL_MODEL if model.startswith("claude-") else model
 
 
 async def ask(

@@ -1,4 +1,7 @@
-"""How much a model thinks: the fields of a request for its effort and its thinking, by what each model accepts."""
+"""How much a model thinks: the fields of a request for its effort and its thinking, by what each model accepts.
+
+For a model of another provider they say what is wanted in the words of the Messages API, as far as the laptop has told
+that the model can do it; the provider's dialect says it in its own."""
 
 from __future__ import annotations
 
@@ -6,11 +9,15 @@ import re
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.reasoning import EFFORTS
+from ccb.tunnel.wire.models import facts
 from ccb.tunnel.wire.options import SessionOptions
 
 Json = dict[str, Any]
 
 _VERSION = re.compile(r"claude-(?:(?:opus|sonnet|haiku)-)?(\d+)(?:[-.](\d)(?!\d))?")
+_OTHER = (0, 0)  # the version of a model that is not a Claude
+_LEVELS = ("none", "minimal", *EFFORTS)
 _MIN_BUDGET = 1_024  # the API refuses less
 _ABOVE_BUDGET = 1_024  # tokens for the answer itself
 _EFFORT_BETA = "effort-2025-11-24"
@@ -75,7 +82,9 @@ class Reasoning:
         tokens = self.thinking_tokens
         if tokens is not None and version >= (4, 6):
             body["thinking"] = {"type": "adaptive" if tokens else "disabled"}
-        elif tokens and version >= (3, 7) and may_think:
+        elif tokens == 0 and version == _OTHER and can_think(model):
+            body["thinking"] = {"type": "disabled"}
+        elif tokens and can_think(model) and (may_think or version == _OTHER):
             limit = min(max_output, max(limit, tokens + _ABOVE_BUDGET))
             body["thinking"] = {
                 "type": "enabled",
@@ -92,6 +101,10 @@ def effort_of(model: str, wanted: str | None) -> str:
     """Return the level of effort that `model` is asked for: the one that is wanted, or the highest below it that the
     model knows. Return "" if none is wanted or the model has no levels."""
     version = _version(model)
+    if wanted and version == _OTHER:
+        known = [each for each in _LEVELS if each in (facts(model).efforts or ())]
+        below = [each for each in known if _LEVELS.index(each) <= _LEVELS.index(wanted)]
+        return (below or known or [""])[-1 if below else 0]
     if not wanted or (version < (4, 6) and "opus-4-5" not in model and "opus-4.5" not in model):
         return ""
     if (wanted == "max" and version < (4, 6)) or (wanted == "xhigh" and version < (4, 7)):
@@ -101,10 +114,10 @@ def effort_of(model: str, wanted: str | None) -> str:
 
 def can_think(model: str) -> bool:
     """Return whether `model` is known to think."""
-    return _version(model) >= (3, 7)
+    return _version(model) >= (3, 7) or facts(model).efforts is not None
 
 
 def _version(model: str) -> tuple[int, int]:
-    """Return the version in the id of a Claude model, (0, 0) for any other model."""
+    """Return the version in the id of a Claude model, _OTHER for any other model."""
     found = _VERSION.search(model)
-    return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+    return (int(found[1]), int(found[2] or 0)) if found else _OTHER

@@ -273,6 +273,8 @@ class Session:
                 ),
                 reasoning=Reasoning.of(options),
                 fallback_model=options.fallback_model,
+                small_model=options.small_model,
+                compact_model=options.compact_model,
                 offer=replace(config.offer, names=options.tools, aliases=options.tool_aliases),
                 prompts=(
                     session_prompt(options, context.cwd, context.host, context.cages) if new_prompt else config.prompts

@@ -24,6 +24,7 @@ from ..agent.messages import informational, status
 from ..commands.skill_tool import SkillTool
 from ..journal.journal import Journal
 from ..mcp.servers import McpServers
+from ..model.models import SMALL, small_model
 from ..permissions.child import ChildPermissions
 from ..permissions.modes import PLAN
 from ..ports import Broker, Emitter
@@ -99,7 +100,7 @@ class SubAgents:
     def listed(self) -> list[Json]:
         """Return what clients are told about each agent."""
         return [
-            {"name": each.name, "description": each.description, "model": each.model or INHERIT, "source": each.source}
+            {"name": each.name, "description": each.description, "model": _told(each.model), "source": each.source}
             for each in self._definitions.values()
         ]
 
@@ -310,7 +311,9 @@ class SubAgents:
         offered = (
             tool for tool in main.visible_tools().values() if not tool.traits.main_only and definition.offers(tool.name)
         )
-        chosen = model or definition.model
+        chosen, own = model or definition.model, self._main.model
+        if chosen == SMALL:
+            chosen = small_model(own, main.small_model)
         return AgentConfig(
             prompts=ChildPrompt(
                 definition.prompt, main.prompts, *((context.cwd, tree.branch) if tree is not None else ())
@@ -318,12 +321,14 @@ class SubAgents:
             tools=ToolRegistry(offered, main.deferred_tools()),
             permissions=permissions,
             context=context,
-            model=self._main.model if chosen in ("", INHERIT) else chosen,
+            model=own if chosen in ("", INHERIT) else chosen,
             max_turns=definition.max_turns,
             disclosure=Disclosure(api_key_source=main.disclosure.api_key_source),
             take_queued=main.take_queued,
             reasoning=replace(main.reasoning, effort=definition.effort or main.reasoning.effort),
             fallback_model=main.fallback_model,
+            small_model=main.small_model,
+            compact_model=main.compact_model,
             settings=main.settings,
             budget=self._rest_of_budget(),
             offer=ToolOffer(judge=main.offer.judge, role=definition),
@@ -347,3 +352,8 @@ def defines_agents(options: SessionOptions, settings: WorkerSettings) -> bool:
     """Return whether there may be definitions besides the built-in ones, so that the catalogue must be read."""
     directories = (os.path.join(each, PROJECT_AGENTS) for each in settings.trusted_directories)
     return bool(options.agents or options.own_agents or settings.plugins) or any(map(os.path.isdir, directories))
+
+
+def _told(model: str) -> str:
+    """Return the model of an agent in the words of the public protocol, which has none for "the small one"."""
+    return "haiku" if model == SMALL else model or INHERIT

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +24,7 @@ _TELLING = re.compile(r"[0-9/:-]")
 def may_be_model(name: str) -> bool:
     """Return whether `name` is an alias, or an id that some provider may know. An id names a version, a vendor or a
     tag, so it has a digit, a slash, a colon or a hyphen in it: a plain word is a slip."""
-    return name in ALIASES or bool(_ID.fullmatch(name) and _TELLING.search(name))
+    return name in ALIASES or name in _aliases or bool(_ID.fullmatch(name) and _TELLING.search(name))
 
 
 DEFAULT_MAX_TOKENS = 8_000
@@ -44,10 +43,14 @@ class ModelFacts:
     output_price: float = 0.0
     read_share: float = 0.1
     write_share: float = 1.25
+    efforts: tuple[str, ...] | None = None  # the levels of a model that thinks, other than Claude
 
 
 _MAX_LEARNED = 1_000
+_NUMBERS = 6  # the first fields of `ModelFacts`
+_MAX_LEVELS = 10
 _learned: dict[str, ModelFacts] = {}
+_aliases: dict[str, str] = {}
 _UNKNOWN = ModelFacts(max_output=DEFAULT_MAX_TOKENS)  # many models refuse a request for more than their limit
 _FAMILIES = (  # the first matching prefix counts
     ("claude-opus-4-1", ModelFacts(max_output=32_000, input_price=15, output_price=75)),
@@ -73,13 +76,23 @@ def learn(model: str, known: ModelFacts) -> None:
         _learned[model] = known
 
 
-def learn_all(models: Mapping[str, Any]) -> None:
-    """Remember models as the session options have them: the values of `ModelFacts`, by name. What is not like that is
-    left out."""
+def learn_all(models: Mapping[str, Any], thinking: Mapping[str, Any], aliases: Mapping[str, Any]) -> None:
+    """Remember models as the session options have them. `models` are the numbers of `ModelFacts`, by name, `thinking`
+    the levels of effort of models that think, `aliases` the models that the person's short names stand for. What is
+    not like that is left out."""
     for name, values in models.items():
-        if isinstance(values, list) and all(type(each) in (int, float) for each in values):
-            with suppress(TypeError):
-                learn(name, ModelFacts(*values))
+        if isinstance(values, list) and len(values) <= _NUMBERS and all(type(each) in (int, float) for each in values):
+            levels = thinking.get(name)
+            efforts = tuple(str(level) for level in levels[:_MAX_LEVELS]) if isinstance(levels, list) else None
+            learn(name, replace(ModelFacts(*values), efforts=efforts))
+    for name, model in aliases.items():
+        if isinstance(model, str) and len(_aliases) < _MAX_LEARNED:
+            _aliases[name] = model
+
+
+def resolved(name: str) -> str:
+    """Return the id of a model for a short name, and any other name as it is."""
+    return _aliases.get(name) or ALIASES.get(name, name)
 
 
 def facts(model: str) -> ModelFacts:

@@ -58,6 +58,10 @@ class SessionOptions:
     max_budget_usd: float | None = None
     fallback_model: str | None = None
     model_facts: Json = field(default_factory=dict)  # what the laptop knows of models: see `models.learn_all`
+    thinking_models: Json = field(default_factory=dict)  # the levels of effort of models that think, by model
+    model_aliases: Json = field(default_factory=dict)  # the person's short names of models
+    small_model: str = ""  # the model for small questions; "" for the one of the model's family
+    compact_model: str = ""  # the model that writes summaries; "" for the one of the conversation
     max_thinking_tokens: int | None = None
     effort: str | None = None
     thinking_display: str | None = None  # summarized | omitted

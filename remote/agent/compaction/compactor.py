@@ -12,13 +12,14 @@ from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.turns import CompactEndRecord, CompactStartRecord
+from ccb.tunnel.wire.models import facts
 from ccb.tunnel.wire.records import MessageRecord, PromptRecord
 
 from ...hooks.table import POST_COMPACT, PRE_COMPACT, SESSION_START
 from ...model import request
 from ...model.call import ModelCall, Retrying
 from ...model.errors import ModelError
-from ...model.models import betas_of
+from ...model.models import betas_of, resolve_model
 from ...model.retry import RetryPolicy
 from ...model.tokens import ContextLimits, block_tokens
 from .. import messages
@@ -178,17 +179,27 @@ class Compactor:
         raise failure
 
     async def _ask(self, history: list[HistoryMessage], hint: str) -> str:
+        """Ask the model that shall write summaries, and the agent's own one if that one fails or has less room."""
+        own, other = self._agent.model, resolve_model(self._config.compact_model or self._agent.model)
+        if other != own and facts(other).context_window >= facts(own).context_window:
+            try:
+                return await self._ask_model(other, history, hint)
+            except ModelError as failure:
+                _log.warning("%s did not write the summary, %s does: %s", other, own, failure)
+        return await self._ask_model(own, history, hint)
+
+    async def _ask_model(self, model: str, history: list[HistoryMessage], hint: str) -> str:
         """Make the model call. The request starts with the same bytes as any other, so that the provider finds it in
-        its cache."""
+        the cache of the agent's own model."""
         agent, deps = self._agent, self._deps
         assert agent.prefix is not None
         sent = with_question(history, request_text(hint))
         length = self._config.reasoning.allowed(self.limits.summary)
-        body = request.body(agent.prefix, sent, model=agent.model, max_tokens=length, session_id=deps.session_id)
+        body = request.body(agent.prefix, sent, model=model, max_tokens=length, session_id=deps.session_id)
         listener = _SummaryListener(self._recorder)
-        settings = deps.call_settings(body, betas=betas_of(agent.model))
+        settings = deps.call_settings(body, betas=betas_of(model))
         end = await ModelCall(settings, listener, RetryPolicy(settings.limits.max_retries)).run()
-        agent.ledger.add(end.head.model or agent.model, end.usage)
+        agent.ledger.add(end.head.model or model, end.usage)
         text = "".join(listener.texts).strip()
         if not text:
             raise CompactionFailed("the model wrote no summary")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ccb.tunnel.wire.kinds.rewind import FileChangeRecord
 from ccb.tunnel.wire.requests import Request
 
+from ...model.models import SMALL, small_model
 from ...tools.contract import UpcomingChange
 from ...tools.web.access import WebAccess
 from .. import messages
@@ -69,10 +70,11 @@ async def _touched(context: PipelineContext, call: ParsedCall) -> None:
 
 async def _ask_beside(context: PipelineContext, question: ModelQuestion) -> ModelReply:
     """Put a question of a tool to a model, and count what it used. Raise ModelError."""
-    from ...model.question import ask, model_for
+    from ...model.question import ask
 
     deps, agent = context.deps, context.agent
-    question = replace(question, model=model_for(question.model, agent.model))
+    small = small_model(agent.model, context.config.small_model)
+    question = replace(question, model=small if question.model == SMALL else question.model or agent.model)
     reply = await ask(deps.call_settings, deps.limits.max_retries, question)
     agent.ledger.add(reply.model, reply.usage)
     return reply

@@ -32,7 +32,7 @@ class Launches:
 
     def __init__(self, options: SessionOptions) -> None:
         self.options = options
-        learn_all(options.model_facts)
+        learn_all(options.model_facts, options.thinking_models, options.model_aliases)
         self._by_client: OrderedDict[str, Json] = OrderedDict()
 
     def can_ask(self, answered_by: AnsweredBy) -> bool:
@@ -55,6 +55,8 @@ class Launches:
             ),
             effort=sent.effort or old.effort,
             model_facts={**old.model_facts, **sent.model_facts},
+            thinking_models={**old.thinking_models, **sent.thinking_models},
+            small_model=sent.small_model or old.small_model,
             max_thinking_tokens=old.max_thinking_tokens
             if sent.max_thinking_tokens is None
             else sent.max_thinking_tokens,
@@ -66,7 +68,7 @@ class Launches:
     def use(self, options: SessionOptions) -> None:
         """Put options in force, and keep them for the client that brought them."""
         self.options = options
-        learn_all(options.model_facts)
+        learn_all(options.model_facts, options.thinking_models, options.model_aliases)
         self.keep(options)
 
     def keep(self, options: SessionOptions) -> None:

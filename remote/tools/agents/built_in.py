@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT
 
+from ...model.models import SMALL
 from .definition import AgentDefinition
 
 _GENERAL = (
@@ -32,7 +33,7 @@ BUILT_IN_AGENTS = (
         "Explore",
         "Fast, only reads. For finding files, code or answers about a code base. Say how thorough it should be.",
         _EXPLORE,
-        model="haiku",
+        model=SMALL,
         read_only=True,
     ),
     AgentDefinition(

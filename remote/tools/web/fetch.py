@@ -193,7 +193,8 @@ def _kept_file(page: Page, context: ToolContext) -> str:
 async def _answer(content: _Content, prompt: str, context: ToolContext) -> str:
     """Let a small model answer the prompt from the page."""
     from ...model.errors import ModelError
-    from ...model.question import SMALL, ModelQuestion
+    from ...model.models import SMALL
+    from ...model.question import ModelQuestion
 
     assert context.call.web_access is not None
     page = content.text[:_MAX_CHARS]

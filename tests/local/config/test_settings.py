@@ -73,6 +73,8 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
             "hosts": {},
         },
         "recordModelCalls": True,
+        "smallModel": "fast",
+        "modelAliases": {"fast": "openai/gpt-5-mini"},
         "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "make"}]}]},
         "notify": "osc9",
         "keys": {"details": "Ctrl+Y"},

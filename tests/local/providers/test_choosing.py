@@ -11,7 +11,7 @@ from tests.support.proxy.proxy_client import guard, pieces, read_all, request_he
 from ccb.local.config.provider_settings import ModelSettings, ProviderSettings
 from ccb.local.config.settings import Settings, load_settings
 from ccb.local.providers.choosing import has_others, named_provider, session_provider
-from ccb.local.providers.known_models import facts_for_worker, said_at_start
+from ccb.local.providers.known_models import model_options, said_at_start
 from ccb.tunnel.errors import ConfigError, CredentialError, UsageError
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.guards.refusal import Refusal
@@ -91,7 +91,7 @@ def test_what_a_model_cannot_do_is_said_before_the_first_turn() -> None:
     assert any("window of ollama/q is not known" in each for each in said_at_start("ollama/q", KEYS, NONE))
     own = with_provider("ollama", models={"q": ModelSettings(contextWindow=32_000, images=True, documents=True)})
     assert said_at_start("ollama/q", KEYS, own) == []
-    assert facts_for_worker([], KEYS, own) == {"ollama/q": [32_000, 8_000, 0.0, 0.0, 0.1, 1.25]}
+    assert model_options("", [], KEYS, own).facts == {"ollama/q": [32_000, 8_000, 0.0, 0.0, 0.1, 1.25]}
     with pytest.raises(UsageError, match="takes no tools"):
         said_at_start("ollama/q", KEYS, with_provider("ollama", models={"q": ModelSettings(tools=False)}))
 
@@ -99,10 +99,9 @@ def test_what_a_model_cannot_do_is_said_before_the_first_turn() -> None:
 def test_prices_of_the_settings_reach_both_ends() -> None:
     model = ModelSettings(inputPrice=2.0, outputPrice=8.0, cacheReadPrice=0.5)
     own = with_provider("openai", models={"gpt-4.1": model})
-    assert facts_for_worker(["openai/gpt-4.1"], KEYS, own) == {
-        "openai/gpt-4.1": [1_000_000, 32_768, 2.0, 8.0, 0.25, 1.0]
-    }
-    claude = facts_for_worker(["openrouter/anthropic/claude-sonnet-4.5"], KEYS, NONE)
+    told = model_options("openai/gpt-4.1", [], KEYS, own).facts
+    assert told["openai/gpt-4.1"] == [1_000_000, 32_768, 2.0, 8.0, 0.25, 1.0]
+    claude = model_options("openrouter/anthropic/claude-sonnet-4.5", [], KEYS, NONE).facts
     assert claude == {"openrouter/anthropic/claude-sonnet-4.5": [200_000, 64_000, 3, 15, 0.1, 1.25]}
 
 

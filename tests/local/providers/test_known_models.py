@@ -12,7 +12,7 @@ from tests.support.providers.dialect_server import KEY, DialectServer
 
 from ccb.local.config.provider_settings import ModelSettings, ProviderSettings
 from ccb.local.config.settings import Settings
-from ccb.local.providers.known_models import check_models, facts_for_worker, refresh_lists, said_at_start
+from ccb.local.providers.known_models import check_models, model_options, refresh_lists, said_at_start
 from ccb.local.providers.model_lists import FRESH_S, ModelLists
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.proxy.providers.models.listing import ListedModel
@@ -67,12 +67,38 @@ async def test_the_list_works_without_the_provider_and_is_refreshed_beside_a_ses
         assert await check_models(["lab/newest"], environ, settings) == []
     assert KEY not in kept_file(environ).read_text()
     assert await check_models(["lab/coder-large"], environ, settings) == []
-    assert facts_for_worker(["lab/coder-large"], environ, settings)["lab/coder-large"][0] == 77_000  # type: ignore[index]
+    assert model_options("lab/coder-large", [], environ, settings).facts["lab/coder-large"][0] == 77_000  # type: ignore[index]
     assert not any("window" in each for each in said_at_start("lab/coder-large", environ, settings))
     data = json.loads(kept_file(environ).read_text())
     kept_file(environ).write_text(json.dumps({**data, "at": data["at"] - FRESH_S - 1}))
     (said,) = await check_models(["lab/brand-new"], environ, settings)
     assert "lab does not answer" in said and "has no brand-new" in said
+
+
+def test_the_small_model_is_that_of_the_provider_or_of_the_settings(environ: dict[str, str]) -> None:
+    for model, settings, small, compact in (
+        ("openai/gpt-5", Settings(), "openai/gpt-5-mini", ""),
+        ("vllm/qwen3", Settings(), "", ""),
+        ("sonnet", Settings(), "", ""),
+        ("sonnet", Settings(smallModel="deepseek/deepseek-chat"), *("deepseek/deepseek-chat",) * 2),
+        ("openai/gpt-5", Settings(smallModel="s", modelAliases={"s": "haiku"}), "haiku", "haiku"),
+    ):
+        made = model_options(model, [], environ, settings)
+        assert (made.small, made.compact) == (small, compact)
+    told = model_options("openai/gpt-5", [], environ, Settings(modelAliases={"quick": "grok/grok-4"}))
+    assert told.aliases == {"quick": "grok/grok-4"} and {"openai/gpt-5-mini", "grok/grok-4"} <= told.facts.keys()
+    assert told.thinking["openai/gpt-5"] == ["minimal", "low", "medium", "high"] and told.thinking["grok/grok-4"] == []
+
+
+def test_what_a_model_makes_of_an_effort_is_said_at_start(environ: dict[str, str]) -> None:
+    said = {
+        "openai/gpt-5": "openai/gpt-5 has no effort max: it is asked for high.",
+        "grok/grok-4": "grok/grok-4 has no levels of effort: --effort max has no effect.",
+        "openai/gpt-4.1": "openai/gpt-4.1 is not known to think: effort and thinking have no effect.",
+    }
+    for model, sentence in said.items():
+        assert sentence in said_at_start(model, environ, Settings(), "max")
+    assert said_at_start("openai/gpt-5", environ, Settings(), "high") == []
 
 
 async def test_a_provider_that_lists_nothing_refuses_nothing(environ: dict[str, str]) -> None:

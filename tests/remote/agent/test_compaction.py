@@ -106,6 +106,16 @@ async def test_a_full_window_is_compacted_between_two_calls() -> None:
     assert result["usage"]["output_tokens"] == 60, "the summary is paid for as well"
 
 
+async def test_another_model_may_write_the_summary_and_the_own_one_does_where_that_fails() -> None:
+    failed = error_reply(400, "invalid_request_error", "no")
+    for replies, asked in (((summary(),), ["other-1"]), ((failed, summary()), ["other-1", "main-1"])):
+        first = big(("t1", "Look", {"key": "a"}))
+        world = make_world(first, *replies, says("done", "msg_2"), window=WINDOW, model="main-1")
+        world.agent.configure(replace(world.agent.config, compact_model="other-1"))
+        assert (await world.turn("hi"))["result"] == "done"
+        assert [world.transport.request_json(place)["model"] for place in asked_for_summary(world)] == asked
+
+
 async def test_the_person_compacts_with_a_hint_and_goes_on() -> None:
     world = make_world(says("hello"), summary(), says("later", "msg_2"))
     await world.turn("first")

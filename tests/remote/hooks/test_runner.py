@@ -263,7 +263,7 @@ async def test_a_model_decides_for_a_prompt_hook_and_can_only_refuse(desk: Desk)
     assert "$ARGUMENTS" not in asked[0][1] and '"command": "ls"' in asked[0][1] and asked[0][2] == "sonnet"
     said.append('{"ok": false, "reason": "it deletes tests"}')
     outcome = await desk.runner.run("Stop", {})
-    assert (outcome.decision, outcome.reason, asked[1][2]) == ("deny", "it deletes tests", "haiku")
+    assert (outcome.decision, outcome.reason, asked[1][2]) == ("deny", "it deletes tests", "small")
     said.append("I would say yes.")
     outcome = await desk.runner.run("Stop", {})
     assert outcome.decision == "" and "the model decided nothing" in outcome.errors[0]

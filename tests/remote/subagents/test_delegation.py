@@ -88,6 +88,16 @@ async def test_what_agents_use_counts_in_the_sums_of_the_session(tmp_path: Path)
         assert d.results()[ONE]["tool_use_result"]["totalCostUsd"] > 0
 
 
+async def test_explore_uses_the_small_model_of_the_session_and_no_other_providers(tmp_path: Path) -> None:
+    for number, (given, used) in enumerate((({}, "openai/gpt-5"), ({"small_model": "openai/mini-5"}, "openai/mini-5"))):
+        scripts = {MAIN: delegates(task(ONE, "find it", subagent_type="Explore")), "find it": [says("found")]}
+        place = tmp_path / str(number)
+        place.mkdir()
+        async with delegation(place, scripts, model="openai/gpt-5", **given) as d:
+            await d.turn(MAIN + "go")
+            assert d.model.requests["find it"][0]["model"] == used
+
+
 async def test_an_agent_that_only_reads_gets_no_tool_that_writes_and_its_writes_are_denied(tmp_path: Path) -> None:
     scripts = {
         MAIN: delegates(task(ONE, "look around", subagent_type="Explore")),

@@ -198,3 +198,29 @@ async def test_long_ids_and_names_come_back_as_they_were(flavour: str) -> None:
         history = [user("go"), answered(told), user(result(use["id"], "ok"))]
         await it.ask(history, tools=[tool(name)])
         assert it.server.refused == []
+
+
+_HIGH: dict[str, object] = {
+    "responses": {"reasoning": {"effort": "high", "summary": "auto"}},
+    "openai": {"reasoning_effort": "high"},
+    "azure": {"reasoning_effort": "high"},
+    "gemini": {"extra_body": {"google": {"thinking_config": {"include_thoughts": True, "thinking_budget": 4096}}}},
+    "grok": {},
+    "deepseek": {"thinking": {"type": "enabled"}, "reasoning_effort": "high"},
+    "openrouter": {"reasoning": {"effort": "high"}},
+}
+"""What asks the model of a flavour for much thinking."""
+
+
+async def test_effort_and_thinking_are_asked_for_in_the_words_of_each_api(flavour: str) -> None:
+    thinking = {"type": "enabled", "budget_tokens": 4096}
+    async with adapter(flavour, Said("deep"), Said("shallow")) as it:
+        await it.ask([user("hi")], thinking=thinking, output_config={"effort": "high"})
+        await it.ask([user("hi")], thinking={"type": "disabled"})
+        assert it.server.refused == []
+        deep, shallow = it.server.requests
+    fields = ("reasoning", "reasoning_effort", "thinking", "extra_body")
+    assert {name: deep[name] for name in fields if name in deep} == _HIGH.get(flavour, {})
+    if flavour in ("deepseek", "openrouter"):
+        off = {"thinking": {"type": "disabled"}} if flavour == "deepseek" else {"reasoning": {"enabled": False}}
+        assert {name: shallow[name] for name in fields if name in shallow} == off

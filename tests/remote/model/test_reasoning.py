@@ -1,0 +1,60 @@
+"""How much a model thinks: what a request to a model of another provider asks for, by what the laptop knows of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ccb.remote.model.models import SMALL, resolve_model, small_model
+from ccb.remote.model.reasoning import Reasoning, can_think, effort_of
+from ccb.tunnel.wire.models import facts, learn_all, may_be_model
+
+NUMBERS = [100_000, 8_000, 1.0, 2.0, 0.1, 1.0]
+THINKS, LEVELLESS, PLAIN = "lab/reason-1", "lab/reason-2", "lab/plain-1"
+
+
+@pytest.fixture(autouse=True)
+def told() -> None:
+    """What the laptop has said."""
+    models = {THINKS: NUMBERS, LEVELLESS: NUMBERS, PLAIN: NUMBERS}
+    learn_all(models, {THINKS: ["minimal", "low", "high"], LEVELLESS: []}, {"swift-test": THINKS})
+
+
+def body(model: str, reasoning: Reasoning) -> dict[str, object]:
+    return reasoning.fields(model, 8_000, 8_000, may_think=False).body
+
+
+@pytest.mark.parametrize(
+    ("wanted", "asked"), [("low", "low"), ("medium", "low"), ("high", "high"), ("max", "high"), (None, "")]
+)
+def test_the_nearest_level_that_a_model_has_is_asked_for(wanted: str | None, asked: str) -> None:
+    assert effort_of(THINKS, wanted) == asked
+    assert body(THINKS, Reasoning(effort=wanted)) == ({"output_config": {"effort": asked}} if asked else {})
+    assert effort_of(PLAIN, wanted) == effort_of(LEVELLESS, wanted) == ""
+
+
+def test_a_budget_and_its_end_reach_models_that_think_and_no_others() -> None:
+    enabled = {"type": "enabled", "budget_tokens": 4_000}
+    assert body(THINKS, Reasoning(thinking_tokens=4_000)) == {"thinking": enabled}
+    assert body(LEVELLESS, Reasoning(thinking_tokens=0)) == {"thinking": {"type": "disabled"}}
+    for reasoning in (Reasoning(thinking_tokens=4_000, effort="high"), Reasoning(thinking_tokens=0)):
+        assert body(PLAIN, reasoning) == {}
+    assert can_think(THINKS) and can_think(LEVELLESS) and can_think("claude-opus-4-5")
+    assert not can_think(PLAIN) and not can_think("gpt-x")
+
+
+def test_options_of_an_older_laptop_and_broken_ones_are_read() -> None:
+    learn_all({"lab/old-1": NUMBERS, "lab/bad-1": [1, "x"], "lab/long-1": [1] * 9}, {"lab/old-1": "high"}, {"bad": 3})
+    assert facts("lab/old-1").context_window == 100_000 and facts("lab/old-1").efforts is None
+    assert facts("lab/bad-1") == facts("lab/long-1") == facts("never-heard-of-1")
+
+
+def test_short_names_of_the_person_stand_for_models() -> None:
+    assert may_be_model("swift-test") and resolve_model("swift-test") == THINKS
+    assert resolve_model("haiku") == "claude-haiku-4-5" and not may_be_model("slow-test")
+
+
+def test_small_questions_go_to_the_small_model_of_the_family_or_to_the_one_that_the_laptop_names() -> None:
+    assert small_model("claude-opus-4-5", "") == "claude-haiku-4-5"
+    assert small_model("openai/gpt-5", "") == "openai/gpt-5", "an unknown family has no known small model"
+    assert small_model("openai/gpt-5", "openai/gpt-5-mini") == "openai/gpt-5-mini"
+    assert SMALL == "small"
