@@ -107,7 +107,7 @@ async def _one_session(
             app.attention.how = Notify(connected.notify)
             app.attention.notify_person = connected.notifications.notify
             transfers = await stack.enter_async_context(Transfers(connected.files.lend))
-            laptop = LaptopSide(connected.projects, connected.mcp, connected.sessions, transfers)
+            laptop = LaptopSide(connected.projects, connected.mcp, connected.sessions, transfers, connected.models)
             await app.attach(connected.session, info, connected.warnings, laptop)
             following = await app.switching.wait(app.left)
             if following is None:

@@ -22,7 +22,7 @@ from ..command_line.model import Arguments
 from .provider_settings import ProviderSettings, split_provider
 from .sections import PYDANTIC, BudgetSettings, ModelCallSettings, PermissionMode, RuleSettings
 from .sections import key as _key
-from .settings_checks import refuse_broken_keys, refuse_broken_rules, refuse_secrets, refuse_wrong_model
+from .settings_checks import refuse_broken_keys, refuse_broken_rules, refuse_secrets, refuse_wrong_models
 from .settings_file import line_of, parse_settings, read_settings_file, read_settings_text
 
 SandboxMode = Literal["read-only", "workspace", "off"]
@@ -320,7 +320,7 @@ def _layer(source: str, path: str, text: str | None) -> SettingsLayer:
             unknown += others
     _validated(known, {path: text})
     refuse_broken_rules(path, text, known.get("permissions", {}))
-    refuse_wrong_model(path, text, known.get("model"))
+    refuse_wrong_models(path, text, known)
     return SettingsLayer(source, path, text, known, tuple(unknown))
 
 

@@ -57,15 +57,19 @@ def refuse_broken_rules(path: str, text: str, permissions: Mapping[str, Any]) ->
                 ) from None
 
 
-def refuse_wrong_model(path: str, text: str, model: str | None) -> None:
-    """Raise ConfigError for a model that no provider can have."""
+def refuse_wrong_models(path: str, text: str, known: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a model that no provider can have, and that is no short name of the same file."""
     from ccb.tunnel.wire.models import ALIASES, may_be_model
 
-    if model is not None and not may_be_model(model):
-        raise ConfigError(
-            f"{path}, line {line_of(text, ('model',))}: model: {one_line(model)!r} is no model",
-            do=f"Write {', '.join(ALIASES)}, or a full id as its provider has it.",
-        )
+    own: Mapping[str, str] = known.get("modelAliases") or {}
+    chosen = {(name,): known[name] for name in ("model", "smallModel") if known.get(name) not in (None, *own)}
+    meant = {("modelAliases", name): model for name, model in own.items()}
+    for keys, model in (*chosen.items(), *meant.items()):
+        if not may_be_model(model):
+            raise ConfigError(
+                f"{path}, line {line_of(text, keys)}: {'.'.join(keys)}: {one_line(model)!r} is no model",
+                do=f"Write {', '.join(ALIASES)}, or a full id as its provider has it.",
+            )
 
 
 def refuse_broken_keys(sources: Sequence[tuple[str, str, Mapping[str, object]]], keys: Mapping[str, object]) -> None:

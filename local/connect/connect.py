@@ -19,6 +19,7 @@ from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire import Hello, SessionOptions
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.models import may_be_model
 from ccb.tunnel.wire.requests import TRUST_PROJECT
 
 from ..command_line.model import Arguments
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
     from ..config.settings import Settings
     from ..mcp.service import LaptopServers
+    from ..providers.choice import ModelChoice
     from .dial import Dialer
     from .hosts.kept_transport import KeptTransport
     from .session_list import HostSessions, SessionRow
@@ -75,7 +77,8 @@ class Connected:
     `host` is the name that the person used, `resume` the command that returns to the session. `projects` asks the
     person about the project; who reads the events says how. `notifications` are hooks of the person on this machine,
     `mcp` their MCP servers. `sessions` are the sessions of the host, `files` lends the connection to copies of files.
-    `notify` is the setting of this name. `revoke` lets the session call no models any more.
+    `notify` is the setting of this name. `revoke` lets the session call no models any more, `models` are those
+    that it may use.
     """
 
     session: RemoteSession
@@ -90,6 +93,7 @@ class Connected:
     notifications: NotificationHooks = field(default_factory=lambda: NotificationHooks({}, ""))
     mcp: LaptopServers | None = None
     revoke: Callable[[], None] = lambda: None
+    models: ModelChoice | None = None
 
 
 @asynccontextmanager
@@ -113,7 +117,8 @@ async def connect_session(
         models = (arguments.agent.model, arguments.sdk.fallback_model)
         loader = startup_loader(lambda: load_session_startup(environ, choice, models))
         loader = await stack.enter_async_context(loader)
-        if not _has_environ_credential(environ) or "/" in (arguments.agent.model or ""):
+        unclear = any(each and not may_be_model(each) for each in models)  # one of the person's short names, or a slip
+        if unclear or not _has_environ_credential(environ) or "/" in (arguments.agent.model or ""):
             loader.start()
             await _credential_name(arguments, await loader.loaded(), environ)
         dialer, startup, proxy_desk = await _first_dialer(arguments, prompts, environ, loader, stack, kept)
@@ -122,6 +127,7 @@ async def connect_session(
         )
         servers, mcp_warnings = laptop_servers(arguments, startup.settings, environ)
         files, left = own_files() if choice.user else ("", [])
+        from ..providers.choice import ModelChoice
         from ..providers.known_models import check_models, refresh_lists, said_at_start
 
         chosen = _models(arguments, startup.settings, new=bool(dialer.parameters.get("create")))
@@ -189,6 +195,7 @@ async def connect_session(
                 notifications,
                 mcp,
                 proxy_desk.revoke,
+                models=ModelChoice(environ, startup.settings, chosen),
             )
         finally:
             await notifications.close()

@@ -8,12 +8,16 @@ loads.
 from __future__ import annotations
 
 import asyncio
+import difflib
 import importlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from ccb.tunnel.errors import UsageError
+from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.models import ALIASES, may_be_model
 
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
@@ -90,8 +94,19 @@ def chosen_model(settings: Settings, flag: str | None) -> str | None:
 
 
 def without_alias(settings: Settings, model: str | None) -> str | None:
-    """Return what one of the person's own short names stands for, and any other name of a model as it is."""
-    return settings.modelAliases.get(model, model) if model else model
+    """Return what one of the person's own short names stands for, and any other name of a model as it is. Raise
+    UsageError for a word that is no model."""
+    if not model:
+        return model
+    found = settings.modelAliases.get(model, model)
+    if not may_be_model(found):
+        names = [*settings.modelAliases, *ALIASES]
+        near = difflib.get_close_matches(found.lower(), names, n=1)
+        raise UsageError(
+            f"{one_line(found)[:100]!r} is no model",
+            do=f"Did you mean {near[0]}?" if near else f"It is {', '.join(names)}, or the full id of a model.",
+        )
+    return found
 
 
 T = TypeVar("T", bound=Startup, covariant=True)

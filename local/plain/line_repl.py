@@ -6,11 +6,13 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.kinds.mcp import ELICITATION
+from ccb.tunnel.wire.kinds.reasoning import LEARN_MODELS
 from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, ResultLine
 from ccb.tunnel.wire.models import ALIASES, may_be_model
 from ccb.tunnel.wire.records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message
@@ -45,6 +47,9 @@ from .files import PlainFiles
 from .printer import LinePrinter
 from .questions import PlainQuestion
 
+if TYPE_CHECKING:
+    from ..providers.choice import ModelChoice
+
 _ASKED: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION)
 _NAMES = frozenset(kind.name for kind in _ASKED)
 _HELP = """\
@@ -62,8 +67,14 @@ class LineRepl:
     """`write` prints lines. `run` returns when the person leaves or the session ends."""
 
     def __init__(
-        self, client: SessionClient, info: ReplInfo, write: Callable[[str], None], transfers: Transfers | None = None
+        self,
+        client: SessionClient,
+        info: ReplInfo,
+        write: Callable[[str], None],
+        transfers: Transfers | None = None,
+        models: ModelChoice | None = None,
     ) -> None:
+        self._models = models
         self._client = client
         self._info = info
         self._write = write
@@ -278,13 +289,24 @@ class LineRepl:
 
     async def _model(self, name: str) -> None:
         """Show the model, or use another one, if there can be one of this name."""
+        name = self._models.without_alias(name) if self._models is not None else name
         if not name:
             self._write(f"ccb: model {one_line(self.reducer.model) or 'not known before the first turn'}")
         elif not may_be_model(name):
             takes = f"/model takes {', '.join(ALIASES)}, or the full id of a model"
             self._write(f"ccb: {one_line(name)} is no model, so the model stays. {takes}")
         else:
-            await self._attempt(lambda: self._client.request(Request(SET_MODEL, name)))
+            await self._attempt(lambda: self._use_model(name))
+
+    async def _use_model(self, name: str) -> None:
+        """Use a model that its provider lists, and tell the worker what this laptop knows of it. Raise CcbError,
+        RequestFailed."""
+        if self._models is not None:
+            for sentence in await self._models.check(name):
+                self._write(f"ccb: {sentence}")
+            with suppress(RequestFailed):  # an older worker does without
+                await self._client.request(Request(LEARN_MODELS, self._models.known(name)))
+        await self._client.request(Request(SET_MODEL, name))
 
     async def _answer(self, question: PlainQuestion, text: str) -> None:
         if time.monotonic() - self._shown_at < _TYPED_AHEAD_S:

@@ -86,7 +86,7 @@ async def run_plain(arguments: Arguments, environ: Mapping[str, str] = os.enviro
             sandbox=hello.sandbox,
             revoke=connected.revoke,
         )
-        repl = LineRepl(connected.session, info, _write, transfers)
+        repl = LineRepl(connected.session, info, _write, transfers, connected.models)
         connected.projects.ask = repl.ask_about_project
         _write(f"ccb {__version__}, {info.place}. Type a prompt; /help says more.")
         for warning in connected.warnings:

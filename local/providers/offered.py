@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.errors import CcbError
 from ccb.tunnel.proxy.providers.kinds import ANTHROPIC, KINDS
 from ccb.tunnel.proxy.providers.models.listing import ListedModel
 from ccb.tunnel.proxy.providers.models.traits import ModelTraits
 from ccb.tunnel.wire.models import facts
 
-from ..config.credentials import KeyringCredential
 from ..config.provider_settings import ProviderSettings
-from .choosing import NamedProvider, credential_of, named_provider
+from .choosing import NamedProvider, named_provider
 from .model_lists import ModelList
 
 if TYPE_CHECKING:
@@ -69,15 +67,6 @@ def granted_providers(
     return [each for each in usable_providers(environ, settings, models) if each.name in names]
 
 
-def has_key(named: NamedProvider, environ: Mapping[str, str], settings: Settings) -> bool:
-    """Return whether a provider has a key that is not in the keyring, or needs none. Nothing is run or unlocked."""
-    try:
-        source = credential_of(named, named.endpoint(environ).host, environ, settings)
-    except CcbError:
-        return False
-    return not isinstance(source, KeyringCredential)
-
-
 def offers_of(named: NamedProvider, listed: ModelList | None, environ: Mapping[str, str]) -> list[ModelOffer]:
     """Return the models of a provider: those of its list, the newest first, and those of the settings."""
     table = named.traits(environ)
@@ -103,3 +92,15 @@ def _offer(named: NamedProvider, model: ListedModel, front: str, traits: ModelTr
         known.output_price if traits.input_price is None and priced else traits.output_price,
         date,
     )
+
+
+def price_text(price: float | None) -> str:
+    """Return a price for a million tokens, "-" if it is not known."""
+    return "-" if price is None else f"{price:.2f}" if price >= 0.1 or price == 0 else f"{price:.3g}"
+
+
+def window_text(tokens: int) -> str:
+    """Return the size of a window in a few characters: 200k, 1.05M; "-" if it is not known."""
+    if not tokens:
+        return "-"
+    return f"{tokens / 1_000_000:.3g}M" if tokens >= 1_000_000 else f"{tokens / 1_000:.0f}k"

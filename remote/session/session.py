@@ -289,6 +289,14 @@ class Session:
             self.agent.set_model(options.model)
         self.log.journal.flush_soon()
 
+    def learn_models(self, models: Json, thinking: Json) -> None:
+        """Know more models, also after a restart. Raise JournalError."""
+        old = self._launches.options
+        facts, levels = {**old.model_facts, **models}, {**old.thinking_models, **thinking}
+        options = replace(old, model_facts=facts, thinking_models=levels)
+        self.log.emit(OptionsRecord(options.to_json()))
+        self._launches.use(options)
+
     def reason(self, reasoning: Reasoning) -> None:
         """Use another effort and budget for thinking from the next turn on. Raise JournalError."""
         tokens = reasoning.thinking_tokens

@@ -21,7 +21,7 @@ from ...command_line.exit_codes import ExitCode
 from ...config.settings import Settings, load_settings
 from ...providers.choosing import NamedProvider, named_provider
 from ...providers.known_models import current_list
-from ...providers.offered import ModelOffer, default_provider, offers_of, usable_providers
+from ...providers.offered import ModelOffer, default_provider, offers_of, price_text, usable_providers
 from ..sessions.table import cut
 
 _HEADINGS = ("MODEL", "WINDOW", "OUTPUT", "$ IN", "$ OUT", "CAN")
@@ -125,11 +125,6 @@ def _row(offer: ModelOffer) -> tuple[str, ...]:
         price_text(offer.output_price),
         offer.can,
     )
-
-
-def price_text(price: float | None) -> str:
-    """Return a price for a million tokens, "-" if it is not known."""
-    return "-" if price is None else f"{price:.2f}" if price >= 0.1 or price == 0 else f"{price:.3g}"
 
 
 def _json(offer: ModelOffer) -> str:

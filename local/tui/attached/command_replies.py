@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.wire.models import ALIASES, may_be_model
 
 from ...session.client import SessionClient
 from ...terminal.stdio import in_thread
@@ -78,7 +76,7 @@ class CommandReplies:
     def _with_argument(self) -> dict[str, Callable[[str], Awaitable[None]]]:
         steering = self._view.steering
         return {
-            "model": self._model,
+            "model": steering.models.command,
             "mode": self._mode,
             "effort": steering.thinking.effort,
             "thinking": steering.thinking.thinking,
@@ -175,18 +173,6 @@ class CommandReplies:
 
     def _show(self, text: str, level: Level = Level.INFO) -> None:
         self._reducer.notice(text, level)
-
-    async def _model(self, name: str) -> None:
-        if not name:
-            self._show(f"Model: {one_line(self._reducer.model) or 'not known before the first turn'}")
-        elif not may_be_model(name):
-            near = difflib.get_close_matches(name.lower(), ALIASES, n=1)
-            meant = f" Did you mean /model {near[0]}?" if near else ""
-            takes = f"/model takes {', '.join(ALIASES)}, or the full id of a model as its provider writes it."
-            self._show(f"{one_line(name)} is no model: the model stays.{meant}\n{takes}", Level.WARNING)
-        elif await self._actions.set_model(name):
-            judged = "" if name in ALIASES else ", where the provider refuses it if it does not exist"
-            self._show(f"Model: {one_line(name)}, from the next model call on{judged}")
 
     async def _theme(self, name: str) -> None:
         appearance = self._shell.appearance

@@ -29,7 +29,7 @@ class ReplCommand:
 COMMANDS = (
     ReplCommand("help", "/help", "show this help"),
     ReplCommand("keys", "/keys", "list the keys with their ids, by which the setting `keys` changes them"),
-    ReplCommand("model", "/model [NAME]", "show or change the model (opus, sonnet, haiku, or an id)"),
+    ReplCommand("model", "/model [NAME]", "choose a model from a list, or name one: opus, sonnet, haiku, an id"),
     ReplCommand("mode", "/mode [MODE]", "show or change the mode: default, acceptEdits, plan, bypassPermissions"),
     ReplCommand("effort", "/effort LEVEL", "set the effort: low, medium, high, xhigh, max, or default"),
     ReplCommand("thinking", "/thinking [on, off, N]", "let the model think, with at most N tokens"),

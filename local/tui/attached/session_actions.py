@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.kinds.commands import REMEMBER, SHELL_COMMAND
+from ccb.tunnel.wire.kinds.reasoning import LEARN_MODELS
 from ccb.tunnel.wire.requests import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
 
 from ...session.client import AS_PROMPT, LinkState, SendAs, SessionClient
@@ -130,6 +132,11 @@ class SessionActions:
         """Change to the next permission mode."""
         place = _MODES.index(self._reducer.mode) if self._reducer.mode in _MODES else -1
         await self.set_mode(_MODES[(place + 1) % len(_MODES)])
+
+    async def teach(self, known: Json) -> None:
+        """Tell the worker what this laptop knows of a model. One of an older version does without."""
+        with suppress(CcbError, RequestFailed):
+            await self._client.request(Request(LEARN_MODELS, known))
 
     async def set_model(self, model: str) -> bool:
         """Change the model of the session, from the next model call on. Return False if that failed."""

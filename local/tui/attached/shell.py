@@ -15,18 +15,20 @@ if TYPE_CHECKING:
     from ...connect.session_list import HostSessions
     from ...files.transfers import Transfers
     from ...mcp.service import LaptopServers
+    from ...providers.choice import ModelChoice
     from ..attention import Attention
 
 
 @dataclass(frozen=True)
 class LaptopSide:
     """`projects` asks about the project on the screen, `mcp` are the MCP servers of this laptop, `sessions` are the
-    sessions of the host, `transfers` copies files."""
+    sessions of the host, `transfers` copies files, `models` are those that the session may use."""
 
     projects: ProjectDesk
     mcp: LaptopServers | None
     sessions: HostSessions
     transfers: Transfers | None = None
+    models: ModelChoice | None = None
 
 
 class ThemeChoice(Protocol):

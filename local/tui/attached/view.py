@@ -42,6 +42,7 @@ from .steering import Steering
 from .steering.exporting import Exporting
 from .steering.insight import Insight
 from .steering.mcp_servers import McpServerList
+from .steering.model_choosing import ModelChoosing
 from .steering.session_facts import SessionFacts
 from .steering.submissions import Submissions
 from .steering.tasks import TaskSteering
@@ -90,8 +91,10 @@ class SessionView(Vertical):
             QueueEditing(client, self.reducer.prompts, shell.composer, self._actions),
             Insight(client, info, self.reducer, reading, shell, choosing),
             FileCarrying(client, self.reducer, self._actions),
+            ModelChoosing(self.reducer, reading, self._actions),
         )
         self.submissions = Submissions(client, info.host, shell.composer, self.reducer, self._actions)
+        self.submissions.choices = lambda: {"model": self.steering.models.names}
         self.submissions.run = CommandReplies(self, shell, self._actions, client, info).answer
         self.stop_keys = StopKeys(self, shell, self._actions)
         self._pulse: Pulse | None = None
@@ -114,7 +117,7 @@ class SessionView(Vertical):
     def compose(self) -> ComposeResult:
         steering = self.steering
         yield from (self.transcript, self.reading, self.approvals, self.rewinding)
-        yield from (steering.choosing, steering.queue, steering.insight)
+        yield from (steering.choosing, steering.queue, steering.insight, steering.models)
         yield from (self._presenter.banner, self._status.todos, steering.files)
 
     def on_mount(self) -> None:
@@ -159,6 +162,7 @@ class SessionView(Vertical):
         self.steering.mcp.laptop = laptop.mcp
         choosing = self.steering.choosing
         self.steering.files.transfers = laptop.transfers
+        self.steering.models.use(laptop.models)
         self.steering.facts.keep, self.steering.insight.sessions = projects.keep, laptop.sessions
         choosing.sessions, choosing.switching = laptop.sessions, self._shell.switching
 

@@ -139,6 +139,10 @@ class Reading(Vertical):
         """The person has seen enough."""
         self.close()
 
+    def on_model_panel_models_closed(self) -> None:
+        """The person keeps the model."""
+        self.close()
+
     @work
     async def on_reading_page_copy_wanted(self, event: ReadingPage.CopyWanted) -> None:
         said = await self._copied(event.text)

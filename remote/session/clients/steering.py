@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire.kinds.commands import CHANGE_RULES
-from ccb.tunnel.wire.kinds.reasoning import SET_EFFORT, SET_MAX_THINKING_TOKENS
+from ccb.tunnel.wire.kinds.reasoning import LEARN_MODELS, SET_EFFORT, SET_MAX_THINKING_TOKENS
 from ccb.tunnel.wire.requests import RequestRefused
 
 from ...model.reasoning import can_think, effort_of
@@ -20,6 +20,7 @@ def register_steering(session: Session) -> None:
     """Register the handlers with the session's broker. Changes hold from the next turn on, and over restarts."""
     session.broker.register(SET_EFFORT, lambda level: _set_effort(session, level))
     session.broker.register(SET_MAX_THINKING_TOKENS, lambda tokens: _set_tokens(session, tokens))
+    session.broker.register(LEARN_MODELS, lambda known: _learn_models(session, known))
     session.broker.register(CHANGE_RULES, lambda updates: _change_rules(session, updates))
 
 
@@ -27,6 +28,11 @@ def _change_rules(session: Session, updates: list[Json]) -> Handled:
     problems = session.agent.config.permissions.apply(updates)
     if problems:
         raise RequestRefused("; ".join(problems))
+    return Handled({})
+
+
+def _learn_models(session: Session, known: Json) -> Handled:
+    session.learn_models(known["models"], known["thinking"])
     return Handled({})
 
 

@@ -131,12 +131,15 @@ def test_a_tool_that_there_is_not_is_refused_or_told_to_a_program(given: str, me
 
 
 @pytest.mark.parametrize("option", ["--model", "--fallback-model"])
-@pytest.mark.parametrize(("given", "meant"), [("foo bar", "It is default, sonnet"), ("opsu", "Did you mean opus")])
+@pytest.mark.parametrize(("given", "meant"), [("foo bar", "It is quick, default"), ("opsu", "Did you mean opus")])
 def test_a_word_that_is_no_model_is_refused(option: str, given: str, meant: str) -> None:
-    with pytest.raises(UsageError, match=f"argument '{given}' is no model") as refused:
-        parse_arguments(["-p", "hi", option, given])
+    own = Settings(modelAliases={"quick": "openai/gpt-5-mini"})
+    with pytest.raises(UsageError, match=f"'{given}' is no model") as refused:
+        session_options(parse_arguments(["-p", "hi", option, given]), own)
     assert meant in refused.value.do
-    assert parse_arguments(["-p", "hi", option, "deepseek-chat"]).hints == ()
+    for name, used in (("deepseek-chat", "deepseek-chat"), ("quick", "openai/gpt-5-mini")):
+        options = session_options(parse_arguments(["-p", "hi", option, name]), own)
+        assert used in (options.model, options.fallback_model)
 
 
 def test_an_empty_system_prompt_is_one_and_a_file_may_hold_it(tmp_path: Path) -> None:

@@ -293,6 +293,9 @@ def test_a_model_that_is_none_is_named_with_file_and_line(environ: dict[str, str
     path = write(environ, '{\n  "env": {},\n  "model": "foo bar"\n}')
     with pytest.raises(ConfigError, match=rf"{path}, line 3: model: 'foo bar' is no model"):
         load_settings(environ)
+    path = write(environ, '{\n  "model": "fast",\n  "modelAliases": {\n    "fast": "foo bar"\n  }\n}')
+    with pytest.raises(ConfigError, match=rf"{path}, line 4: modelAliases.fast: 'foo bar' is no model"):
+        load_settings(environ)
 
 
 @pytest.mark.parametrize("rule", ["Bash(", "Bash()", "Bash(git", "1x", "Edit(!a)", ""])

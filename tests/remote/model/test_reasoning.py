@@ -16,7 +16,7 @@ THINKS, LEVELLESS, PLAIN = "lab/reason-1", "lab/reason-2", "lab/plain-1"
 def told() -> None:
     """What the laptop has said."""
     models = {THINKS: NUMBERS, LEVELLESS: NUMBERS, PLAIN: NUMBERS}
-    learn_all(models, {THINKS: ["minimal", "low", "high"], LEVELLESS: []}, {"swift-test": THINKS})
+    learn_all(models, {THINKS: ["minimal", "low", "high"], LEVELLESS: []}, {"swifttest": THINKS})
 
 
 def body(model: str, reasoning: Reasoning) -> dict[str, object]:
@@ -49,8 +49,8 @@ def test_options_of_an_older_laptop_and_broken_ones_are_read() -> None:
 
 
 def test_short_names_of_the_person_stand_for_models() -> None:
-    assert may_be_model("swift-test") and resolve_model("swift-test") == THINKS
-    assert resolve_model("haiku") == "claude-haiku-4-5" and not may_be_model("slow-test")
+    assert may_be_model("swifttest") and resolve_model("swifttest") == THINKS
+    assert resolve_model("haiku") == "claude-haiku-4-5" and not may_be_model("slowtest")
 
 
 def test_small_questions_go_to_the_small_model_of_the_family_or_to_the_one_that_the_laptop_names() -> None:

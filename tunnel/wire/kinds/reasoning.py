@@ -11,6 +11,7 @@ from ..requests import RequestKind, RequestRefused, client_kind
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
 DEFAULT_THINKING_TOKENS = 10_000
 """The budget of thinking that is switched on without a number."""
+_MAX_TAUGHT = 1_000
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,16 @@ def _read_tokens(fields: Json) -> int | None:
     return tokens
 
 
+def _read_models(fields: Json) -> Json:
+    known = {name: fields.get(name) for name in ("models", "thinking")}
+    if not all(isinstance(each, dict) and len(each) <= _MAX_TAUGHT for each in known.values()):
+        raise RequestRefused("models and thinking must be objects")
+    return known
+
+
+LEARN_MODELS: RequestKind[Json, Json] = client_kind("learn_models", _read_models, lambda known: known)
+"""Before another model is chosen: what the laptop knows of it, as `model_facts` and `thinking_models` of the
+options."""
 SET_EFFORT: RequestKind[str | None, Json] = client_kind("set_effort", _read_effort, lambda level: {"effort": level})
 SET_MAX_THINKING_TOKENS: RequestKind[int | None, Json] = client_kind(
     "set_max_thinking_tokens", _read_tokens, lambda tokens: {"max_thinking_tokens": tokens}

@@ -1,5 +1,5 @@
 """What steers a session beside its approvals: inputs, tasks in the background, MCP servers,
-the model's thinking, its name and rules, what is known of laptop and host, a copy of it all in a file, and files
+the model and its thinking, its name and rules, what is known of laptop and host, a copy of it all in a file, and files
 between the two machines."""
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from ...transfers.carrying import FileCarrying
 from .exporting import Exporting
 from .insight import Insight
 from .mcp_servers import McpServerList
+from .model_choosing import ModelChoosing
 from .session_facts import SessionFacts
 from .tasks import TaskSteering
 from .thinking import ThinkingSteering
@@ -32,3 +33,4 @@ class Steering:
     queue: QueueEditing
     insight: Insight
     files: FileCarrying
+    models: ModelChoosing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ccb.tunnel.plain_text import one_line
@@ -22,13 +22,15 @@ _QUEUED = SendAs(waits=True)
 
 
 class Submissions:
-    """Sends what is submitted, and completes what is typed. `run` runs a command of ccb. What cannot be sent goes back
+    """Sends what is submitted, and completes what is typed. `run` runs a command of ccb, `choices` are
+    arguments of commands that change. What cannot be sent goes back
     to `composer`."""
 
     def __init__(
         self, client: SessionClient, host: str, composer: Composer, reducer: TranscriptReducer, actions: SessionActions
     ) -> None:
         self.run: Callable[[TypedCommand], Awaitable[None]] | None = None
+        self.choices: Callable[[], Mapping[str, tuple[str, ...]]] = dict
         self._composer = composer
         self._reducer = reducer
         self._actions = actions
@@ -87,4 +89,4 @@ class Submissions:
 
     def _own_commands(self) -> list[Candidate]:
         tasks = [one_line(task.id) for task in self._reducer.tasks.running]
-        return own_candidates({"tasks": (*tasks, *(f"stop {each}" for each in tasks))})
+        return own_candidates({"tasks": (*tasks, *(f"stop {each}" for each in tasks)), **self.choices()})
