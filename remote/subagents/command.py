@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from ..commands.registry import CommandCall, Printed, SlashCommand
+from ..model.models import SMALL
 from ..tools.agents.definition import AgentDefinition
 from .sub_agents import SubAgents
 
+_SMALL = "the small model"
 _WHOSE = {"user": "yours, from the laptop", "project": "of the project", "client": "of the client"}
 _MAX_DESCRIPTION = 300  # characters
 
@@ -20,7 +22,10 @@ def agents_command(sub_agents: SubAgents) -> SlashCommand:
 
 
 def _line(agent: AgentDefinition) -> str:
-    facts = [_WHOSE.get(agent.source, agent.source), f"model {agent.model}" if agent.model else ""]
+    facts = [
+        _WHOSE.get(agent.source, agent.source),
+        _SMALL if agent.model == SMALL else f"model {agent.model}" if agent.model else "",
+    ]
     if agent.read_only:
         facts.append("only reads")
     if agent.isolation:
