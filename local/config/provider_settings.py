@@ -22,6 +22,9 @@ Kind = Literal[
     "ollama",
     "vllm",
     "llamacpp",
+    "bedrock",
+    "vertex",
+    "foundry",
     "compatible",
     "anthropic-compatible",
 ]
@@ -30,6 +33,7 @@ Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
 _SECRET = re.compile(r"api_?-?key$|token$|secret|password|^key$", re.IGNORECASE)
+_PLACE = r"^[a-z0-9][a-z0-9.:-]{0,62}$"
 _PYDANTIC = {"strict": True}
 
 
@@ -55,7 +59,8 @@ class ModelSettings:
 @dataclass(frozen=True)
 class ProviderSettings:
     """One provider. `kind` is the name of the provider if it is not set; `dialect` replaces that of its kind. The key
-    comes from the variable `keyVariable`, or from the command `keyHelper`."""
+    comes from the variable `keyVariable`, or from the command `keyHelper`. In a cloud, `region`, `project` and
+    `profile` say where and as whom."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = _PYDANTIC
 
@@ -64,6 +69,9 @@ class ProviderSettings:
     baseUrl: str | None = field(default=None, metadata={"min_length": 1})
     keyVariable: str | None = field(default=None, metadata={"min_length": 1})
     keyHelper: str | None = field(default=None, metadata={"min_length": 1})
+    region: str | None = field(default=None, metadata={"pattern": _PLACE})
+    project: str | None = field(default=None, metadata={"pattern": _PLACE})
+    profile: str | None = field(default=None, metadata={"min_length": 1})
     models: dict[str, ModelSettings] = field(default_factory=dict)
 
 

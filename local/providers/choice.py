@@ -10,8 +10,8 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.proxy.providers.provider import ProviderError
 
-from .choosing import NamedProvider
 from .known_models import check_models, current_list, model_options, said_at_start
+from .named import NamedProvider
 from .offered import ModelOffer, granted_providers, offers_of
 
 if TYPE_CHECKING:

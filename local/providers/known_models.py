@@ -18,8 +18,9 @@ from ccb.tunnel.proxy.providers.models.traits import ModelTraits
 from ccb.tunnel.proxy.providers.provider import ProviderError
 from ccb.tunnel.wire.models import ALIASES, learn, sent_name
 
-from .choosing import NamedProvider, model_source, named_provider
+from .choosing import model_source
 from .model_lists import ModelList, ModelLists
+from .named import NamedProvider, named_provider
 
 if TYPE_CHECKING:
     from ..config.settings import Settings

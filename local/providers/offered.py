@@ -12,8 +12,8 @@ from ccb.tunnel.proxy.providers.models.traits import ModelTraits
 from ccb.tunnel.wire.models import facts
 
 from ..config.provider_settings import ProviderSettings
-from .choosing import NamedProvider, named_provider
 from .model_lists import ModelList
+from .named import NamedProvider, named_provider
 
 if TYPE_CHECKING:
     from ..config.settings import Settings

@@ -19,8 +19,8 @@ from ccb.tunnel.wire.models import ALIASES
 from ...command_line.error_text import code_of, error_text
 from ...command_line.exit_codes import ExitCode
 from ...config.settings import Settings, load_settings
-from ...providers.choosing import NamedProvider, named_provider
 from ...providers.known_models import current_list
+from ...providers.named import NamedProvider, named_provider
 from ...providers.offered import ModelOffer, default_provider, offers_of, price_text, usable_providers
 from ..sessions.table import cut
 

@@ -10,8 +10,9 @@ from tests.support.proxy.proxy_client import guard, pieces, read_all, request_he
 
 from ccb.local.config.provider_settings import ModelSettings, ProviderSettings
 from ccb.local.config.settings import Settings, load_settings
-from ccb.local.providers.choosing import has_others, named_provider, session_provider
+from ccb.local.providers.choosing import has_others, session_provider
 from ccb.local.providers.known_models import model_options, said_at_start
+from ccb.local.providers.named import named_provider
 from ccb.tunnel.errors import ConfigError, CredentialError, UsageError
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.guards.refusal import Refusal
@@ -119,12 +120,12 @@ def write(home: Path, content: object) -> dict[str, str]:
 
 def test_the_settings_of_providers_are_read_and_unknown_keys_named(tmp_path: Path) -> None:
     models = {"gpt-5": {"contextWindow": 272000, "efforts": ["low", "high"], "colour": "red"}}
-    given = {"openai": {"dialect": "chat", "models": models, "region": "eu"}, "lab": {"kind": "vllm"}}
+    given = {"openai": {"dialect": "chat", "models": models, "zone": "eu"}, "lab": {"kind": "vllm"}}
     settings = load_settings(write(tmp_path, {"providers": given}))
     own = settings.providers["openai"]
     assert (own.dialect, own.models["gpt-5"].contextWindow, settings.providers["lab"].kind) == ("chat", 272000, "vllm")
     warned = "\n".join(settings.warnings)
-    assert "'providers.openai.region'" in warned and "'providers.openai.models.gpt-5.colour'" in warned
+    assert "'providers.openai.zone'" in warned and "'providers.openai.models.gpt-5.colour'" in warned
 
 
 @pytest.mark.parametrize(

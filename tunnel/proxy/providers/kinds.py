@@ -9,7 +9,7 @@ from .chat.rules import ChatRules
 from .models.fetching import ListCall
 from .models.traits import ModelTraits
 
-DialectName = Literal["anthropic", "chat", "responses"]
+DialectName = Literal["anthropic", "chat", "responses", "bedrock", "vertex"]
 
 ANTHROPIC = "anthropic"
 """The provider of models without a provider in front of their names."""
@@ -17,11 +17,12 @@ ANTHROPIC = "anthropic"
 
 @dataclass(frozen=True)
 class ProviderKind:
-    """One kind. `base_url` is "" if each person has their own. `base_variable` may name another one, and
-    `key_variables` are those that may hold the key; `needs_key` is False for servers that often run without one.
-    `key_header` carries it. `counts`: the provider counts tokens. `traits` are those of a model of which nothing is
-    known. `lists` says how to ask for the list of its models, None if it has none that names what can be asked for.
-    `small_model` answers small questions, "" for the model of the session."""
+    """One kind. `base_url` is "" if each person has their own, or the place decides. `base_variable` may name another
+    one, and `key_variables` are those that may hold the key; `needs_key` is False for servers that often run without
+    one. `key_header` carries it; with `api_key` it is the x-api-key of the Messages API. `counts`: the provider counts
+    tokens. `traits` are those of a model of which nothing is known. `lists` says how to ask for the list of its
+    models, None if it has none that names what can be asked for. `small_model` answers small questions, "" for the
+    model of the session."""
 
     name: str
     title: str
@@ -31,6 +32,7 @@ class ProviderKind:
     base_variable: str = ""
     needs_key: bool = True
     key_header: str = "authorization"
+    api_key: bool = False
     counts: bool = False
     rules: ChatRules = field(default_factory=ChatRules)
     traits: ModelTraits = field(default_factory=ModelTraits)
@@ -47,6 +49,7 @@ _OPENAI = ChatRules(
     openai_fields=True,
 )
 _LOCAL = ModelTraits(images=True, thinking=True)
+_CLAUDE = ModelTraits(documents=True, thinking=True)
 _ANTHROPIC_LIST = ListCall("/v1/models?limit=1000")
 _KINDS = (
     ProviderKind(
@@ -56,7 +59,8 @@ _KINDS = (
         "https://api.anthropic.com",
         ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
         "ANTHROPIC_BASE_URL",
-        traits=ModelTraits(documents=True, thinking=True),
+        api_key=True,
+        traits=_CLAUDE,
         lists=_ANTHROPIC_LIST,
         small_model="claude-haiku-4-5",
     ),
@@ -157,6 +161,37 @@ _KINDS = (
         needs_key=False,
         rules=ChatRules(reasoning="", thoughts_back="reasoning_content"),
         traits=_LOCAL,
+    ),
+    ProviderKind(
+        "bedrock",
+        "Amazon Bedrock",
+        "bedrock",
+        "",
+        ("AWS_BEARER_TOKEN_BEDROCK",),
+        "ANTHROPIC_BEDROCK_BASE_URL",
+        traits=_CLAUDE,
+        lists=None,
+    ),
+    ProviderKind(
+        "vertex",
+        "Google Vertex AI",
+        "vertex",
+        "",
+        (),
+        "ANTHROPIC_VERTEX_BASE_URL",
+        traits=_CLAUDE,
+        lists=None,
+    ),
+    ProviderKind(
+        "foundry",
+        "Microsoft Foundry",
+        "anthropic",
+        "",
+        ("ANTHROPIC_FOUNDRY_API_KEY",),
+        "ANTHROPIC_FOUNDRY_BASE_URL",
+        api_key=True,
+        traits=_CLAUDE,
+        lists=None,
     ),
     ProviderKind("compatible", "an OpenAI-compatible server", "chat", "", (), needs_key=False, traits=_LOCAL),
     ProviderKind(

@@ -70,7 +70,7 @@ class TranslatedProvider(HttpProvider):
             target = self._target(asked)
             if request.path.partition("?")[0] == COUNT_PATH:
                 tokens = await self._count(self._counter, asked, target, credential) if self._counter else 0
-                yield _answer(200, {"input_tokens": tokens or estimated_tokens(asked)})
+                yield json_answer(200, {"input_tokens": tokens or estimated_tokens(asked)})
                 return
             call = self._dialect.call(asked, target)
         except RequestRefused as refused:
@@ -181,14 +181,15 @@ async def _whole(stream: AsyncIterator[bytes]) -> ProviderResponse:
             raise ProviderError("the answer is too long", permanent=True)
     message, failed = whole_message(b"".join(pieces))
     if message is not None:
-        return _answer(200, message)
+        return json_answer(200, message)
     error = (failed or {}).get("error") or {}
     kind = str(error.get("type") or "api_error")
     status = {"invalid_request_error": 400, "overloaded_error": 529, "rate_limit_error": 429}.get(kind, 500)
     return _refused(UpstreamError(status, kind, str(error.get("message") or "")))
 
 
-def _answer(status: int, data: Json) -> ProviderResponse:
+def json_answer(status: int, data: Json) -> ProviderResponse:
+    """Return an answer in one piece."""
     return ProviderResponse(status, _JSON, as_body(dump(data).encode("utf-8", "replace")))
 
 

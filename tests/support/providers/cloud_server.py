@@ -1,0 +1,153 @@
+"""Scripted servers of Bedrock, Vertex and Foundry. Bedrock checks every signature, and streams in AWS's frames."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+import zlib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qs
+
+from aiohttp import web
+
+from ..network.http_server import serving
+
+Json = dict[str, Any]
+
+ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "AKIAEXAMPLE", "secret-of-the-cloud", "token-of-the-session"
+REGION = "eu-central-1"
+ACCESS_TOKEN = "ya29.token-of-the-cloud"
+ANSWER: tuple[Json, ...] = (
+    {
+        "type": "message_start",
+        "message": {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": "claude-opus-4-5",
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": {"input_tokens": 9, "output_tokens": 0},
+        },
+    },
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Grüße"}},
+    {"type": "content_block_stop", "index": 0},
+    {
+        "type": "message_delta",
+        "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+        "usage": {"output_tokens": 3},
+    },
+    {"type": "message_stop"},
+)
+"""The events of a whole answer."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as it was on the wire."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def frame(headers: Mapping[str, str], payload: bytes) -> bytes:
+    """One message of an AWS event stream."""
+    encoded = b"".join(
+        struct.pack("B", len(name)) + name.encode() + b"\x07" + struct.pack(">H", len(value)) + value.encode()
+        for name, value in headers.items()
+    )
+    prelude = struct.pack(">II", 16 + len(encoded) + len(payload), len(encoded))
+    message = prelude + struct.pack(">I", zlib.crc32(prelude)) + encoded + payload
+    return message + struct.pack(">I", zlib.crc32(message))
+
+
+def chunk(event: object) -> bytes:
+    """An event of an answer, in a frame."""
+    inner = base64.b64encode(json.dumps(event, ensure_ascii=False).encode()).decode()
+    headers = {":event-type": "chunk", ":content-type": "application/json", ":message-type": "event"}
+    return frame(headers, json.dumps({"bytes": inner, "p": "abcd"}).encode())
+
+
+def exception(name: str, message: str) -> bytes:
+    """An error in the middle of a stream, in a frame."""
+    headers = {":exception-type": name, ":content-type": "application/json", ":message-type": "exception"}
+    return frame(headers, json.dumps({"message": message}).encode())
+
+
+class CloudServer:
+    """`kind` is bedrock, vertex or foundry. `asked` are its requests, `frames` what Bedrock streams instead of ANSWER,
+    `refuses` a status and a body that it answers instead, `tokens` how often an access token was fetched."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.url = ""
+        self.asked: list[Asked] = []
+        self.frames = b"".join(chunk(each) for each in ANSWER)
+        self.refuses: tuple[int, Json] | None = None
+        self.tokens = 0
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[CloudServer]:
+        """Serve while the context is open."""
+        async with serving(self._handle) as self.url:
+            yield self
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        asked = Asked(request.method, request.raw_path, dict(request.headers), await request.read())
+        if request.path == "/token":
+            self.tokens += 1
+            assert parse_qs(asked.body.decode())["grant_type"]
+            return web.json_response({"access_token": ACCESS_TOKEN, "expires_in": 3600, "token_type": "Bearer"})
+        self.asked.append(asked)
+        if self.refuses is not None:
+            status, body = self.refuses
+            return web.json_response(body, status=status)
+        named = {name.lower(): value for name, value in asked.headers.items()}
+        if not self._admits(asked, named):
+            return web.json_response({"message": "The request signature does not match."}, status=403)
+        if "count-tokens" in asked.target:
+            return web.json_response({"input_tokens": 77})
+        if self.kind == "bedrock" and asked.target.endswith("/invoke-with-response-stream"):
+            return await self._stream(request, self.frames, "application/vnd.amazon.eventstream")
+        if self.kind != "bedrock" and json.loads(asked.body).get("stream"):
+            text = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in ANSWER)
+            return await self._stream(request, text.encode(), "text/event-stream")
+        start = ANSWER[0]["message"]
+        whole = {**start, "content": [{"type": "text", "text": "Grüße"}], "stop_reason": "end_turn"}
+        return web.json_response({**whole, "usage": {"input_tokens": 9, "output_tokens": 3}})
+
+    async def _stream(self, request: web.Request, data: bytes, kind: str) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": kind, "x-amzn-requestid": "req-1"})
+        await response.prepare(request)
+        for start in range(0, len(data), 97):
+            await response.write(data[start : start + 97])
+        return response
+
+    def _admits(self, asked: Asked, headers: Mapping[str, str]) -> bool:
+        if self.kind == "foundry":
+            return headers.get("x-api-key") == ACCESS_TOKEN
+        if self.kind == "vertex" or headers["authorization"].startswith("Bearer"):
+            return headers["authorization"] == f"Bearer {ACCESS_TOKEN}"
+        return signature_of(self.url + asked.target, headers, asked.body) in headers["authorization"]
+
+
+def signature_of(url: str, headers: Mapping[str, str], body: bytes) -> str:
+    """The signature that a request must have, made again of what arrived."""
+    from botocore.auth import SigV4Auth
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+
+    named = headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
+    request = AWSRequest(method="POST", url=url, headers={name: headers[name] for name in named}, data=body)
+    request.context["timestamp"] = headers["x-amz-date"]
+    auth = SigV4Auth(Credentials(ACCESS_KEY, SECRET_KEY, headers.get("x-amz-security-token")), "bedrock", REGION)
+    canonical = auth.canonical_request(request)
+    return str(auth.signature(auth.string_to_sign(request, canonical), request))

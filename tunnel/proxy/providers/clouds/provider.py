@@ -1,0 +1,86 @@
+"""A provider whose API is Anthropic's in the envelope of a cloud."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+
+from ...guards.request_body import model_of
+from ..answers.events import dump
+from ..dialect.content import RequestRefused
+from ..dialect.counting import estimated_tokens
+from ..dialect.errors import read_error
+from ..dialect.state import without_ours
+from ..http_provider import HttpProvider
+from ..network.http_client import ProviderClient
+from ..provider import ProviderRequest, ProviderResponse
+from ..request_body import as_body, read_json, whole_body
+from ..translated import COUNT_PATH, ROUTES, json_answer, refused_answer
+from .cloud import Cloud, CloudCall
+
+_STREAM = ("content-type", "text/event-stream; charset=utf-8")
+_MOST_ERROR = 64 * 1024
+
+
+class CloudProvider(HttpProvider):
+    """See `Provider`. The worker asks for its models as `given_name/model`."""
+
+    def __init__(self, cloud: Cloud, client: ProviderClient, given_name: str) -> None:
+        super().__init__(None, client, given_name)
+        self._cloud = cloud
+
+    @property
+    def routes(self) -> frozenset[tuple[str, str]]:
+        return ROUTES
+
+    async def credential_name(self) -> str:
+        return await self._cloud.credential_name()
+
+    @asynccontextmanager
+    async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
+        asked = await read_json(await whole_body(request.body))
+        model = model_of(asked).removeprefix(f"{self._given_name}/")
+        if isinstance(asked.get("messages"), list):
+            asked["messages"] = without_ours(asked["messages"])
+        counting = request.path.partition("?")[0] == COUNT_PATH
+        if counting and not self._cloud.counts:
+            yield json_answer(200, {"input_tokens": estimated_tokens(asked)})
+            return
+        await self._cloud.credential_name()  # the project may come with it
+        betas = request.headers.get("anthropic-beta", "")
+        try:
+            call = self._cloud.count_call(asked, model) if counting else self._cloud.call(asked, model, betas)
+        except RequestRefused as refused:
+            yield refused_answer(400, "invalid_request_error", str(refused))
+            return
+        async with self._sent(call) as response:
+            yield response
+
+    @asynccontextmanager
+    async def _sent(self, call: CloudCall) -> AsyncIterator[ProviderResponse]:
+        data = dump(call.body).encode("utf-8", "replace")
+        plain = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
+        url = str(self._client.endpoint.base).rstrip("/") + call.path
+        headers = {**await self._cloud.signed(url, plain, data), "user-agent": "ccb"}
+        async with self._client.request(ProviderRequest("POST", call.path, headers, as_body(data), len(data))) as got:
+            if got.status != 200:
+                yield await self._refusal(got)
+            elif not call.streams:
+                yield got
+            else:
+                stream = self._cloud.events(got.chunks)
+                async with aclosing(stream):
+                    kept = [(name, value) for name, value in got.headers if name.lower() != "content-type"]
+                    yield ProviderResponse(200, [*kept, _STREAM], stream)
+
+    async def _refusal(self, response: ProviderResponse) -> ProviderResponse:
+        """Return an error answer. One of the model's own API, inside the cloud's, is passed on as it is."""
+        body = b""
+        async for chunk in response.chunks:
+            body += chunk
+            if len(body) > _MOST_ERROR:
+                break
+        if body.lstrip().startswith(b'{"type":"error"'):
+            return ProviderResponse(response.status, response.headers, as_body(body))
+        error = read_error(response.status, response.headers, body[:_MOST_ERROR], self._given_name)
+        return ProviderResponse(error.status, error.headers(), as_body(error.body()))
