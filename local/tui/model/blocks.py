@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from .agents.agent_run import AgentRun
+from .pieces import NOTHING_OPEN, Opening
 
 Json = dict[str, Any]
 
@@ -91,10 +92,11 @@ class PromptBlock(Block):
 
 @dataclass(eq=False)
 class MarkdownBlock(Block):
-    """Text of the agent in Markdown. It is `live` while the model still streams it."""
+    """Text of the agent in Markdown, or a piece of it. It is `live` while the model still streams it."""
 
     text: str = ""
     live: bool = False
+    opening: Opening = NOTHING_OPEN
 
     def size(self) -> int:
         return len(self.text)

@@ -14,11 +14,8 @@ from ccb.tunnel.wire.stream_events import (
 )
 
 from .blocks import MAX_BLOCK_CHARS, Block, BlockContainer, MarkdownBlock, ThoughtBlock, ToolBlock
-from .markdown import safe_pieces, safe_split
+from .pieces import PIECE_CHARS, Piece, first_cut, pieces_of
 from .tool_calls import ToolCalls
-
-SPLIT_OVER = 1_500
-"""A text longer than this many characters is split at a safe place into several blocks."""
 
 BlockType = TypeVar("BlockType", bound=Block)
 
@@ -30,7 +27,6 @@ class LiveBlock:
 
     block: Block
     pieces: list[MarkdownBlock] = field(default_factory=list)
-    split_over: int = SPLIT_OVER
 
 
 class LiveMessage:
@@ -112,33 +108,31 @@ class LiveMessage:
         if first:
             self._container.add(block)
             return
-        if isinstance(block, MarkdownBlock) and len(block.text) > live.split_over:
+        if isinstance(block, MarkdownBlock) and "\n" in more and len(block.text) > PIECE_CHARS:
             self._split(live, block)
         self._container.update_block(block)
 
     def _split(self, live: LiveBlock, block: MarkdownBlock) -> None:
         """Move the beginning of a text that can no longer change into a block of its own."""
-        place = safe_split(block.text)
-        if not place:
-            live.split_over = len(block.text) * 5 // 4
-            return
-        piece = MarkdownBlock(text=block.text[:place], tight=block.tight)
-        block.tight = not piece.text.endswith("\n\n")  # in the middle of a list
-        block.text = block.text[place:]
-        live.split_over = max(SPLIT_OVER, len(block.text) * 5 // 4)
-        live.pieces.append(piece)
-        self._container.add(piece, before=block)
+        while (cut := first_cut(Piece(block.text, block.opening))) is not None:
+            live.pieces.append(_put_before(self._container, block, cut[0]))
+            block.text, block.opening = cut[1].text, cut[1].opening
 
 
 def set_text(container: BlockContainer, block: MarkdownBlock, text: str) -> list[MarkdownBlock]:
     """Give `block` the end of `text`, and put blocks with the rest in front of it. Return these blocks.
 
     Of a long text only the blocks on the screen are drawn."""
-    *heads, block.text = safe_pieces(text, SPLIT_OVER)
-    pieces, block.tight = [], False
-    for head in heads:
-        piece = MarkdownBlock(text=head, tight=block.tight)
-        block.tight = not head.endswith("\n\n")
-        container.add(piece, before=block)
-        pieces.append(piece)
-    return pieces
+    *heads, last = pieces_of(text)
+    block.tight = False
+    before = [_put_before(container, block, head) for head in heads]
+    block.text, block.opening = last.text, last.opening
+    return before
+
+
+def _put_before(container: BlockContainer, block: MarkdownBlock, piece: Piece) -> MarkdownBlock:
+    """Put the block of a piece in front of the block with the rest of the text."""
+    added = MarkdownBlock(text=piece.text, tight=block.tight, opening=piece.opening)
+    block.tight = not piece.text.endswith("\n\n")  # in the middle of a list
+    container.add(added, before=block)
+    return added

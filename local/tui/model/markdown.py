@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from markdown_it import MarkdownIt
@@ -16,9 +15,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ..theme.palette import Palette
+from .pieces import NOTHING_OPEN, Opening, TableColumns
 
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
 _NARROW = 80
+_SPARE_CELLS = 2  # of each column of a long table, and a quarter of its width
 TAB = "\ue009"
 """Stands for a tab in a drawing to copy from, where it would become spaces."""
 
@@ -45,11 +46,46 @@ class _Code(CodeBlock):
 
 
 class _Table(TableElement):
+    """A table without a frame. The one with which a piece begins has the columns of the whole table."""
+
+    def __init__(self, markdown: Markdown) -> None:
+        super().__init__()
+        self._tables: list[Table] = []
+        self._opening = NOTHING_OPEN
+        if isinstance(markdown, TranscriptMarkdown):
+            self._tables, self._opening = markdown.tables, markdown.opening
+            markdown.opening = NOTHING_OPEN
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> _Table:
+        return cls(markdown)
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        columns = self._opening.columns
         for each in super().__rich_console__(console, options):
             if isinstance(each, Table):
                 each.show_edge = False
+                self._tables.append(each)
+                if columns is not None:
+                    each.show_header = not self._opening.lines
+                    for column, width in zip(each.columns, _widths_of(columns, console, options), strict=False):
+                        column.width = width
             yield each
+
+
+def _widths_of(columns: TableColumns, console: Console, options: ConsoleOptions) -> list[int]:
+    """Return how wide the columns are: as the beginning of the table needs, and wider where there is room, for what
+    comes later."""
+    room = options.max_width
+    if room not in columns.widths:
+        measured = TranscriptMarkdown(columns.beginning, "default")
+        list(console.render(measured, options))
+        table = measured.tables[0]
+        padded = table._calculate_column_widths(console, options)
+        spare = max(0, room - sum(padded)) // len(padded)
+        widths = [width - table._get_padding_width(at) for at, width in enumerate(padded)]
+        columns.widths[room] = [width + min(spare, _SPARE_CELLS + width // 4) for width in widths]
+    return columns.widths[room]
 
 
 class TranscriptMarkdown(Markdown):
@@ -64,10 +100,12 @@ class TranscriptMarkdown(Markdown):
         "table_open": _Table,
     }
 
-    def __init__(self, text: str, code_theme: str) -> None:
+    def __init__(self, text: str, code_theme: str, opening: Opening = NOTHING_OPEN) -> None:
         super().__init__("", code_theme=code_theme, hyperlinks=False)
-        self.markup = text
-        self.parsed = _PARSER.parse(text)
+        self.markup = opening.lines + text
+        self.parsed = _PARSER.parse(self.markup)
+        self.opening = opening  # of the first table, until that is drawn
+        self.tables: list[Table] = []
 
 
 class _CodeToCopy(CodeBlock):
@@ -78,13 +116,9 @@ class _CodeToCopy(CodeBlock):
 class _TableToCopy(_Table):
     """A table as wide as on the screen, where its cells are wrapped to fit."""
 
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self._width = width
-
-    @classmethod
-    def create(cls, markdown: Markdown, token: Token) -> _TableToCopy:
-        return cls(markdown.width if isinstance(markdown, _MarkdownToCopy) else _NARROW)
+    def __init__(self, markdown: Markdown) -> None:
+        super().__init__(markdown)
+        self._width = markdown.width if isinstance(markdown, _MarkdownToCopy) else _NARROW
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for each in super().__rich_console__(console, options.update(width=self._width)):
@@ -108,57 +142,17 @@ class _MarkdownToCopy(TranscriptMarkdown):
         "hr": _RuleToCopy,
     }
 
-    def __init__(self, text: str, code_theme: str, width: int) -> None:
-        super().__init__(text, code_theme)
+    def __init__(self, text: str, code_theme: str, opening: Opening, width: int) -> None:
+        super().__init__(text, code_theme, opening)
         self.width = width
 
 
-def render_markdown(text: str, palette: Palette, copied_from: int = 0) -> TranscriptMarkdown:
+def render_markdown(
+    text: str, palette: Palette, copied_from: int = 0, opening: Opening = NOTHING_OPEN
+) -> TranscriptMarkdown:
     """Return a renderable for `text`, from which control characters have been removed. `copied_from` is not 0 for one
-    to copy from: the width of the one on the screen."""
+    to copy from: the width of the one on the screen. `opening` is that of a piece."""
     theme = f"{palette.code} {palette.surface}"
-    return _MarkdownToCopy(text, theme, copied_from) if copied_from else TranscriptMarkdown(text, theme)
-
-
-def safe_split(text: str) -> int:
-    """Return the last place where a growing Markdown text can be cut so that both parts are drawn like the whole; 0
-    if there is none."""
-    return max(_safe_places(text), default=0)
-
-
-def safe_pieces(text: str, size: int) -> list[str]:
-    """Cut `text` at safe places into pieces of at least `size` characters."""
-    pieces, start = [], 0
-    for place in _safe_places(text):
-        if place - start >= size:
-            pieces.append(text[start:place])
-            start = place
-    return [*pieces, text[start:]]
-
-
-def _safe_places(text: str) -> Iterator[int]:
-    """Yield the places outside code fences before a flat block that follows a blank line, or an item of a flat list."""
-    position, fence = 0, ""
-    after_blank = False
-    for line in text.splitlines(keepends=True):
-        stripped = line.strip()
-        if fence:
-            if stripped.startswith(fence) and not stripped.strip(fence[0]):
-                fence = ""
-        else:
-            if position and (
-                line.startswith(("- ", "* ")) or (after_blank and stripped and not line.startswith((" ", "\t")))
-            ):
-                yield position
-            fence = _opened_fence(stripped)
-        after_blank = not stripped
-        position += len(line)
-
-
-def _opened_fence(line: str) -> str:
-    """Return the backticks or tildes that open a code block on this line, or ""."""
-    for char in "`~":
-        run = line[: len(line) - len(line.lstrip(char))]
-        if len(run) >= 3:
-            return run
-    return ""
+    if copied_from:
+        return _MarkdownToCopy(text, theme, opening, copied_from)
+    return TranscriptMarkdown(text, theme, opening)

@@ -18,9 +18,23 @@ def markdown_of(title: str, blocks: Iterable[Block]) -> str:
     """Return the document: prompts as headings, answers as they are, calls with what they printed. Control characters
     of the host are made visible."""
     parts = [f"# {one_line(title)}"]
-    for block in blocks:
+    for block in _whole(blocks):
         parts.extend(part for part in _parts(block) if part)
     return "\n\n".join(parts) + "\n"
+
+
+def _whole(blocks: Iterable[Block]) -> Iterator[Block]:
+    """Yield the blocks, those of a list, a table or code in pieces as one."""
+    last: Block | None = None
+    for block in blocks:
+        if isinstance(block, MarkdownBlock) and block.tight and isinstance(last, MarkdownBlock):
+            last = MarkdownBlock(text=last.text + block.text)
+            continue
+        if last is not None:
+            yield last
+        last = block
+    if last is not None:
+        yield last
 
 
 def text_of(block: Block) -> str:

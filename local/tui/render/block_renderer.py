@@ -107,7 +107,7 @@ class BlockRenderer:
     def _markdown(self, block: MarkdownBlock) -> RenderableType:
         if len(block.text) > (_MAX_LIVE_MARKDOWN if block.live else _MAX_MARKDOWN):
             return Text(block.text)
-        return render_markdown(block.text, self.palette, self.copied_from)
+        return render_markdown(block.text, self.palette, self.copied_from, block.opening)
 
     def _thought(self, block: ThoughtBlock) -> Text:
         style = f"italic {self.palette.dim}"

@@ -14,6 +14,7 @@ from textual.strip import Strip
 from ccb.tunnel.plain_text import neutralise
 
 from ..model.blocks import Block, FileDiffBlock, MarkdownBlock, NoticeBlock, PromptBlock, ThoughtBlock, ToolBlock
+from ..widgets.drawn_lines import texts_of
 from ..widgets.transcript import Transcript
 
 _CONTEXT_LINES = 3
@@ -49,8 +50,8 @@ class SearchedBlocks(Transcript):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
             if may_hold(block, self.sought):
-                lines = enumerate(self._strips(block, width))
-                found += [(block, line) for line, strip in lines if self.sought in strip.text.lower()]
+                lines = enumerate(texts_of(self._lines(block, width)))
+                found += [(block, line) for line, text in lines if self.sought in text.lower()]
         self.found = found
         self.settle()
         self.refresh()
@@ -78,7 +79,7 @@ class SearchedBlocks(Transcript):
         first, rows = position, 0
         while first > 0 and rows < self.size.height:  # what comes on the screen above it gets its true height
             first -= 1
-            rows += len(self._strips(layout.blocks[first], self._text_width()))
+            rows += len(self._lines(layout.blocks[first], self._text_width()))
         self._keep_in_place = block, _CONTEXT_LINES - line
         self.release_anchor()
         self._lay_out_soon(first)
@@ -95,6 +96,10 @@ class SearchedBlocks(Transcript):
         layout = self._block_layout
         position = layout.position(found[0])
         return layout.start(position) + found[1] if layout.is_laid_out(position) else None
+
+    @property
+    def _has_marks(self) -> bool:
+        return bool(self.sought) or super()._has_marks
 
     def _selected(self, strip: Strip, line: int) -> Strip:
         return super()._selected(self._marked(strip, line) if self.sought else strip, line)

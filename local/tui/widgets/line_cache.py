@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from textual.strip import Strip
-
 from ..model.blocks import Block
+from .drawn_lines import Line
 
 CacheKey = tuple[object, ...]
 
@@ -18,7 +17,7 @@ class LineCache:
     def __init__(self, max_lines: int) -> None:
         self._max_lines = max_lines
         self._count = 0
-        self._lines: dict[Block, list[Strip]] = {}  # the block used last is the last one
+        self._lines: dict[Block, list[Line]] = {}  # the block used last is the last one
         self._heights: dict[Block, tuple[CacheKey, int]] = {}
 
     def height(self, block: Block, key: CacheKey) -> int | None:
@@ -26,14 +25,14 @@ class LineCache:
         known, height = self._heights.get(block, (None, 0))
         return height if known == key else None
 
-    def lines(self, block: Block, key: CacheKey) -> list[Strip] | None:
+    def lines(self, block: Block, key: CacheKey) -> list[Line] | None:
         """Return the lines of a block, or None if they have to be drawn."""
         if block not in self._lines or self.height(block, key) is None:
             return None
         lines = self._lines[block] = self._lines.pop(block)
         return lines
 
-    def keep(self, block: Block, key: CacheKey, lines: list[Strip]) -> None:
+    def keep(self, block: Block, key: CacheKey, lines: list[Line]) -> None:
         """Remember the lines of a block, and forget those that were used longest ago."""
         self._drop_lines(block)
         self._heights[block] = key, len(lines)

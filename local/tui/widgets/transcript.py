@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
-from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -23,16 +22,17 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from ..model.blocks import Block, Level, NoticeBlock, TipsBlock, ToolBlock, stack
-from ..render.block_renderer import SPINNER, BlockRenderer, is_animated
+from ..render.block_renderer import BlockRenderer, is_animated
 from ..render.copying import copied_text
 from ..theme.palette import Palette, palette_of
 from .block_layout import BlockLayout
+from .drawn_lines import Line, draw_lines, estimated_height, texts_of, turned
 from .line_cache import CacheKey, LineCache
 from .one_shot import call_once_after
 
 _MAX_ANIMATED = 60  # newest blocks that are searched for running tools
-_MAX_CACHED_LINES = 2_000  # about 10 KB each with what Textual keeps for them
-_ESTIMATED_TOOL_LINES = 2
+_MAX_CACHED_LINES = 2_000
+_MAX_PAINTED = 256  # lines as they were last painted; about 10 KB each with what Textual keeps for them
 _EXACT_LINES = 500  # drawn blocks at the end of the transcript; further up heights are estimated
 _OVERLAP_LINES = 2  # lines of the page before that stay when a page is turned
 _UNWRAPPED = 4_000  # columns of a drawing to copy from
@@ -62,6 +62,8 @@ class Transcript(ScrollView, can_focus=False):
         self._cwd, self._more_key = cwd, more_key
         self._block_layout = BlockLayout()
         self._drawn = LineCache(_MAX_CACHED_LINES)
+        self._painted_lines: dict[tuple[object, ...], Strip] = {}  # the line painted first is the first one
+        self._changed: dict[Block, None] = {}  # since the last layout
         self._details = False
         self._spinner_frame = 0
         self._spinner: Timer | None = None
@@ -144,10 +146,12 @@ class Transcript(ScrollView, can_focus=False):
         self._lay_out_soon(max(0, position - 1))
 
     def update_block(self, block: Block) -> None:
-        block.changed()
+        """Draw a block anew with the next frame. Until then it stays on the screen as it was drawn."""
         if block in self._block_layout:
-            self._block_layout.weigh(block)
+            self._changed[block] = None
             self._lay_out_soon(self._block_layout.position(block))
+        else:
+            block.changed()
 
     def take_away(self, block: Block) -> None:
         if block in self._block_layout:
@@ -191,6 +195,7 @@ class Transcript(ScrollView, can_focus=False):
 
     def _redraw_all(self) -> None:
         self._drawn.clear()
+        self._painted_lines.clear()
         self._lay_out_soon(0)
 
     def _lay_out_soon(self, position: int) -> None:
@@ -212,18 +217,34 @@ class Transcript(ScrollView, can_focus=False):
         self._dirty_from = None
         began = time.monotonic()
         layout = self._block_layout
+        for block in self._changed:
+            block.changed()
+            if block in layout:
+                layout.weigh(block)
+        self._changed.clear()
         at_top = layout.at_line(round(self.scroll_y))
         top = (layout.blocks[at_top[0]], at_top[1]) if at_top is not None else None
         width = self._text_width()
         self._measure(start, width)
         layout.lay_out()
-        self.virtual_size = Size(width, layout.lines)
+        self._extend(Size(width, layout.lines))
         self._scroll_back(top)
         self._resume_spinners()
         self.refresh()
         self._laid_out_at = time.monotonic()
         took = self._laid_out_at - began
         self._frame_s = min(_MAX_FRAME_S, max(_MIN_FRAME_S, _FRAME_PER_LAYOUT * took))
+
+    def _extend(self, size: Size) -> None:
+        """Set the size of what can be scrolled through. The other widgets are not arranged again, which takes most of a
+        frame, unless the scrollbar comes or goes."""
+        if size.height and self.show_vertical_scrollbar == (size.height > self.container_size.height):
+            self.set_reactive(Transcript.virtual_size, size)
+            self._scroll_update(size)
+            if self.is_anchored and not self._anchor_released:
+                self.scroll_target_y = self.scroll_y = self.max_scroll_y
+        else:
+            self.virtual_size = size
 
     def _measure(self, start: int, width: int) -> None:
         """Set the heights of the blocks from an index on. Draw those near the end, estimate the others."""
@@ -233,7 +254,7 @@ class Transcript(ScrollView, can_focus=False):
             block = layout.blocks[position]
             height = self._drawn.height(block, self._cache_key(block, width))
             if height is None:
-                height = len(self._strips(block, width)) if exact > 0 else _estimated_height(block, width)
+                height = len(self._lines(block, width)) if exact > 0 else estimated_height(block, width)
             layout.heights[position] = height
             exact -= height
 
@@ -282,36 +303,19 @@ class Transcript(ScrollView, can_focus=False):
             self._palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
         return self._palette
 
-    def _strips(self, block: Block, width: int) -> list[Strip]:
+    def _lines(self, block: Block, width: int) -> list[Line]:
         """Return the lines of a block. The first one is blank unless the block is tight."""
         key = self._cache_key(block, width)
-        strips = self._drawn.lines(block, key)
-        if strips is None:
-            strips = self._draw(block, width)
-            self._drawn.keep(block, key, strips)
-        return strips
+        lines = self._drawn.lines(block, key)
+        if lines is None:
+            renderer = BlockRenderer(self.palette(), self._details, self._cwd, more_key=self._more_key)
+            lines = draw_lines(self.app.console, renderer, block, width)
+            lines = lines if self._is_tight(block) else [[], *lines]
+            self._drawn.keep(block, key, lines)
+        return lines
 
     def _cache_key(self, block: Block, width: int) -> CacheKey:
         return width, block.version
-
-    def _draw(self, block: Block, width: int) -> list[Strip]:
-        renderer = BlockRenderer(self.palette(), self._details, self._cwd, more_key=self._more_key)
-        strips = self._drawn_by(renderer, block, width)
-        return strips if self._is_tight(block) else [Strip.blank(0), *strips]
-
-    def _drawn_by(self, renderer: BlockRenderer, block: Block, width: int) -> list[Strip]:
-        console: Console = self.app.console
-        options = console.options.update(width=width, height=None, highlight=False)
-        strips: list[Strip] = []
-        with console.use_theme(renderer.palette.markdown):
-            for renderable in renderer.render(block):
-                lines = console.render_lines(renderable, options, pad=False, new_lines=False)
-                strips.extend(Strip(_without_links(line)) for line in lines)
-        while strips and not strips[-1].text.strip():
-            strips.pop()
-        while strips and not strips[0].text.strip():
-            strips.pop(0)
-        return strips
 
     def _is_tight(self, block: Block) -> bool:
         """Return whether a block has no blank line before it. With its details, a call is not the item of a list."""
@@ -322,24 +326,40 @@ class Transcript(ScrollView, can_focus=False):
         return 0 if self._is_tight(block) else 1
 
     def render_line(self, y: int) -> Strip:
-        scroll_x, scroll_y = self.scroll_offset
-        line = scroll_y + y
-        width = self._text_width()
+        line, width = round(self.scroll_y) + y, self._text_width()
         layout = self._block_layout
         place = layout.at_line(line)
         if place is None:
             return Strip.blank(width, self.rich_style)
         position, within = place
-        strips = self._strips(layout.blocks[position], width)
-        if len(strips) != layout.heights[position]:
-            self._lay_out_soon(position)
-        strip = strips[within] if within < len(strips) else Strip.blank(width)
         block = layout.blocks[position]
-        if is_animated(block) and within == self._head_line(block):
-            strip = _turned(strip, self._spinner_frame)
-        strip = self._selected(strip, line)
-        strip = strip.apply_style(self.rich_style).crop_extend(scroll_x, scroll_x + width, self.rich_style)
-        return strip.apply_offsets(scroll_x, line)
+        lines = self._lines(block, width)
+        if len(lines) != layout.heights[position]:
+            self._lay_out_soon(position)
+        if within >= len(lines):
+            return Strip.blank(width, self.rich_style)
+        animated = is_animated(block) and within == self._head_line(block)
+        if animated or self._has_marks:
+            return self._painted(lines[within], line, width, animated=animated)
+        key = block, self._cache_key(block, width), within, line
+        strip = self._painted_lines.get(key)
+        if strip is None:
+            strip = self._painted_lines[key] = self._painted(lines[within], line, width)
+            if len(self._painted_lines) > _MAX_PAINTED:
+                del self._painted_lines[next(iter(self._painted_lines))]
+        return strip
+
+    def _painted(self, drawn: Line, line: int, width: int, *, animated: bool = False) -> Strip:
+        """Return a drawn line in the colours of the widget, as wide as the screen."""
+        strip, style = Strip(drawn), self.rich_style
+        if animated:
+            strip = turned(strip, self._spinner_frame)
+        return self._selected(strip, line).apply_style(style).crop_extend(0, width, style).apply_offsets(0, line)
+
+    @property
+    def _has_marks(self) -> bool:
+        """Whether some lines are marked, as selected for example."""
+        return self.text_selection is not None
 
     def _selected(self, strip: Strip, line: int) -> Strip:
         """Return the line with its selected part marked."""
@@ -364,37 +384,15 @@ class Transcript(ScrollView, can_focus=False):
         renderer = BlockRenderer(self.palette(), self._details, self._cwd, copied_from=width)
         copied = ""
         for block, end in zip(self.blocks, layout.ends, strict=False):
-            rows = [strip.text for strip in self._strips(block, width)] if end > first else []
+            rows = texts_of(self._lines(block, width)) if end > first else []
             top = end - len(rows)
             if top > last:
                 break
-            whole = self._drawn_by(renderer, block, _UNWRAPPED) if rows and block.size() <= _MAX_UNWRAPPED else []
-            text = copied_text(rows, [strip.text for strip in whole], selection, top)
+            small = rows and block.size() <= _MAX_UNWRAPPED
+            whole = draw_lines(self.app.console, renderer, block, _UNWRAPPED) if small else []
+            text = copied_text(rows, texts_of(whole), selection, top)
             copied += ("\n" if self._is_tight(block) else "\n\n") + text if copied and text else text
         return copied, "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()
-
-
-def _turned(strip: Strip, frame: int) -> Strip:
-    """Return the first line of a running tool with its spinner in another state."""
-    first, *others = strip
-    turned = Segment(SPINNER[frame % len(SPINNER)] + first.text[1:], first.style)
-    return Strip([turned, *others], strip.cell_length)
-
-
-def _without_links(line: list[Segment]) -> list[Segment]:
-    """Drop hyperlinks and control segments: the remote must not make the terminal do anything."""
-    return [
-        Segment(
-            segment.text, segment.style.update_link(None) if segment.style and segment.style.link else segment.style
-        )
-        for segment in line
-        if not segment.control
-    ]
-
-
-def _estimated_height(block: Block, width: int) -> int:
-    """Guess the number of lines of a block that is far from what is shown."""
-    return _ESTIMATED_TOOL_LINES if isinstance(block, ToolBlock) else 2 + block.size() // width

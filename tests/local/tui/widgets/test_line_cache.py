@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from rich.segment import Segment
 from tests.support.repl.pilot import desk
-from textual.strip import Strip
 
 from ccb.local.tui.model.blocks import Block
+from ccb.local.tui.widgets.drawn_lines import Line
 from ccb.local.tui.widgets.line_cache import LineCache
 
 
-def lines(count: int) -> list[Strip]:
-    return [Strip.blank(1)] * count
+def lines(count: int) -> list[Line]:
+    return [[Segment(" ")]] * count
 
 
 def test_lines_are_found_under_their_key_only() -> None:

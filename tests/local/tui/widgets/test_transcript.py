@@ -5,13 +5,17 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession
 from tests.support.repl.scripted_work import PATCH, PATH, TODOS
 from textual import events
 
 from ccb.local.session.messages import ApiRetry, retry_text
+from ccb.local.tui.model.blocks import Block, MarkdownBlock
+from ccb.local.tui.render.block_renderer import BlockRenderer
 from ccb.local.tui.widgets.block_layout import MAX_BLOCKS
+from ccb.local.tui.widgets.drawn_lines import Line, draw_lines
 from ccb.local.tui.widgets.transcript import Transcript
 
 
@@ -40,6 +44,34 @@ async def test_a_finished_block_corrects_what_lost_deltas_left_out() -> None:
         at.session.text("The answer.")
         await at.sees("The answer.")
         await at.loses("The wer")
+
+
+async def test_what_grows_is_drawn_once_a_frame_and_only_its_last_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Block] = []
+
+    def noting(console: Console, renderer: BlockRenderer, block: Block, width: int) -> list[Line]:
+        drawn.append(block)
+        return draw_lines(console, renderer, block, width)
+
+    monkeypatch.setattr("ccb.local.tui.widgets.transcript.draw_lines", noting)
+    async with desk() as at:
+        await at.prompt("hello")
+        at.session.begin()
+        at.session.open_block("text")
+        for number in range(120):
+            at.session.delta(f"- item {number} of a long list that is split\n")
+        await at.sees("item 119")
+        blocks = [each for each in at.app.view.transcript.blocks if isinstance(each, MarkdownBlock)]
+        assert len(blocks) > 5
+        at.session.delta("- the last item\n")
+        drawn.clear()
+        await at.sees("the last item")
+        assert set(drawn) == {blocks[-1]}
+        drawn.clear()
+        at.session.text("".join(each.text for each in blocks))
+        at.session.finish()
+        await at.until(lambda: not at.app.view.reducer.running)
+        assert not set(drawn) & set(blocks[:-1])
 
 
 async def _settled(at: Desk) -> None:

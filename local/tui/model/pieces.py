@@ -1,0 +1,150 @@
+"""The pieces of a long Markdown text: where it is cut so that each piece is drawn by itself and looks like a part of
+the whole.
+
+While an answer grows, only its last piece is parsed and drawn again. Of a long text only the pieces on the screen are
+drawn at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+PIECE_CHARS = 600
+"""A piece is at least this long, so that a text is not hundreds of blocks."""
+
+_LONG_CHARS = 2 * PIECE_CHARS
+"""Code is cut in front of a line that is not indented, or in front of any line when the piece is this long."""
+
+_BULLETS = ("- ", "* ", "+ ")
+_NUMBER = re.compile(r"\d{1,9}[.)] ")
+_CLOSING = ")]}"
+_RULER = re.compile(r"\|([ \t]*:?-+:?[ \t]*\|)+\s*")
+"""The line below the head of a table."""
+
+
+@dataclass(eq=False)
+class TableColumns:
+    """The columns of a table in pieces. Its beginning decides how wide they are, so that the pieces stand below each
+    other. `widths` are those that were found, by the width of the drawing."""
+
+    beginning: str
+    widths: dict[int, list[int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What the beginning of a piece goes on with: the code or the table that `lines` opened, or nothing. `columns` are
+    those of the table with which the piece begins."""
+
+    lines: str = ""
+    columns: TableColumns | None = None
+
+
+NOTHING_OPEN = Opening()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a text."""
+
+    text: str
+    opening: Opening = NOTHING_OPEN
+
+
+def first_cut(piece: Piece) -> tuple[Piece, Piece] | None:
+    """Cut off the first piece of a text that may still grow. Return it and the rest, or None if it cannot be cut."""
+    reader = _Reader(piece)
+    place = next(reader.places(), 0)
+    if not place:
+        return None
+    text, opening = piece.text, piece.opening
+    columns = opening.columns
+    if reader.in_table and columns is None:
+        columns = TableColumns(text[:place])
+    behind = Opening(reader.opened, columns if reader.in_table else None)
+    return Piece(text[:place], Opening(opening.lines, columns)), Piece(text[place:], behind)
+
+
+def pieces_of(text: str) -> list[Piece]:
+    """Cut a text into pieces that are short enough to be drawn one at a time."""
+    found, rest = [], Piece(text)
+    while (cut := first_cut(rest)) is not None:
+        piece, rest = cut
+        found.append(piece)
+    return [*found, rest]
+
+
+class _Reader:
+    """Reads a piece line by line. `opened` are the lines that opened the code or the table that it is in, if that can
+    be cut; `in_table` says which it is."""
+
+    def __init__(self, piece: Piece) -> None:
+        self._text = piece.text
+        self.opened = piece.opening.lines
+        self.in_table = piece.opening.columns is not None and bool(self.opened)
+        self._fence = "" if self.in_table else _opened_fence(self.opened)
+        self._last = ""  # the line before
+        self._numbered = False
+        self._code_from = 0
+        self._filled_to = 0  # the end of the last line of code that is not blank
+
+    def places(self) -> Iterator[int]:
+        """Yield the places of cuts. A line that is not complete is not judged: it may become another one."""
+        position = 0
+        for line in self._text.splitlines(keepends=True):
+            if not line.endswith("\n"):
+                return
+            place = self._in_code(line, position) if self._fence else self._outside_code(line, position)
+            if place:
+                yield place
+            self._last = line
+            position += len(line)
+
+    def _in_code(self, line: str, position: int) -> int:
+        """Read a line of code. Return the place in front of it if that is one, or 0."""
+        stripped = line.strip()
+        if stripped.startswith(self._fence) and not stripped.strip(self._fence[0]):
+            self._fence = self.opened = ""
+            return 0
+        if not stripped:
+            return 0
+        place = self._filled_to or position  # blank lines begin a piece: at its end they would not be drawn
+        flat = not line.startswith((" ", "\t", *_CLOSING))
+        long_enough = place >= (PIECE_CHARS if flat else _LONG_CHARS)
+        self._filled_to = position + len(line)
+        return place if self.opened and long_enough and place > self._code_from else 0
+
+    def _outside_code(self, line: str, position: int) -> int:
+        if self.in_table and line.startswith("|"):
+            return position if position >= PIECE_CHARS else 0
+        self.opened, self.in_table = "", False
+        if _RULER.fullmatch(line) and self._last.startswith("|"):
+            self.opened, self.in_table = self._last + line, True
+            head = position - len(self._last)
+            if head:  # a table begins a piece
+                self.opened, self.in_table = "", False
+            return head
+        place = position if position >= PIECE_CHARS and self._begins_part(line) else 0
+        self._fence = _opened_fence(line.lstrip())
+        if self._fence and not line.startswith((" ", "\t")):
+            self.opened = "" if place else line
+        self._code_from, self._filled_to = position + len(line), 0
+        self._numbered = bool(_NUMBER.match(line)) or (self._numbered and (not line.strip() or line[0] in " \t"))
+        return place
+
+    def _begins_part(self, line: str) -> bool:
+        """Return whether a line begins an item of a list that is not nested, or a paragraph."""
+        if line.startswith(_BULLETS) or (self._numbered and _NUMBER.match(line)):
+            return True
+        return not self._last.strip() and bool(line.strip()) and not line.startswith((" ", "\t"))
+
+
+def _opened_fence(line: str) -> str:
+    """Return the backticks or tildes that open a block of code on this line, or ""."""
+    for char in "`~":
+        run = line[: len(line) - len(line.lstrip(char))]
+        if len(run) >= 3:
+            return run
+    return ""

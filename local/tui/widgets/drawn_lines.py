@@ -1,0 +1,69 @@
+"""The lines of one block, drawn with Rich.
+
+A drawn line is a list of segments. A `Strip` of it, with the caches that it has for each way to cut and colour it, is
+made only of what is on the screen: thousands of them would make each collection of garbage a pause that can be felt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.segment import Segment
+from textual.strip import Strip
+
+from ..model.blocks import Block, MarkdownBlock, ToolBlock
+from ..render.block_renderer import SPINNER, BlockRenderer
+
+Line = list[Segment]
+
+_ESTIMATED_TOOL_LINES = 2
+
+
+def draw_lines(console: Console, renderer: BlockRenderer, block: Block, width: int) -> list[Line]:
+    """Return the lines of a block, without blank ones at its ends."""
+    options = console.options.update(width=width, height=None, highlight=False)
+    lines: list[Line] = []
+    with console.use_theme(renderer.palette.markdown):
+        for renderable in renderer.render(block):
+            drawn = console.render_lines(renderable, options, pad=False, new_lines=False)
+            lines.extend(map(_without_links, drawn))
+    while lines and not line_text(lines[-1]).strip():
+        lines.pop()
+    in_code = isinstance(block, MarkdownBlock) and block.opening.lines and block.opening.columns is None
+    while lines and not in_code and not line_text(lines[0]).strip():
+        lines.pop(0)
+    return lines
+
+
+def line_text(line: Line) -> str:
+    """Return the characters of a line."""
+    return "".join(segment.text for segment in line)
+
+
+def texts_of(lines: Sequence[Line]) -> list[str]:
+    """Return the characters of lines."""
+    return [line_text(line) for line in lines]
+
+
+def turned(strip: Strip, frame: int) -> Strip:
+    """Return the first line of a running tool with its spinner in another state."""
+    first, *others = strip
+    spinner = Segment(SPINNER[frame % len(SPINNER)] + first.text[1:], first.style)
+    return Strip([spinner, *others], strip.cell_length)
+
+
+def estimated_height(block: Block, width: int) -> int:
+    """Guess the number of lines of a block that is far from what is shown."""
+    return _ESTIMATED_TOOL_LINES if isinstance(block, ToolBlock) else 2 + block.size() // width
+
+
+def _without_links(line: list[Segment]) -> Line:
+    """Drop hyperlinks and control segments: the remote must not make the terminal do anything."""
+    return [
+        Segment(
+            segment.text, segment.style.update_link(None) if segment.style and segment.style.link else segment.style
+        )
+        for segment in line
+        if not segment.control
+    ]

@@ -1,0 +1,98 @@
+"""A long answer is cut into pieces. What is drawn of them reads like what is drawn of the whole."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+from ccb.local.tui.model.blocks import MarkdownBlock
+from ccb.local.tui.model.markdown_export import markdown_of
+from ccb.local.tui.model.pieces import Piece, first_cut, pieces_of
+from ccb.local.tui.render.block_renderer import BlockRenderer
+from ccb.local.tui.theme.palette import palette_of
+from ccb.local.tui.theme.themes import DARK
+from ccb.local.tui.widgets.drawn_lines import draw_lines, texts_of
+
+PROSE = "".join(
+    f"The *{n}*th paragraph says what `module_{n}` does,\nand what it will **never** do.\n\n" for n in range(60)
+)
+BULLETS = "".join(f"- item {n}: the **quick** fox jumps over `lazy_dogs({n})`\n" for n in range(60))
+NUMBERS = "".join(f"{n}. the item of a list with numbers, and some words\n" for n in range(1, 60))
+NESTED = "".join(f"- item {n}\n  - a nested **one**\n    ```sh\n    echo {n}\n    ```\n" for n in range(40))
+CODE = (
+    "Before.\n\n```python\n" + "".join(f"def f{n}(a):\n    return a + {n}\n\n\n" for n in range(80)) + "```\n\nAfter.\n"
+)
+ROWS = "".join(f"| {n} | the name {n} | `value_{n}` |\n" for n in range(120))
+TABLE = "| n | name | value |\n|---|---|---|\n" + ROWS
+
+RENDERER = BlockRenderer(palette_of(DARK.to_color_system().generate(), dark=True))
+
+
+def drawn(block: MarkdownBlock) -> list[str]:
+    return [text.rstrip() for text in texts_of(draw_lines(Console(width=100), RENDERER, block, 100))]
+
+
+def blocks_of(text: str) -> list[MarkdownBlock]:
+    """The blocks as they are stacked in the transcript."""
+    blocks: list[MarkdownBlock] = []
+    for piece in pieces_of(text):
+        tight = bool(blocks) and not blocks[-1].text.endswith("\n\n")
+        blocks.append(MarkdownBlock(text=piece.text, opening=piece.opening, tight=tight))
+    return blocks
+
+
+def stacked(text: str) -> list[str]:
+    lines: list[str] = []
+    for block in blocks_of(text):
+        lines += drawn(block) if block.tight or not lines else ["", *drawn(block)]
+    return lines
+
+
+@pytest.mark.parametrize("text", [PROSE, BULLETS, NUMBERS, NESTED, CODE], ids=["prose", "-", "1.", "nested", "code"])
+def test_the_pieces_are_drawn_like_the_whole(text: str) -> None:
+    assert len(pieces_of(text)) > 3
+    assert "".join(piece.text for piece in pieces_of(text)) == text
+    assert stacked(text) == drawn(MarkdownBlock(text=text))
+
+
+def test_the_rows_of_a_table_in_pieces_stand_below_each_other() -> None:
+    lines = stacked(TABLE)
+    assert len(pieces_of(TABLE)) > 3
+    assert len(lines) == 2 + 120
+    assert lines[0].split() == ["n", "name", "value"]
+    assert {line.index("the name") for line in lines[2:]} == {lines[0].index("name")}
+    assert {line.index("value") for line in lines[2:]} == {lines[0].index("value")}
+
+
+def test_a_table_begins_a_piece_so_that_its_columns_are_those_of_its_own_beginning() -> None:
+    texts = [piece.text for piece in pieces_of("Some words.\n\n" + TABLE + "\nAnd a word after it.\n")]
+    assert texts[0] == "Some words.\n\n"
+    assert texts[1].startswith("| n | name")
+    assert texts[-1].endswith("And a word after it.\n")
+
+
+def test_a_second_table_has_columns_of_its_own() -> None:
+    other = "| the first of two columns | the second |\n|---|---|\n| a | b |\n"
+    blocks = blocks_of(TABLE + "\n" + other)
+    assert drawn(blocks[-1])[0].split("  ")[0] == "the first of two columns"
+
+
+@pytest.mark.parametrize("end", ["- half an ite", "``", "| 7 | half a ro", "Half a para"])
+def test_a_line_that_is_not_complete_is_not_cut_off(end: str) -> None:
+    text = "".join(f"A line of prose {n}.\n" for n in range(60)) + "\n" + end
+    assert first_cut(Piece(text)) is None
+
+
+def test_a_piece_of_code_is_coloured_as_code_and_what_follows_the_code_is_not() -> None:
+    *_, last = blocks_of(CODE)
+    assert last.opening.lines == "```python\n"
+    segments = [each for line in draw_lines(Console(width=100), RENDERER, last, 100) for each in line]
+    keyword = next(each for each in segments if each.text.strip() == "def")
+    after = next(each for each in segments if "After." in each.text)
+    assert keyword.style is not None and keyword.style.color is not None
+    assert after.style is None or after.style.bgcolor is None
+
+
+def test_a_document_of_the_conversation_has_lists_tables_and_code_in_one() -> None:
+    for text in (BULLETS, TABLE, CODE):
+        assert markdown_of("t", blocks_of(text)) == f"# t\n\n{text.strip()}\n"
