@@ -13,11 +13,15 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError
 
 from .command_line.error_text import error_text
 from .command_line.model import Arguments
+
+if TYPE_CHECKING:
+    from .config.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +34,14 @@ _WELCOME = """\
 Welcome to ccb. Three short steps; Enter skips a step, Ctrl+C skips all. ccb does not ask again.
 """
 _CREDENTIAL = """\
-1 of 3: the credential of the model. It stays on this machine; no host ever gets it.
+1 of 3: the credential of Claude models. It stays on this machine; no host ever gets it.
   1  type an API key now: it is checked, and kept in the keyring of this machine
   2  use something else: say how
   Enter  later, with `ccb auth login`"""
 _OTHERS = """\
+  A model of another provider needs no key of Anthropic's: export its key, such as OPENAI_API_KEY=..., and start
+  `ccb --model openai/gpt-5`, or set "model" in ~/.config/ccb/settings.json. `ccb models` lists what can be used.
+  For Claude models:
   export ANTHROPIC_API_KEY=... before you start ccb; or name a command that prints the key as "apiKeyHelper" in
   ~/.config/ccb/settings.json, such as "pass show anthropic". Start ccb again after that."""
 _TRUST = """\
@@ -101,6 +108,8 @@ def _needs_credential(arguments: Arguments, environ: Mapping[str, str]) -> bool:
     try:
         host = anthropic_endpoint(environ, allow_plain=True).host
         settings = load_settings(environ, settings_choice(arguments))
+        if _has_other_provider(arguments, environ, settings):
+            return False
         if not isinstance(credential_source(environ, settings, host), KeyringCredential):
             return False
         return not asyncio.run(stored())
@@ -108,6 +117,15 @@ def _needs_credential(arguments: Arguments, environ: Mapping[str, str]) -> bool:
         return True
     except (CcbError, TimeoutError):
         return False
+
+
+def _has_other_provider(arguments: Arguments, environ: Mapping[str, str], settings: Settings) -> bool:
+    """Return whether the session uses a model of another provider, which says itself what it lacks."""
+    from .connect.startup import chosen_model
+    from .providers.known_models import provider_and_model
+
+    model = chosen_model(settings, arguments.agent.model) or ""
+    return "/" in model and provider_and_model(model, environ, settings) is not None
 
 
 def _steps(environ: Mapping[str, str], say: Callable[[str], object], *, samples: bool) -> None:

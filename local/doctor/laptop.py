@@ -27,6 +27,7 @@ from ..config.settings import Settings, load_settings, settings_path
 from ..terminal.stdio import in_thread
 from .findings import LAPTOP, Finding, State, error_finding, skew_text
 from .keys import default_keys, keyring_finding, keys_finding
+from .model_providers import provider_findings
 
 _PROVIDER_S = 10.0
 _CREDENTIAL_S = 20.0
@@ -47,8 +48,20 @@ async def laptop_findings(environ: Mapping[str, str] = os.environ) -> AsyncItera
     yield await in_thread(_bundle)
     yield _terminal(environ)
     yield await keyring_finding(LAPTOP)
+    others = [finding async for finding in provider_findings(environ, settings)]
+    needed = not any(finding.name == "model" for finding in others)
     async for finding in _provider(environ, settings):
+        yield finding if needed else _not_needed(finding)
+    for finding in others:
         yield finding
+
+
+def _not_needed(finding: Finding) -> Finding:
+    """Return a finding about Anthropic where new sessions use a model of another provider."""
+    if finding.name not in ("provider", "credential") or finding.state in (State.OK, State.INFO):
+        return finding
+    text = f"{finding.found}\nNot needed: new sessions use a model of another provider."
+    return Finding(finding.where, finding.name, State.INFO, text)
 
 
 def _finding(name: str, state: State, found: str, fix: str = "") -> Finding:

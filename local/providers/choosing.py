@@ -45,7 +45,7 @@ def session_provider(
         if name not in granted:
             said = f"the provider {name} was not chosen on the laptop: start with --model, or add it to the settings"
             raise Refusal(403, f"{said} (providers)", headers={"x-should-retry": "false"})
-        return _provider(named, environ, settings)
+        return provider_of(named, environ, settings)
 
     return ModelRouter(default, make, model or "")
 
@@ -56,7 +56,8 @@ def has_others(environ: Mapping[str, str], settings: Settings) -> bool:
     return bool(settings.providers) or any(environ.get(name, "").strip() for name in variables)
 
 
-def _provider(named: NamedProvider, environ: Mapping[str, str], settings: Settings) -> Provider:
+def provider_of(named: NamedProvider, environ: Mapping[str, str], settings: Settings) -> Provider:
+    """Return the provider that a name stands for. Raise ConfigError, CredentialError."""
     kind = named.kind
     client = ProviderClient(named.endpoint(environ), environ)
     if named.dialect in ("bedrock", "vertex"):

@@ -88,6 +88,20 @@ def test_nobody_is_asked_in_a_script_or_with_a_credential(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_nobody_is_asked_for_a_key_of_anthropic_who_uses_another_provider(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    environ = {"HOME": str(tmp_path)}
+    set_up(parse_arguments(["ssh", "devbox", "--model", "ollama/qwen3"], remote=""), environ)
+    (tmp_path / ".local/state/ccb/set-up").unlink()
+    (tmp_path / ".config/ccb").mkdir(parents=True)
+    (tmp_path / ".config/ccb/settings.json").write_text('{"model": "fast", "modelAliases": {"fast": "openai/gpt-5"}}')
+    set_up(parse_arguments(["ssh", "devbox"], remote=""), environ)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_the_sample_of_a_theme_has_its_colours_where_the_terminal_shows_them() -> None:
     assert "\x1b[38;2;255;255;255;48;2;0;0;0m" in sample("high-contrast", {"COLORTERM": "truecolor", "TERM": "xterm"})
     assert "48;5;" in sample("light", {"TERM": "xterm-256color"})

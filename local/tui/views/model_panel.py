@@ -120,8 +120,9 @@ class ModelPanel(Static, can_focus=True):
         name = cut(one_line(offer.name), room)
         line.append(name, style="bold" if marked else f"not bold {palette.good}" if here else "not bold")
         line.append(" " * (room - cell_len(name)))
-        prices = f"{price_text(offer.input_price)} / {price_text(offer.output_price)}"
-        facts = f"  {window_text(offer.window):>6}  $ {prices:<15}  {offer.provider:<12}"
+        prices = f"$ {price_text(offer.input_price)} / {price_text(offer.output_price)}"
+        prices = prices if offer.input_price is not None else ""
+        facts = f"  {window_text(offer.window):>6}  {prices:<17}  {offer.provider:<12}"
         line.append(facts, style=f"not bold {palette.dim}")
         if here:
             line.append("  now", style=f"not bold {palette.good}")

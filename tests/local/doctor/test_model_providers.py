@@ -1,0 +1,65 @@
+"""The doctor speaks of the provider that is configured: where it is, with which key, and whether it has the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.support.providers.dialect_server import KEY, DialectServer
+
+from ccb.local.config.provider_settings import ProviderSettings
+from ccb.local.config.settings import Settings
+from ccb.local.doctor import laptop
+from ccb.local.doctor.findings import Finding, State
+from ccb.local.doctor.model_providers import provider_findings
+
+LISTED = {"data": [{"id": "coder-large"}, {"id": "coder-small"}]}
+
+
+async def found(environ: dict[str, str], settings: Settings) -> dict[str, Finding]:
+    return {each.name: each async for each in provider_findings(environ, settings)}
+
+
+def settings_for(server: DialectServer, model: str) -> Settings:
+    lab = ProviderSettings(kind="vllm", baseUrl=server.url, keyVariable="LAB_KEY")
+    return Settings(model=model, modelAliases={"big": "lab/coder-large"}, providers={"lab": lab})
+
+
+async def test_the_provider_of_new_sessions_and_their_model_are_examined(tmp_path: Path) -> None:
+    environ, server = {"HOME": str(tmp_path), "LAB_KEY": KEY}, DialectServer("vllm")
+    server.listed = LISTED
+    async with server.running():
+        findings = await found(environ, settings_for(server, "big"))
+        assert findings["provider lab"].state is State.OK
+        assert "vLLM: lab (127.0.0.1:" in findings["provider lab"].found
+        assert "key from LAB_KEY; 2 models in" in findings["provider lab"].found
+        assert findings["model"].state is State.INFO
+        findings = await found(environ, settings_for(server, "lab/coder"))
+        assert findings["model"].state is State.BLOCK and "Near names: lab/coder-large" in findings["model"].found
+        findings = await found({**environ, "LAB_KEY": "wrong"}, settings_for(server, "big"))
+        assert findings["provider lab"].state is State.BLOCK and "HTTP 401" in findings["provider lab"].found
+        assert "key" in findings["provider lab"].fix
+
+
+async def test_what_new_sessions_do_not_need_only_warns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environ, server = {"HOME": str(tmp_path), "LAB_KEY": "wrong"}, DialectServer("vllm")
+    server.listed = LISTED
+    async with server.running():
+        findings = await found(environ, settings_for(server, "sonnet"))
+        assert findings["provider lab"].state is State.WARN and "model" not in findings
+        assert await found(environ, Settings()) == {}
+        monkeypatch.setattr(laptop, "load_settings", lambda _: settings_for(server, "big"))
+        unreachable = {**environ, "LAB_KEY": KEY, "ANTHROPIC_API_KEY": "k", "HTTPS_PROXY": "http://127.0.0.1:9"}
+        all_of_it = {each.name: each async for each in laptop.laptop_findings(unreachable)}
+    assert all_of_it["provider"].state is State.INFO
+    assert "Not needed: new sessions use a model of another provider." in all_of_it["provider"].found
+    assert all_of_it["provider lab"].state is State.OK
+
+
+async def test_a_provider_that_cannot_be_made_is_a_finding(tmp_path: Path) -> None:
+    findings = await found({"HOME": str(tmp_path)}, Settings(model="azure/deployment-1"))
+    assert findings["provider azure"].state is State.BLOCK and "no base URL" in findings["provider azure"].found
+    environ = {"HOME": str(tmp_path), "AZURE_OPENAI_API_KEY": "k"}
+    own = Settings(model="azure/d-1", providers={"azure": ProviderSettings(baseUrl="https://r.example/openai/v1")})
+    findings = await found(environ, own)
+    assert findings["provider azure"].found.endswith("key from AZURE_OPENAI_API_KEY; it lists no models to ask for")
