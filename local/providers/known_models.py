@@ -21,6 +21,7 @@ from ccb.tunnel.wire.models import ALIASES, learn, sent_name
 from .choosing import model_source
 from .model_lists import ModelList, ModelLists
 from .named import NamedProvider, named_provider
+from .offered import default_provider
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
@@ -31,6 +32,8 @@ _ASK_S = 4.0
 """How long a session waits for a list before its first turn, if there is none that has the model."""
 _REFRESH_S = 60.0
 _MOST_NEAR = 4
+_FAMILIES = ("opus", "sonnet", "haiku")
+_DEFAULT_FAMILY = "sonnet"
 
 
 def provider_and_model(model: str, environ: Mapping[str, str], settings: Settings) -> tuple[NamedProvider, str] | None:
@@ -43,7 +46,21 @@ def provider_and_model(model: str, environ: Mapping[str, str], settings: Setting
     if slash or environ.get(BASE_URL_VARIABLE, "").strip():
         return None
     anthropic = named_provider(ANTHROPIC, environ, settings)
-    return None if anthropic is None else (anthropic, sent_name(ALIASES.get(model, model)))
+    return None if anthropic is None else (anthropic, sent_name(short_names(environ).get(model, model)))
+
+
+def short_names(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what `opus`, `sonnet`, `haiku` and `default` stand for: the newest of each family in the list of Anthropic
+    that is kept. Without a list, and behind a gateway, the ones that ccb has been made with."""
+    kept = None if environ.get(BASE_URL_VARIABLE, "").strip() else default_provider().kept_list(environ)
+    names = dict(ALIASES)
+    models = kept.models if kept is not None else ()
+    for family in _FAMILIES:
+        listed = [(each.created, each.id) for each in models if each.id.startswith(f"claude-{family}-")]
+        if listed:
+            names[family] = max(listed)[1]
+    names["default"] = names[_DEFAULT_FAMILY]
+    return names
 
 
 def model_traits(
@@ -82,9 +99,10 @@ def model_options(model: str, others: Sequence[str], environ: Mapping[str, str],
     aliases = settings.modelAliases
     small = aliases.get(chosen, chosen) or _small_model(model, environ, settings)
     known = [f"{name}/{model}" for name, each in settings.providers.items() for model in each.models]
-    made = ModelOptions({}, {}, dict(aliases), small, small if chosen else "")
+    short = {name: model for name, model in short_names(environ).items() if ALIASES[name] != model}
+    made = ModelOptions({}, {}, {**short, **aliases}, small, small if chosen else "")
     for given in filter(None, [model, *others, small, *aliases.values(), *known]):
-        name = sent_name(ALIASES.get(given, given))
+        name = sent_name(short.get(given) or ALIASES.get(given, given))
         found = provider_and_model(name, environ, settings)
         if found is None or not ("/" in name or _is_listed(*found, environ)):
             continue

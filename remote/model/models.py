@@ -7,7 +7,6 @@ from ccb.tunnel.wire.models import ALIASES, DEFAULT_MAX_TOKENS, LONG_CONTEXT, fa
 DEFAULT_MODEL = ALIASES["default"]
 SMALL = "small"
 """Stands for the small model of an agent, where a name of a model is expected."""
-_SMALL_MODEL = ALIASES["haiku"]
 ESCALATED_MAX_TOKENS = 64_000
 LONG_CONTEXT_BETA = "context-1m-2025-08-07"
 
@@ -16,13 +15,13 @@ def resolve_model(name: str | None) -> str:
     """Return the model id for an alias or an id; the default model for None and ""."""
     if name and name.endswith(LONG_CONTEXT):
         return resolve_model(name[: -len(LONG_CONTEXT)]) + LONG_CONTEXT
-    return resolved(name) if name else DEFAULT_MODEL
+    return resolved(name or "default")
 
 
 def small_model(model: str, chosen: str) -> str:
     """Return the model that answers small questions of an agent that uses `model`. `chosen` is what the laptop says,
     "" if nothing: then a model of an unknown family has no known small one, so it answers itself."""
-    return chosen or (_SMALL_MODEL if model.startswith("claude-") else model)
+    return chosen or (resolved("haiku") if model.startswith("claude-") else model)
 
 
 def betas_of(model: str) -> tuple[str, ...]:

@@ -14,12 +14,11 @@ from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.proxy.providers.kinds import ANTHROPIC, KINDS
 from ccb.tunnel.proxy.providers.provider import ProviderError
-from ccb.tunnel.wire.models import ALIASES
 
 from ...command_line.error_text import code_of, error_text
 from ...command_line.exit_codes import ExitCode
 from ...config.settings import Settings, load_settings
-from ...providers.known_models import current_list
+from ...providers.known_models import current_list, short_names
 from ...providers.named import NamedProvider, named_provider
 from ...providers.offered import ModelOffer, default_provider, offers_of, price_text, usable_providers
 from ..sessions.table import cut
@@ -50,13 +49,15 @@ def run_models(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
         options = models_parser().parse_args(list(args))
         settings = load_settings(environ)
         chosen = _providers(options.provider, environ, settings)
+        model = settings.modelAliases.get(settings.model or "", settings.model or "default")
         offers, failed = asyncio.run(_all_offers(chosen, environ, settings))
+        current = short_names(environ).get(model, model)
     except CcbError as error:
         sys.stderr.write(error_text(error))
         return code_of(error)
     except SystemExit as end:  # argparse after --help
         return int(end.code or 0)
-    for line in map(_json, offers) if options.json else models_table(offers, settings.model or ALIASES["default"]):
+    for line in map(_json, offers) if options.json else models_table(offers, current):
         sys.stdout.write(f"{line}\n")
     for line in failed:
         sys.stderr.write(f"{line}\n")
@@ -102,7 +103,6 @@ def models_table(offers: Sequence[ModelOffer], current: str) -> list[str]:
     offers = [each for each in offers if each.traits.tools]
     if not offers:
         return []
-    current = ALIASES.get(current, current)
     rows = [_HEADINGS, *(_row(each) for each in offers)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
     marks = [" ", *("*" if each.name == current else " " for each in offers)]

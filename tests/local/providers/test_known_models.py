@@ -12,10 +12,11 @@ from tests.support.providers.dialect_server import KEY, DialectServer
 
 from ccb.local.config.provider_settings import ModelSettings, ProviderSettings
 from ccb.local.config.settings import Settings
-from ccb.local.providers.known_models import check_models, model_options, refresh_lists, said_at_start
+from ccb.local.providers.known_models import check_models, model_options, refresh_lists, said_at_start, short_names
 from ccb.local.providers.model_lists import FRESH_S, ModelLists
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.proxy.providers.models.listing import ListedModel
+from ccb.tunnel.wire.models import ALIASES
 
 LISTED = {"data": [{"id": "coder-large", "max_model_len": 77_000}, {"id": "coder-small"}, {"id": "writer"}]}
 
@@ -88,6 +89,20 @@ def test_the_small_model_is_that_of_the_provider_or_of_the_settings(environ: dic
     told = model_options("openai/gpt-5", [], environ, Settings(modelAliases={"quick": "grok/grok-4"}))
     assert told.aliases == {"quick": "grok/grok-4"} and {"openai/gpt-5-mini", "grok/grok-4"} <= told.facts.keys()
     assert told.thinking["openai/gpt-5"] == ["minimal", "low", "medium", "high"] and told.thinking["grok/grok-4"] == []
+
+
+def test_short_names_stand_for_the_newest_models_that_anthropic_lists(environ: dict[str, str]) -> None:
+    assert short_names(environ) == ALIASES
+    newer = [("claude-opus-9-20270101", "2027-01-01"), ("claude-opus-4-5-20251101", "2025-11-01")]
+    models = [ListedModel(name, created=created) for name, created in (*newer, ("claude-haiku-7-1", "2026-09-01"))]
+    ModelLists(environ).keep("anthropic", "https://api.anthropic.com", models)
+    names = short_names(environ)
+    assert (names["opus"], names["haiku"]) == ("claude-opus-9-20270101", "claude-haiku-7-1")
+    assert names["default"] == names["sonnet"] == ALIASES["sonnet"], "a family that is not listed stays"
+    told = model_options("opus", [], environ, Settings())
+    assert told.aliases == {"opus": "claude-opus-9-20270101", "haiku": "claude-haiku-7-1"}
+    assert "claude-opus-9-20270101" in told.facts
+    assert short_names({**environ, "ANTHROPIC_BASE_URL": "https://gateway.example"}) == ALIASES
 
 
 def test_what_a_model_makes_of_an_effort_is_said_at_start(environ: dict[str, str]) -> None:

@@ -60,7 +60,7 @@ def _read(item: Json) -> ListedModel | None:
     methods = item.get("supportedGenerationMethods")
     if not _ID.fullmatch(name) or _NO_AGENTS.search(name.lower()):
         return None
-    if isinstance(methods, list) and "generateContent" not in methods:
+    if (isinstance(methods, list) and "generateContent" not in methods) or item.get("lifecycle") == "retired":
         return None
     title = item.get("display_name") or item.get("displayName") or ""
     created = item.get("created_at") or item.get("created") or ""
