@@ -59,8 +59,8 @@ class ModelSettings:
 @dataclass(frozen=True)
 class ProviderSettings:
     """One provider. `kind` is the name of the provider if it is not set; `dialect` replaces that of its kind. The key
-    comes from the variable `keyVariable`, or from the command `keyHelper`. In a cloud, `region`, `project` and
-    `profile` say where and as whom."""
+    comes from the variable `keyVariable`, or from the command `keyHelper`; `keyHeader` replaces the header that carries
+    it. In a cloud, `region`, `project` and `profile` say where and as whom."""
 
     __pydantic_config__: ClassVar[Mapping[str, object]] = _PYDANTIC
 
@@ -69,6 +69,7 @@ class ProviderSettings:
     baseUrl: str | None = field(default=None, metadata={"min_length": 1})
     keyVariable: str | None = field(default=None, metadata={"min_length": 1})
     keyHelper: str | None = field(default=None, metadata={"min_length": 1})
+    keyHeader: Literal["authorization", "api-key", "x-api-key"] | None = None
     region: str | None = field(default=None, metadata={"pattern": _PLACE})
     project: str | None = field(default=None, metadata={"pattern": _PLACE})
     profile: str | None = field(default=None, metadata={"min_length": 1})

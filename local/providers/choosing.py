@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ccb.tunnel.errors import CredentialError
 from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
-from ccb.tunnel.proxy.providers.credential import Credential, CredentialSource, FixedCredential
+from ccb.tunnel.proxy.providers.credential import Credential, CredentialSource, FixedCredential, OneHeaderCredential
 from ccb.tunnel.proxy.providers.kinds import ANTHROPIC, KINDS
 from ccb.tunnel.proxy.providers.models.fetching import ModelSource
 from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
@@ -68,7 +68,7 @@ def provider_of(named: NamedProvider, environ: Mapping[str, str], settings: Sett
     if named.dialect == "anthropic":
         from ccb.tunnel.proxy.providers.renamed import RenamedProvider
 
-        return RenamedProvider(credential, client, named.name)
+        return RenamedProvider(_in_one_header(credential, named), client, named.name)
     from ccb.tunnel.proxy.providers.dialect.dialect import Dialect
     from ccb.tunnel.proxy.providers.translated import TranslatedProvider
 
@@ -82,8 +82,14 @@ def provider_of(named: NamedProvider, environ: Mapping[str, str], settings: Sett
 
         dialect, counter = ChatDialect(kind.rules), None
     return TranslatedProvider(
-        named.name, dialect, client, credential, named.traits(environ), counter=counter, key_header=kind.key_header
+        named.name, dialect, client, credential, named.traits(environ), counter=counter, key_header=named.key_header
     )
+
+
+def _in_one_header(source: CredentialSource | None, named: NamedProvider) -> CredentialSource | None:
+    """Return a source for the header that the person has chosen for a provider with Anthropic's API."""
+    header = named.own.keyHeader
+    return source if source is None or header is None else OneHeaderCredential(source, header)
 
 
 def model_source(named: NamedProvider, environ: Mapping[str, str], settings: Settings) -> ModelSource | None:
@@ -93,7 +99,9 @@ def model_source(named: NamedProvider, environ: Mapping[str, str], settings: Set
         return None
     client = ProviderClient(named.endpoint(environ, strips=call.strips), environ)
     credential = credential_of(named, named.endpoint(environ).host, environ, settings)
-    return ModelSource(client, credential, call, "" if named.dialect == "anthropic" else named.kind.key_header)
+    if named.dialect == "anthropic":
+        credential = _in_one_header(credential, named)
+    return ModelSource(client, credential, call, "" if named.dialect == "anthropic" else named.key_header)
 
 
 def credential_of(

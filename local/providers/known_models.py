@@ -17,6 +17,7 @@ from ccb.tunnel.proxy.providers.kinds import ANTHROPIC
 from ccb.tunnel.proxy.providers.models.traits import ModelTraits
 from ccb.tunnel.proxy.providers.provider import ProviderError
 from ccb.tunnel.wire.models import ALIASES, learn, sent_name
+from ccb.tunnel.wire.models import facts as wire_facts
 
 from .choosing import model_source
 from .model_lists import ModelList, ModelLists
@@ -153,7 +154,7 @@ def said_at_start(model: str, environ: Mapping[str, str], settings: Settings, ef
         said.append(f"{shown} has no levels of effort: --effort {effort} has no effect.")
     elif effort and (level := clamped(effort, traits.efforts)) != effort:
         said.append(f"{shown} has no effort {effort}: it is asked for {level}.")
-    if not traits.window:
+    if not traits.window and not wire_facts(model).input_price:  # of a Claude model both are known, whoever serves it
         setting = f"providers.{named.name}.models"
         said.append(
             f"The window of {shown} is not known: ccb takes 200,000 tokens. contextWindow in {setting} sets it."

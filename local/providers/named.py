@@ -38,6 +38,11 @@ class NamedProvider:
     dialect: DialectName
     own: ProviderSettings
 
+    @property
+    def key_header(self) -> str:
+        """The header that carries its key, other than in the Messages API."""
+        return self.own.keyHeader or self.kind.key_header
+
     def traits(self, environ: Mapping[str, str]) -> TraitsTable:
         """Return what its models can do, with what its list said when it was last asked for."""
         listed: list[ModelList | None] = []

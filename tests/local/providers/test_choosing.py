@@ -88,6 +88,7 @@ async def test_a_host_gets_no_provider_that_the_laptop_did_not_choose() -> None:
 
 def test_what_a_model_cannot_do_is_said_before_the_first_turn() -> None:
     assert said_at_start("sonnet", KEYS, NONE) == said_at_start("openai/gpt-5", KEYS, NONE) == []
+    assert said_at_start("bedrock/eu.anthropic.claude-opus-4-5-v1:0", {**KEYS, "AWS_REGION": "eu-west-1"}, NONE) == []
     assert "takes no images" in said_at_start("deepseek/deepseek-chat", KEYS, NONE)[0]
     assert any("window of ollama/q is not known" in each for each in said_at_start("ollama/q", KEYS, NONE))
     own = with_provider("ollama", models={"q": ModelSettings(contextWindow=32_000, images=True, documents=True)})

@@ -45,6 +45,18 @@ class Credential:
         return headers
 
 
+def key_headers(credential: Credential | None, key_header: str) -> dict[str, str]:
+    """Return the headers that carry a key. `key_header` is "" for those of the Messages API."""
+    if credential is None:
+        return {}
+    if not key_header:
+        return {**credential.headers(), "anthropic-version": "2023-06-01"}
+    key = credential.bearer or credential.api_key
+    if not key:
+        return {}
+    return {key_header: f"Bearer {key.reveal()}" if key_header == "authorization" else key.reveal()}
+
+
 class CredentialSource(Protocol):
     """Returns the credential for each call."""
 
@@ -66,3 +78,22 @@ class FixedCredential:
 
     async def refused(self, credential: Credential) -> bool:
         return False
+
+
+class OneHeaderCredential:
+    """What another source gives, sent in one header of the Messages API only: `authorization` or `x-api-key`."""
+
+    def __init__(self, source: CredentialSource, header: str) -> None:
+        self._source = source
+        self._header = header
+        self._last: Credential | None = None
+
+    async def get(self) -> Credential:
+        self._last = found = await self._source.get()
+        key = found.bearer or found.api_key
+        if self._header == "authorization":
+            return Credential(found.source, bearer=key)
+        return Credential(found.source, api_key=key)
+
+    async def refused(self, credential: Credential) -> bool:
+        return self._last is not None and await self._source.refused(self._last)

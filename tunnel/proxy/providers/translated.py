@@ -11,7 +11,7 @@ from typing import Any
 from ...wire.models import learn
 from .answers.events import PING, dump
 from .answers.whole import whole_message
-from .credential import Credential, CredentialSource
+from .credential import Credential, CredentialSource, key_headers
 from .dialect.content import RequestRefused
 from .dialect.counting import estimated_tokens
 from .dialect.dialect import Dialect, StreamReader, Target, TokenCounter
@@ -109,10 +109,7 @@ class TranslatedProvider(HttpProvider):
             "accept-encoding": "identity",
             "user-agent": "ccb",
         }
-        key = (credential.bearer or credential.api_key) if credential is not None else None
-        if key:
-            bearer = self._key_header == "authorization"
-            headers[self._key_header] = f"Bearer {key.reveal()}" if bearer else key.reveal()
+        headers |= key_headers(credential, self._key_header)
         return ProviderRequest("POST", path, headers, as_body(data), len(data))
 
     async def _count(self, counter: TokenCounter, asked: Json, target: Target, credential: Credential | None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -187,6 +188,18 @@ async def test_foundry_is_the_messages_api_with_its_own_key(monkeypatch: pytest.
         told = await ask(proxy, asked_of("foundry/my-deployment", stream=True))
         assert told.status == 200 and told.message["content"] == [{"type": "text", "text": "Grüße"}]
         assert server.asked[0].target == "/v1/messages" and b'"model":"my-deployment"' in server.asked[0].body
+
+
+@pytest.mark.parametrize(("header", "sent"), [(None, "both"), ("authorization", "bearer"), ("x-api-key", "key")])
+async def test_a_token_of_entra_goes_into_the_header_that_the_settings_name(
+    header: str | None, sent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = {"keyHelper": f"echo {ACCESS_TOKEN}", **({"keyHeader": header} if header else {})}
+    async with cloud("foundry", monkeypatch, {"PATH": os.environ["PATH"]}, **own) as (server, proxy):
+        await ask(proxy, asked_of("foundry/d", stream=True))
+    named = {name.lower(): value for name, value in server.asked[0].headers.items()}
+    assert (named.get("authorization") == f"Bearer {ACCESS_TOKEN}") == (sent in ("both", "bearer"))
+    assert (named.get("x-api-key") == ACCESS_TOKEN) == (sent in ("both", "key"))
 
 
 async def test_a_bearer_key_of_bedrock_is_sent_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from ..credential import Credential, CredentialSource
+from ..credential import CredentialSource, key_headers
 from ..network.http_client import ProviderClient
 from ..provider import ProviderError, ProviderRequest
 from .listing import MAX_LIST_BYTES, ListedModel, read_list
@@ -51,18 +51,6 @@ class ModelSource:
             return read_list(bytes(body))
         except ValueError as error:
             raise ProviderError(f"its list of models cannot be read: {error}", permanent=True) from None
-
-
-def key_headers(credential: Credential | None, key_header: str) -> dict[str, str]:
-    """Return the headers that carry a key. `key_header` is "" for those of the Messages API."""
-    if credential is None:
-        return {}
-    if not key_header:
-        return {**credential.headers(), "anthropic-version": "2023-06-01"}
-    key = credential.bearer or credential.api_key
-    if not key:
-        return {}
-    return {key_header: f"Bearer {key.reveal()}" if key_header == "authorization" else key.reveal()}
 
 
 async def _no_body() -> AsyncIterator[bytes]:
