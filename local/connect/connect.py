@@ -164,7 +164,7 @@ async def connect_session(
             session.register(WEB_FETCH, LaptopWeb(allow_private=options.web_allow_private).fetch)
         watching = asyncio.create_task(_watch_network(session), name="network watch")
         stack.push_async_callback(cancelled, watching)
-        asking = refresh_lists(chosen, environ, startup.settings)
+        asking = refresh_lists(chosen or ["default"], environ, startup.settings)
         stack.push_async_callback(cancelled, asyncio.create_task(asking, name="lists of models"))
         hello = session.hello
         host = host_label(arguments.connection)

@@ -44,6 +44,7 @@ from .turns import Background, Turns, TurnState
 Json = dict[str, Any]
 
 _MAX_NAME = 100  # characters of a tool's name in a message
+_MAX_MODELS = 1_000  # of which the laptop has told what they can do
 
 
 @dataclass(frozen=True)
@@ -292,7 +293,7 @@ class Session:
     def learn_models(self, models: Json, thinking: Json) -> None:
         """Know more models, also after a restart. Raise JournalError."""
         old = self._launches.options
-        facts, levels = {**old.model_facts, **models}, {**old.thinking_models, **thinking}
+        facts, levels = _newest({**old.model_facts, **models}), _newest({**old.thinking_models, **thinking})
         options = replace(old, model_facts=facts, thinking_models=levels)
         self.log.emit(OptionsRecord(options.to_json()))
         self._launches.use(options)
@@ -377,3 +378,8 @@ class Session:
             raise HostRefusal(
                 "waits_for_answer", f"this session waits for an answer about {about}", {"session": self.id}
             )
+
+
+def _newest(models: Json) -> Json:
+    """Return what is known of the models that were told last."""
+    return dict(list(models.items())[-_MAX_MODELS:])

@@ -121,6 +121,22 @@ async def test_effort_goes_to_models_that_know_it(host: WorkerHost, session: str
     assert "low, medium, high" in refused["response"]["error"]
 
 
+async def test_what_the_laptop_tells_of_a_model_counts_for_it_from_the_next_call_on(
+    host: WorkerHost, session: str
+) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(model="lab/first-1", effort="max", small_model="lab/small-1"))
+    await laptop.say("one")
+    assert "output_config" not in await answer(laptop, says("1", "m1")), "nothing is known of this model"
+    await laptop.message("result")
+    facts = {"models": {"lab/second-1": [64_000, 4_000, 0.5, 2.0, 0.1, 1.0]}, "thinking": {"lab/second-1": ["low"]}}
+    await laptop.control("learn_models", **facts)
+    await laptop.control("set_model", model="lab/second-1")
+    await laptop.say("two")
+    request = await answer(laptop, says("2", "m2"))
+    assert (request["output_config"], request["max_tokens"]) == ({"effort": "low"}, 4_000)
+
+
 async def test_an_overloaded_model_is_replaced_for_the_turn(host: WorkerHost, session: str) -> None:
     host.more_env["CCB_MAX_RETRIES"] = "10"
     laptop = await host.connect(session)
