@@ -88,6 +88,8 @@ async def _one_session(
     from .config.prompt_store import PromptStore
     from .connect.connect import connect_session
     from .files.transfers import Transfers
+    from .files.viewing.fetched import FetchedFiles
+    from .files.viewing.private_folder import PrivateFolder
     from .tui.attached.shell import LaptopSide
     from .tui.attention import Notify
     from .tui.stage import take_off
@@ -107,7 +109,11 @@ async def _one_session(
             app.attention.how = Notify(connected.notify)
             app.attention.notify_person = connected.notifications.notify
             transfers = await stack.enter_async_context(Transfers(connected.files.lend))
-            laptop = LaptopSide(connected.projects, connected.mcp, connected.sessions, transfers, connected.models)
+            folder = PrivateFolder(state_dir() / "opened")
+            fetched = await stack.enter_async_context(FetchedFiles(transfers, folder, connected.open_with))
+            laptop = LaptopSide(
+                connected.projects, connected.mcp, connected.sessions, transfers, connected.models, fetched
+            )
             await app.attach(connected.session, info, connected.warnings, laptop)
             following = await app.switching.wait(app.left)
             if following is None:

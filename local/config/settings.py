@@ -183,6 +183,12 @@ class Settings:
     mouse: bool = field(
         default=True, metadata=_key("Whether the REPL uses the mouse; `false` leaves it to the terminal.")
     )
+    openWith: str = field(
+        default="",
+        metadata=_key(
+            "Command that `/open` starts with a file, in place of the system's way (`open`, `xdg-open`).", min_length=1
+        ),
+    )
     disableAllHooks: bool = field(default=False, metadata=_key("Run no hooks at all."))
     allowManagedHooksOnly: bool = field(
         default=False, metadata=_key("In a managed policy: run only the hooks of the policy.")

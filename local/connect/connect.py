@@ -77,8 +77,8 @@ class Connected:
     `host` is the name that the person used, `resume` the command that returns to the session. `projects` asks the
     person about the project; who reads the events says how. `notifications` are hooks of the person on this machine,
     `mcp` their MCP servers. `sessions` are the sessions of the host, `files` lends the connection to copies of files.
-    `notify` is the setting of this name. `revoke` lets the session call no models any more, `models` are those
-    that it may use.
+    `notify` and `open_with` are settings. `revoke` lets the session call no models any more, `models` are those that
+    it may use.
     """
 
     session: RemoteSession
@@ -90,6 +90,7 @@ class Connected:
     sessions: HostSessions
     files: FileConnection
     notify: str = "auto"
+    open_with: str = ""
     notifications: NotificationHooks = field(default_factory=lambda: NotificationHooks({}, ""))
     mcp: LaptopServers | None = None
     revoke: Callable[[], None] = lambda: None
@@ -181,7 +182,7 @@ async def connect_session(
 
             sessions = SessionsOverLink(lambda: dialer.transport(ask=False), startup.bundle)
             carrier = FileConnection(lambda: session.state, lambda: dialer.current, dialer.separate)
-            notify = startup.settings.notify
+            notify, open_with = startup.settings.notify, startup.settings.openWith
             yield Connected(
                 session,
                 host,
@@ -192,6 +193,7 @@ async def connect_session(
                 sessions,
                 carrier,
                 notify,
+                open_with,
                 notifications,
                 mcp,
                 proxy_desk.revoke,

@@ -28,6 +28,7 @@ from ccb.tunnel.wire.requests import (
 )
 
 from ..files.transfers import Transfers
+from ..files.viewing.fetched import FetchedFiles
 from ..session.client import (
     LaptopNotice,
     LinkChange,
@@ -56,6 +57,7 @@ _HELP = """\
 Type a prompt and press Enter. A line that ends with a backslash goes on in the next one.
 ! COMMAND runs a command on the host. Ctrl+C interrupts the agent; pressed while it is idle, it leaves.
 /get REMOTE [LOCAL] and /put LOCAL [REMOTE] copy files and folders between the two machines.
+/open PATH fetches a file of the host and says what it is; /open alone then shows it with a program of the laptop.
 /model NAME, /mode MODE, /status, /revoke (call no models any more), /stop (end the session on the host),
 /quit (leave; the session goes on)."""
 _TYPED_AHEAD_S = 1.0
@@ -73,12 +75,13 @@ class LineRepl:
         write: Callable[[str], None],
         transfers: Transfers | None = None,
         models: ModelChoice | None = None,
+        fetched: FetchedFiles | None = None,
     ) -> None:
         self._models = models
         self._client = client
         self._info = info
         self._write = write
-        self._files = PlainFiles(transfers, write)
+        self._files = PlainFiles(transfers, fetched, write)
         self._printer = LinePrinter(write, info.path.rstrip("/"))
         self.reducer = TranscriptReducer(
             self._printer, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name

@@ -18,8 +18,11 @@ from ..command_line.error_text import code_of
 from ..command_line.exit_codes import ExitCode
 from ..command_line.model import Arguments
 from ..commands.sessions.picker import choose_session
+from ..config.log import state_dir
 from ..connect.connect import connect_session
 from ..files.transfers import Transfers
+from ..files.viewing.fetched import FetchedFiles
+from ..files.viewing.private_folder import PrivateFolder
 from ..login.prompts import prompts_for
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import read_pieces
@@ -72,6 +75,7 @@ async def run_plain(arguments: Arguments, environ: Mapping[str, str] = os.enviro
             arguments, session_id=session_id, prompts=prompts, choose=_choose, environ=environ
         ) as connected,
         Transfers(connected.files.lend) as transfers,
+        FetchedFiles(transfers, PrivateFolder(state_dir(environ) / "opened"), connected.open_with, environ) as fetched,
     ):
         prompts.over()
         hello, options = connected.session.hello, connected.options
@@ -86,7 +90,7 @@ async def run_plain(arguments: Arguments, environ: Mapping[str, str] = os.enviro
             sandbox=hello.sandbox,
             revoke=connected.revoke,
         )
-        repl = LineRepl(connected.session, info, _write, transfers, connected.models)
+        repl = LineRepl(connected.session, info, _write, transfers, connected.models, fetched)
         connected.projects.ask = repl.ask_about_project
         _write(f"ccb {__version__}, {info.place}. Type a prompt; /help says more.")
         for warning in connected.warnings:

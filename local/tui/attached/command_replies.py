@@ -89,6 +89,7 @@ class CommandReplies:
             "resume": steering.choosing.resume,
             "get": steering.files.get,
             "put": steering.files.put,
+            "open": steering.files.open,
             "trust": self._trust,
             "config": steering.insight.config,
             "theme": self._theme,
@@ -104,6 +105,7 @@ class CommandReplies:
             "rewind": self._rewind,
             "revoke": self._revoke,
             "queue": self._queue,
+            "paste": self._paste,
             "vim": self._vim,
             "permissions": self._view.steering.facts.permissions,
             "diff": self._view.steering.facts.diff,
@@ -136,6 +138,9 @@ class CommandReplies:
 
     async def _queue(self) -> None:
         self._view.show_queue()
+
+    async def _paste(self) -> None:
+        self._shell.composer.paste_image()
 
     async def _transcript(self, argument: str) -> None:
         page = self._view.reading.open_transcript()

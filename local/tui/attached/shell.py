@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ...connect.project_trust import ProjectDesk
     from ...connect.session_list import HostSessions
     from ...files.transfers import Transfers
+    from ...files.viewing.fetched import FetchedFiles
     from ...mcp.service import LaptopServers
     from ...providers.choice import ModelChoice
     from ..attention import Attention
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class LaptopSide:
     """`projects` asks about the project on the screen, `mcp` are the MCP servers of this laptop, `sessions` are the
-    sessions of the host, `transfers` copies files, `models` are those that the session may use."""
+    sessions of the host, `transfers` copies files, `models` are those that the session may use, `fetched` are files to
+    look at."""
 
     projects: ProjectDesk
     mcp: LaptopServers | None
     sessions: HostSessions
     transfers: Transfers | None = None
     models: ModelChoice | None = None
+    fetched: FetchedFiles | None = None
 
 
 class ThemeChoice(Protocol):

@@ -52,8 +52,8 @@ class StopKeys:
         view, actions = self._view, self._actions
         if actions.busy or view.connection.watching or self._shell.composer.text:
             view.run_worker(actions.interrupt())
-        elif view.steering.files.cancel_newest():
-            actions.hint("breaking the copy off")
+        elif done := view.steering.files.cancel_newest():
+            actions.hint(done)
         elif view.rewinding.pressed_twice(time.monotonic()):
             self.rewind()
         else:

@@ -90,7 +90,7 @@ class SessionView(Vertical):
             choosing,
             QueueEditing(client, self.reducer.prompts, shell.composer, self._actions),
             Insight(client, info, self.reducer, reading, shell, choosing),
-            FileCarrying(client, self.reducer, self._actions),
+            FileCarrying(client, self.reducer, self._actions, keymap),
             ModelChoosing(self.reducer, reading, self._actions),
         )
         self.submissions = Submissions(client, info.host, shell.composer, self.reducer, self._actions)
@@ -161,7 +161,7 @@ class SessionView(Vertical):
         self.trust.keep, self.trust.command = projects.keep, projects.command
         self.steering.mcp.laptop = laptop.mcp
         choosing = self.steering.choosing
-        self.steering.files.transfers = laptop.transfers
+        self.steering.files.transfers, self.steering.files.fetched = laptop.transfers, laptop.fetched
         self.steering.models.use(laptop.models)
         self.steering.facts.keep, self.steering.insight.sessions = projects.keep, laptop.sessions
         choosing.sessions, choosing.switching = laptop.sessions, self._shell.switching

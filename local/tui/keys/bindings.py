@@ -24,6 +24,7 @@ REPL_BINDINGS: list[BindingType] = [
     _binding("approval-tab", "toggle_approval"),
     _binding("background", "background"),
     _binding("queue", "queue"),
+    _binding("open", "open_fetched"),
     _binding("details", "details"),
     _binding("todos", "todos"),
     _binding("page-up", "page(-1)"),

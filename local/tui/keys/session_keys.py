@@ -36,6 +36,11 @@ class SessionKeys:
         if self.attached is not None:
             self.chord.pressed(self.attached.show_queue)
 
+    def action_open_fetched(self) -> None:
+        """Alt+O: open the file that was fetched and waits."""
+        if self.attached is not None:
+            self.chord.pressed(self.attached.steering.files.open_now)
+
     def action_next_mode(self) -> None:
         """Shift+Tab: the next permission mode."""
         if self.attached is not None:

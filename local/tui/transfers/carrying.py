@@ -1,4 +1,4 @@
-"""The commands /get and /put on the screen."""
+"""The commands /get, /put and /open on the screen."""
 
 from __future__ import annotations
 
@@ -12,31 +12,40 @@ from ccb.tunnel.errors import CcbError, UsageError
 from ...files.copy import CopyOrder
 from ...files.orders import get_order, put_order
 from ...files.transfers import Transfer, Transfers, outcome
+from ...files.viewing.fetched import FetchedFile, FetchedFiles
 from ...session.client import SessionClient
+from ...terminal.keymap import Keymap
 from ..model.blocks import Level
 from ..model.error_display import ErrorDisplay
 from ..model.transcript_reducer import TranscriptReducer
+from .offer import OfferPanel
 from .panel import TransferPanel
 
 STOP = "stop"
 """The argument of /get and /put that breaks off the copies that run."""
 
+_NO_CONNECTION = "There is no connection for files here."
+
 
 class FileCarrying(Vertical):
-    """Starts copies and shows how far they are. `transfers` is None where there is no connection, as in a test."""
+    """Starts copies and shows how far they are, and which file waits to be opened. `transfers` and `fetched` are None
+    where there is no connection, as in a test."""
 
     DEFAULT_CSS = "FileCarrying { height: auto; }"
 
-    def __init__(self, client: SessionClient, reducer: TranscriptReducer, errors: ErrorDisplay) -> None:
+    def __init__(self, client: SessionClient, reducer: TranscriptReducer, errors: ErrorDisplay, keymap: Keymap) -> None:
         super().__init__()
         self._client = client
         self._reducer = reducer
         self._errors = errors
         self._panel = TransferPanel()
+        self._offer = OfferPanel(keymap)
         self.transfers: Transfers | None = None
+        self.fetched: FetchedFiles | None = None
 
     def compose(self) -> ComposeResult:
         yield self._panel
+        yield self._offer
 
     async def get(self, argument: str) -> None:
         """Answer `/get REMOTE [LOCAL]`."""
@@ -46,21 +55,60 @@ class FileCarrying(Vertical):
         """Answer `/put LOCAL [REMOTE]`."""
         await self._start(argument, put_order)
 
+    async def open(self, argument: str) -> None:
+        """Answer `/open PATH`, or open the file that waits if there is no path."""
+        if self.fetched is None:
+            self._reducer.notice(_NO_CONNECTION, Level.WARNING)
+        elif not argument:
+            await self.open_offered()
+        else:
+            try:
+                transfer = self.fetched.fetch(argument, self._client.hello.cwd)
+            except UsageError as error:
+                self._reducer.notice(f"{error.what}. {error.do}", Level.WARNING)
+            except CcbError as error:
+                self._errors.show_error(error)
+            else:
+                self.refresh_panel()
+                self.run_worker(self._until_offered(transfer, self.fetched), group="copies")
+
+    def open_now(self) -> None:
+        """Alt+O: open the file that the panel shows."""
+        self.run_worker(self.open_offered(), group="copies")
+
+    async def open_offered(self) -> None:
+        """Open the file that the panel shows."""
+        shown = self.fetched is not None and self._offer.shows(self.fetched.offered)
+        file = self.fetched.take_first() if self.fetched is not None and shown else None
+        self._show_offer()
+        if self.fetched is None or file is None:
+            self._reducer.notice("No file waits to be opened: /open PATH fetches one of the host.")
+            return
+        try:
+            self._reducer.notice(await self.fetched.open_file(file))
+        except CcbError as error:
+            self._errors.show_error(error)
+
     def refresh_panel(self) -> bool:
         """Show how far the copies are. Return whether one is under way."""
         running = self.transfers.running if self.transfers is not None else []
         self._panel.show(running, working=self._reducer.running)
         return bool(running)
 
-    def cancel_newest(self) -> bool:
-        """Break off the copy that was started last. Return False if none runs."""
+    def cancel_newest(self) -> str:
+        """Put away the file that waits to be opened, or else break off the copy that was started last. Return what was
+        done, "" if there is neither."""
+        away = self.fetched.take_first() if self.fetched is not None else None
+        if away is not None:
+            self._show_offer()
+            return f"{away.name} was put away"
         cancelled = self.transfers is not None and self.transfers.cancel_newest() is not None
         self.refresh_panel()
-        return cancelled
+        return "breaking the copy off" if cancelled else ""
 
     async def _start(self, argument: str, order_of: Callable[[str, str], CopyOrder]) -> None:
         if self.transfers is None:
-            self._reducer.notice("There is no connection for files here.", Level.WARNING)
+            self._reducer.notice(_NO_CONNECTION, Level.WARNING)
             return
         if argument == STOP and self.transfers.cancel_all():
             return
@@ -76,10 +124,25 @@ class FileCarrying(Vertical):
         """Say how a copy has ended."""
         found = await outcome(transfer)
         self.refresh_panel()
-        if found is None:
-            name = transfer.name
-            self._reducer.notice(f"{name}: broken off. The same command goes on where it ended.", Level.DIM)
-        elif isinstance(found, CcbError):
-            self._errors.show_error(found)
-        else:
+        if isinstance(found, str):
             self._reducer.notice(transfer.done_text(found))
+        else:
+            self._say_why_not(transfer, found)
+
+    async def _until_offered(self, transfer: Transfer, fetched: FetchedFiles) -> None:
+        """Show the file once it has arrived."""
+        found = await fetched.arrived(transfer)
+        self.refresh_panel()
+        self._show_offer()
+        if not isinstance(found, FetchedFile):
+            self._say_why_not(transfer, found)
+
+    def _say_why_not(self, transfer: Transfer, error: CcbError | None) -> None:
+        if error is not None:
+            self._errors.show_error(error)
+        else:
+            self._reducer.notice(f"{transfer.name}: broken off. The same command goes on where it ended.", Level.DIM)
+
+    def _show_offer(self) -> None:
+        if self.fetched is not None:
+            self._offer.show(self.fetched.offered, self.fetched.viewer)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from textual import events
+from textual import events, work
 from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import TextArea
@@ -17,6 +17,7 @@ from textual.widgets.text_area import Selection
 
 from ccb.tunnel.plain_text import neutralise
 
+from ...terminal.image_clipboard import NoImage
 from ...terminal.keymap import Keymap
 from ...terminal.stdio import in_thread
 from ..vim.machine import VimEffect
@@ -141,6 +142,9 @@ class Composer(TextArea):
         if keymap.has("send", event.key) or keymap.has("steer", event.key):
             self._submit(steers=keymap.has("steer", event.key))
             return True
+        if keymap.has("paste", event.key) and not self.read_only:
+            self.paste_image()
+            return True
         if keymap.has("newline", event.key):
             self.insert("\n")
             return True
@@ -253,6 +257,21 @@ class Composer(TextArea):
             self.put(f"{files.shown} ", end - len(_harmless(text)), end)
         if files is not None:
             self.around.says(files.said)
+
+    @work(exclusive=True, group="clipboard")
+    async def paste_image(self) -> None:
+        """Let the image in the clipboard go along with the prompt. Without one, insert what was copied in ccb, or say
+        why nothing is inserted."""
+        try:
+            data = await self.around.clipboard_image()
+        except NoImage as error:
+            self.type(self.app.clipboard)
+            if not self.app.clipboard:
+                self.around.says(str(error))
+            return
+        taken = await in_thread(lambda: self.attachments.take_image(data))
+        self.type(f"{taken.shown} " if taken.shown else "")
+        self.around.says(taken.said)
 
     def type(self, text: str) -> None:
         """Insert text at the cursor. Control characters in it are made visible."""

@@ -15,8 +15,8 @@ from ..session import Session
 Json = dict[str, Any]
 
 ON_SCREEN = """
-? bug config copy diff doctor effort exit export get hosts keys mode new permissions put queue quit reconnect rename
-resume revoke rewind sessions stop tasks theme thinking tools transcript trust vim"""
+? bug config copy diff doctor effort exit export get hosts keys mode new open paste permissions put queue quit reconnect
+rename resume revoke rewind sessions stop tasks theme thinking tools transcript trust vim"""
 """The commands of the REPL that have no counterpart here."""
 
 _INPUT = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens")

@@ -1,4 +1,4 @@
-"""/get and /put in the REPL: a copy beside the session, how far it is, and how it is broken off."""
+"""/get, /put and /open in the REPL: a copy beside the session, how far it is, and how it is broken off."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from tests.support.repl.scripted_session import ScriptedSession, hello
 
 from ccb.local.files.copy import OpenTransport
 from ccb.local.files.transfers import Transfers
+from ccb.local.files.viewing.fetched import FetchedFiles
+from ccb.local.files.viewing.private_folder import PrivateFolder
 from ccb.local.session.client import FoundNames
 from ccb.local.tui.completion.path_arguments import path_argument_at
+from ccb.local.tui.widgets.cards.answer_keys import BURST_S
 from ccb.tunnel.transports.local import LocalTransport
 from ccb.tunnel.transports.pipe import Transport
 
@@ -140,3 +143,36 @@ async def test_paths_of_both_machines_complete(tmp_path: Path, monkeypatch: pyte
         await at.pilot.press("tab")
         assert at.app.composer.text == '/get "runs/loss curve.png" "my plots/"'
         await at.sees("old.png")
+
+
+@pytest.mark.programs
+async def test_a_file_is_fetched_and_a_key_opens_it(tmp_path: Path) -> None:
+    viewer, seen = tmp_path / "viewer", tmp_path / "seen"
+    viewer.write_text(f'#!/bin/sh\nbasename "$1" >> {seen}\n')
+    viewer.chmod(0o755)
+    (tmp_path / "run.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "tool").write_bytes(b"\x7fELF\0")
+    async with copying(tmp_path) as at:
+        files = at.app.view.steering.files
+        assert files.transfers is not None
+        folder = PrivateFolder(tmp_path / "opened")
+        async with FetchedFiles(files.transfers, folder, str(viewer)) as files.fetched:
+            await command(at, "/open run.sh")
+            await at.sees("run.sh.txt · text · 10 B", "Alt+O opens it with viewer")
+            await at.type("o ")
+            at.app.composer.text = ""
+            assert not seen.exists()
+            await at.pilot.press("escape")
+            await at.loses("Alt+O opens it")
+            await command(at, "/open")
+            await at.sees("No file waits to be opened")
+            await command(at, "/open run.sh")
+            await at.sees("Alt+O opens it")
+            await asyncio.sleep(BURST_S)  # a chord in a burst of keys is a paste
+            await at.pilot.press("alt+o")
+            await at.sees("Opened run.sh.txt with")
+            await at.loses("Alt+O opens it")
+            assert seen.read_text() == "run.sh.txt\n"
+            await command(at, "/open tool")
+            await at.sees("tool is a program of Linux, and ccb opens only what is looked at")
+            assert at.session.prompts == []

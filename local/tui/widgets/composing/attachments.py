@@ -1,6 +1,7 @@
 """Files of the laptop that go along with a prompt: the composer shows a placeholder for each.
 
-Only what the person pastes or drops into the composer gets here. What is sent is what was in the file at that moment.
+Only what the person pastes or drops into the composer gets here. What is sent is what was in the file at that moment;
+an image that is too large for the model is scaled, if Pillow is installed.
 """
 
 from __future__ import annotations
@@ -9,15 +10,24 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.content.attached import attached_file
-from ccb.tunnel.wire.content.images import MAX_IMAGE_BYTES, image_block, image_trouble, image_type
+from ccb.tunnel.wire.content.images import (
+    MAX_IMAGE_BYTES,
+    MAX_PIXELS,
+    image_block,
+    image_size,
+    image_trouble,
+    image_type,
+)
 from ccb.tunnel.wire.frames import Json
 
+from ...render.pictures.decoding import NotDecoded, can_decode
+from ...render.pictures.scaling import GOOD_PIXELS, scaled
 from .dropped_paths import dropped_paths
 
 MAX_TEXT_BYTES = 256 << 10
@@ -25,6 +35,9 @@ MAX_TEXT_BYTES = 256 << 10
 
 MAX_KEPT_BYTES = 12 << 20
 """Most bytes of all files that wait in the composer: with what base64 adds they fit into a request."""
+
+MAX_SOURCE_BYTES = 64 << 20
+"""Largest image that is read to be scaled."""
 
 _MAX_KEPT = 20
 _MAX_NAME = 60
@@ -38,16 +51,21 @@ class NotAttached(Exception):
 
 @dataclass(frozen=True)
 class Attachment:
-    """A file as it was when it was dropped. `kind` is image or file."""
+    """A file as it was when it was dropped. `kind` is image or file. `path` is None for an image of the clipboard.
+    `scaled`: it is smaller than it was."""
 
-    path: Path
+    path: Path | None
     kind: str
     size: int
     block: Json
+    pixels: tuple[int, int] | None = None
+    scaled: bool = False
 
     @property
     def placeholder(self) -> str:
         """What the composer shows for it."""
+        if self.path is None:
+            return f"[Image {'x'.join(map(str, self.pixels or ()))}]"
         return f"[{self.kind}: {shown_name(self.path)} {size_text(self.size)}]"
 
 
@@ -66,6 +84,19 @@ class Attachments:
     def __init__(self) -> None:
         self._kept: dict[str, Attachment] = {}
         self._sent: set[str] = set()
+        self._images = 0
+
+    def take_image(self, data: bytes) -> Taken:
+        """Take an image out of the clipboard. Blocks."""
+        try:
+            image = image_attachment(data, "the image in the clipboard", None)
+            self._make_room(1, image.size)
+        except NotAttached as error:
+            return Taken("", str(error))
+        self._images += 1
+        shown = image.placeholder.replace("[Image ", f"[Image #{self._images} ")
+        self._kept[shown] = image
+        return Taken(shown, f"the image will go along with the prompt{_scaled_note([image])}; Backspace removes it")
 
     def take(self, text: str) -> Taken | None:
         """Read the files that a pasted text names. None if it is not such a text. Blocks."""
@@ -79,7 +110,8 @@ class Attachments:
             return Taken("", str(error))
         shown = [self._keep(each) for each in files]
         names = shown_name(paths[0]) if len(paths) == 1 else f"{len(paths)} files"
-        return Taken(" ".join(shown), f"{names} of this laptop will go along with the prompt; undo makes it text")
+        said = f"{names} of this laptop will go along with the prompt{_scaled_note(files)}; undo makes it text"
+        return Taken(" ".join(shown), said)
 
     def named_in(self, text: str) -> list[str]:
         """Return the placeholders in a text, each once, in order."""
@@ -94,12 +126,17 @@ class Attachments:
         return [{"type": "text", "text": text}, *(self._kept[each].block for each in named)]
 
     def with_paths(self, text: str) -> str:
-        """Return a text with paths in place of the placeholders, as it is kept for later runs."""
-        return self._replaced(text, lambda each: shlex.quote(str(self._kept[each].path)))
+        """Return a text with paths in place of the placeholders, as it is kept for later runs. An image of the
+        clipboard has none: it is not there any more then."""
+        return self._replaced(text, lambda each: self._path_of(self._kept[each]))
 
     def placeholder_before(self, text: str) -> str:
         """Return the placeholder at the end of `text`, "" if there is none."""
         return next((each for each in self._kept if text.endswith(each)), "")
+
+    @staticmethod
+    def _path_of(file: Attachment) -> str:
+        return shlex.quote(str(file.path)) if file.path is not None else ""
 
     def _replaced(self, text: str, by: Callable[[str], str]) -> str:
         if not self._kept:
@@ -143,14 +180,8 @@ def read_attachment(path: Path) -> Attachment:
         raise NotAttached(f"{name} cannot be read: {error.strerror or error}") from error
     if data is None:
         raise NotAttached(f"{name} is no file that goes along with a prompt: its path stays text")
-    media_type = image_type(data[:16])
-    if media_type is not None:
-        if len(data) > MAX_IMAGE_BYTES:
-            raise NotAttached(f"{name} is too large: the model takes images of {size_text(MAX_IMAGE_BYTES)} at most")
-        trouble = image_trouble(data)
-        if trouble:
-            raise NotAttached(f"{name} is an image that the model does not take: {trouble}")
-        return Attachment(path, "image", len(data), image_block(data, media_type))
+    if image_type(data[:16]) is not None:
+        return image_attachment(data, name, path)
     if _SECRET.search(data):
         raise NotAttached(f"{name} holds a private key, which stays on the laptop: its path stays text")
     if len(data) > MAX_TEXT_BYTES and b"\0" not in data:
@@ -164,6 +195,30 @@ def read_attachment(path: Path) -> Attachment:
     return Attachment(path, "file", len(data), attached_file(name, text))
 
 
+def image_attachment(data: bytes, name: str, path: Path | None) -> Attachment:
+    """Return an image as the model takes it, scaled if it must be and can be. Blocks. Raise NotAttached."""
+    size, before = image_size(data) or (0, 0), len(data)
+    many = f"{name} is too large: the model takes images of {size_text(MAX_IMAGE_BYTES)} at most"
+    if len(data) > MAX_IMAGE_BYTES or max(size) > (GOOD_PIXELS if can_decode() else MAX_PIXELS):
+        if len(data) > MAX_SOURCE_BYTES:
+            raise NotAttached(many)
+        try:
+            data = scaled(data, MAX_IMAGE_BYTES)
+        except NotDecoded as error:
+            if len(data) > MAX_IMAGE_BYTES:
+                raise NotAttached(f"{many}, and it was not scaled: {error}") from error
+    media_type, trouble = image_type(data[:16]), image_trouble(data)
+    if media_type is None:
+        raise NotAttached(f"{name} is of a kind that the model does not take")
+    if trouble:
+        raise NotAttached(f"{name} is an image that the model does not take: {trouble}")
+    return Attachment(path, "image", len(data), image_block(data, media_type), image_size(data), len(data) != before)
+
+
+def _scaled_note(files: Sequence[Attachment]) -> str:
+    return ", scaled for the model" if any(each.scaled for each in files) else ""
+
+
 def _read(path: Path) -> bytes | None:
     """Return the start of a regular file, as much as could be sent and a byte more; None for anything else."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -171,7 +226,8 @@ def _read(path: Path) -> bytes | None:
         os.close(descriptor)
         return None
     with os.fdopen(descriptor, "rb") as file:
-        return file.read(MAX_IMAGE_BYTES + 1)
+        head = file.read(MAX_TEXT_BYTES + 1)
+        return head if image_type(head[:16]) is None else head + file.read(MAX_SOURCE_BYTES + 1 - len(head))
 
 
 def shown_name(path: Path) -> str:

@@ -13,6 +13,7 @@ from tests.support.repl.pilot import Desk, desk
 from textual import events
 
 from ccb.local.config.prompt_store import PromptStore
+from ccb.local.terminal.image_clipboard import NoImage
 from ccb.local.tui.widgets.composing.attachments import Attachments, NotAttached, read_attachment
 from ccb.local.tui.widgets.composing.dropped_paths import dropped_paths
 from ccb.tunnel.wire.content.attached import is_attached_file
@@ -139,7 +140,10 @@ async def test_only_what_is_pasted_is_taken(tmp_path: Path) -> None:
         ("id", b"-----BEGIN OPENSSH PRIVATE KEY-----\nx", "id holds a private key, which stays on the laptop"),
     ],
 )
-def test_other_files_are_refused_and_the_reason_is_named(tmp_path: Path, name: str, data: bytes, why: str) -> None:
+def test_other_files_are_refused_and_the_reason_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, data: bytes, why: str
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # Pillow would scale the images
     (tmp_path / name).write_bytes(data)
     with pytest.raises(NotAttached) as refused:
         read_attachment(tmp_path / name)
@@ -206,3 +210,62 @@ async def test_later_runs_find_the_path_in_the_history_and_in_the_draft(tmp_path
         await at.type("see ")
         await paste(at, str(path))
     assert store.load() == ([f"'{path}'"], f"see '{path}'")
+
+
+async def test_the_image_in_the_clipboard_goes_with_the_prompt_and_backspace_removes_it() -> None:
+    async def from_clipboard() -> bytes:
+        return png(64, 48)
+
+    async with desk() as at:
+        at.app.composer.around.clipboard_image = from_clipboard
+        await at.type("see ")
+        await at.pilot.press("ctrl+v")
+        await at.until(lambda: at.app.composer.text == "see [Image #1 64x48] ")
+        await at.sees("the image will go along with the prompt; Backspace removes it")
+        await at.pilot.press("ctrl+v")
+        await at.until(lambda: at.app.composer.text == "see [Image #1 64x48] [Image #2 64x48] ")
+        await at.pilot.press("backspace", "backspace")
+        assert at.app.composer.text == "see [Image #1 64x48] "
+        await at.pilot.press("enter")
+        await at.until(lambda: at.session.contents)
+        content = at.session.contents[0]
+        assert isinstance(content, list)
+        text, image = content
+        assert text["text"] == "see [Image #1 64x48]" and image["source"]["media_type"] == "image/png"
+        at.app.composer.text = "/paste"
+        await at.pilot.press("enter")
+        await at.until(lambda: at.app.composer.text == "[Image #3 64x48] ")
+
+
+async def test_without_an_image_in_the_clipboard_the_reason_is_said() -> None:
+    async def from_clipboard() -> bytes:
+        raise NoImage("there is no image in the clipboard")
+
+    async with desk() as at:
+        at.app.composer.around.clipboard_image = from_clipboard
+        await at.pilot.press("ctrl+v")
+        await at.sees("there is no image in the clipboard")
+        at.app.copy_to_clipboard("copied in ccb")
+        await at.pilot.press("ctrl+v")
+        await at.until(lambda: at.app.composer.text == "copied in ccb")
+
+
+def test_an_image_of_the_clipboard_has_no_path_that_later_runs_could_find() -> None:
+    kept = Attachments()
+    shown = kept.take_image(png()).shown
+    assert shown == "[Image #1 3x2]" and kept.with_paths(f"see {shown}") == "see "
+    assert kept.take_image(b"no image").shown == ""
+
+
+def test_an_image_that_is_too_large_is_scaled_where_pillow_is(tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    path = tmp_path / "wide.png"
+    path.write_bytes(png(9000, 30))
+    file = read_attachment(path)
+    assert file.pixels == (2000, 7) and file.scaled
+    path.write_bytes(png(300, 300, padding=MAX_IMAGE_BYTES))
+    file = read_attachment(path)
+    assert file.pixels == (300, 300) and file.size < 10_000
+    path.write_bytes(png(9000, 9000))
+    with pytest.raises(NotAttached, match="9,000 x 9,000 pixels"):
+        read_attachment(path)

@@ -1,0 +1,238 @@
+"""Files of the host that are looked at here: what they are, under which name a viewer gets them, and where they lie."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import subprocess
+import sys
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ccb.local.files.copy import OpenTransport
+from ccb.local.files.transfers import Transfers
+from ccb.local.files.viewing import private_folder
+from ccb.local.files.viewing.fetched import FetchedFile, FetchedFiles
+from ccb.local.files.viewing.kinds import kind_of, viewer_name
+from ccb.local.files.viewing.private_folder import PrivateFolder
+from ccb.local.files.viewing.viewer import NoViewer, viewer_command
+from ccb.tunnel.errors import CopyFailed, UsageError
+from ccb.tunnel.transports.local import LocalTransport
+from ccb.tunnel.transports.pipe import Transport
+
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\2\x80\0\0\1\xe0\x08\2\0\0\0" + zlib.compress(b"") + b"IEND"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "label", "seen_as"),
+    [
+        ("loss.png", PNG, "PNG image, 640x480", "loss.png"),
+        ("evil.desktop", PNG, "PNG image, 640x480", "evil.desktop.png"),
+        ("a.jpeg", b"\xff\xd8\xff\xe0\0\4ab\xff\xc0\0\x0b\x08\0\2\0\3\1", "JPEG image, 3x2", "a.jpeg"),
+        ("paper.pdf", b"%PDF-1.7\n", "PDF document", "paper.pdf"),
+        ("run.sh", b"#!/bin/sh\nrm -rf ~\n", "text", "run.sh.txt"),
+        ("app.desktop", b"[Desktop Entry]\nExec=evil\n", "text", "app.desktop.txt"),
+        ("notes.MD", b"# hi", "Markdown text", "notes.MD"),
+        ("data.csv", b"a,b\n=cmd()", "table", "data.csv"),
+        ("page.html", b"<html>", "web page", "page.html"),
+        ("page.xhtml", b"<html>", "text", "page.xhtml.txt"),
+        ("noname", b"<!doctype html><script>", "text", "noname.txt"),
+        ("a.svg", b"<svg onload=evil()>", "SVG image", "a.svg.html"),
+        ("BMW.txt", b"BMW is text", "text", "BMW.txt"),
+        ("book.xlsx", b"PK\x03\x04\0\xff", "Excel table", "book.xlsx"),
+        ("-rf \x1b[2J\u202egnp.exe", PNG, "PNG image, 640x480", None),
+        ("\u0434\u043e\u043a.txt", "\u0434".encode(), "text", "\u0434\u043e\u043a.txt"),
+    ],
+)
+def test_a_viewer_gets_the_end_that_belongs_to_the_content(
+    name: str, content: bytes, label: str, seen_as: str | None
+) -> None:
+    kind = kind_of(name, content)
+    assert kind.label == label
+    found = viewer_name(name, kind)
+    if seen_as is None:
+        assert found.endswith(".exe.png") and found[0] not in "-." and found.isprintable()
+    else:
+        assert found == seen_as
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "label"),
+    [
+        ("tool", b"\x7fELF\2\1\1\0", "a program of Linux"),
+        ("plot.png", b"MZ\x90\0", "a program of Windows"),
+        ("plot.png", b"PK\x03\x04\0", "an archive"),
+        ("paper.pdf", b"\0\1\2\3", "data of a kind that ccb does not know"),
+    ],
+)
+def test_programs_and_what_is_not_known_have_no_viewer(name: str, content: bytes, label: str) -> None:
+    kind = kind_of(name, content)
+    assert kind.label == label and kind.ends == ()
+
+
+def test_the_folder_is_private_and_goes_at_the_end(tmp_path: Path) -> None:
+    above = tmp_path / "opened"
+    folder = PrivateFolder(above)
+    folder.remove_left_over()
+    place = folder.place_for("/srv/a.png")
+    (place / "a.png").touch()
+    for each in (place, place.parent, above):
+        assert stat.S_IMODE(each.stat().st_mode) == 0o700
+    assert folder.place_for("/srv/a.png") == place != folder.place_for("/srv/b.png")
+    folder.close()
+    assert list(above.iterdir()) == []
+
+
+def test_what_a_killed_process_has_left_goes_at_the_next_start(tmp_path: Path) -> None:
+    program = (
+        "import os, sys; from pathlib import Path; "
+        "from ccb.local.files.viewing.private_folder import PrivateFolder; "
+        "PrivateFolder(Path(sys.argv[1])).place_for('x'); os._exit(9)"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path)], check=False)
+    assert len(list(tmp_path.iterdir())) == 1
+    living = PrivateFolder(tmp_path)
+    place = living.place_for("x")
+    PrivateFolder(tmp_path).remove_left_over()
+    assert list(tmp_path.iterdir()) == [place.parent]
+    living.close()
+
+
+def test_the_oldest_files_go_when_there_is_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(private_folder, "MOST_BYTES", 10)
+    folder = PrivateFolder(tmp_path)
+    places = [folder.place_for(name) for name in "ab"]
+    for age, place in enumerate(places):
+        (place / "content").write_bytes(b"x" * 8)
+        os.utime(place, (age, age))
+    folder.place_for("c")
+    assert [each.exists() for each in places] == [False, True]
+    folder.close()
+
+
+def test_which_program_shows_a_file(tmp_path: Path) -> None:
+    program = tmp_path / "xdg-open"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    path = {"PATH": str(tmp_path)}
+    assert viewer_command("", {**path, "DISPLAY": ":0"}, "linux") == ["xdg-open"]
+    assert viewer_command("xdg-open '-x y'", path, "linux") == ["xdg-open", "-x y"]
+    with pytest.raises(NoViewer, match="no display is known here"):
+        viewer_command("", path, "linux")
+    with pytest.raises(NoViewer, match="there is no program 'feh': set openWith"):
+        viewer_command("feh -F", path, "linux")
+    with pytest.raises(NoViewer, match="there is no program 'open'"):
+        viewer_command("", path, "darwin")
+
+
+@asynccontextmanager
+async def fetching(tmp_path: Path, viewer: str) -> AsyncIterator[FetchedFiles]:
+    """Files of this machine, which is the host, too. `viewer` is a shell script that gets the path."""
+    script = tmp_path / "viewer"
+    script.write_text(f"#!/bin/sh\n{viewer}\n")
+    script.chmod(0o755)
+
+    async def open_transport(again: bool) -> Transport:
+        return LocalTransport(python=sys.executable)
+
+    @asynccontextmanager
+    async def lend() -> AsyncIterator[OpenTransport]:
+        yield open_transport
+
+    async with (
+        Transfers(lend) as transfers,
+        FetchedFiles(transfers, PrivateFolder(tmp_path / "opened"), str(script)) as fetched,
+    ):
+        yield fetched
+
+
+async def fetched_file(fetched: FetchedFiles, path: Path) -> FetchedFile:
+    found = await fetched.arrived(fetched.fetch(str(path), "/"))
+    assert isinstance(found, FetchedFile), found
+    return found
+
+
+@pytest.mark.programs
+async def test_a_file_is_opened_only_when_asked_and_is_gone_afterwards(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "run.sh").chmod(0o755)
+    seen = tmp_path / "seen"
+    async with fetching(tmp_path, f'echo "$1" > {seen}; stat -c %a "$1" >> {seen}') as fetched:
+        file = await fetched_file(fetched, tmp_path / "run.sh")
+        assert fetched.take_first() is file and fetched.take_first() is None
+        assert file.text == "run.sh.txt · text · 10 B" and not seen.exists()
+        assert await fetched.open_file(file) == "Opened run.sh.txt with viewer"
+        path, mode = seen.read_text().split()
+        assert path == str(file.path) and mode == "600"
+    assert not file.path.exists()
+
+
+@pytest.mark.programs
+async def test_a_page_and_a_drawing_reach_no_other_machine(tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_bytes(b"\xef\xbb\xbf<html><script src=https://evil/x.js></script>")
+    (tmp_path / "plot.svg").write_text("<svg><script>evil()</script></svg>")
+    async with fetching(tmp_path, "exit 0") as fetched:
+        page = (await fetched_file(fetched, tmp_path / "report.html")).path.read_text()
+        assert page.startswith('<!doctype html><meta charset="utf-8"><meta http-equiv="Content-Security-Policy"')
+        assert "default-src 'none'" in page and page.endswith("\n<html><script src=https://evil/x.js></script>")
+        drawing = (await fetched_file(fetched, tmp_path / "plot.svg")).path.read_text()
+        assert (
+            "<svg" not in drawing and '<img style="max-width: 100%" alt="" src="data:image/svg+xml;base64,' in drawing
+        )
+
+
+@pytest.mark.programs
+async def test_what_cannot_be_shown_is_said_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tool").write_bytes(b"\x7fELF\2\1\1\0")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "a.txt").write_text("hi")
+    async with fetching(tmp_path, "exit 3") as fetched:
+        refused = await fetched.arrived(fetched.fetch(str(tmp_path / "tool"), "/"))
+        assert isinstance(refused, CopyFailed) and refused.what.startswith("tool is a program of Linux")
+        folder = await fetched.arrived(fetched.fetch("folder", str(tmp_path)))
+        assert isinstance(folder, CopyFailed) and "it is a folder" in folder.what
+        assert fetched.offered == []
+        file = await fetched_file(fetched, tmp_path / "a.txt")
+        with pytest.raises(CopyFailed, match="could not show it") as failed:
+            await fetched.open_file(file)
+        assert str(file.path) in failed.value.do
+        assert not [each for each in (tmp_path / "opened").rglob("content*") if each.is_file()]
+
+
+@pytest.mark.programs
+async def test_a_viewer_that_runs_on_is_not_waited_for_and_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccb.local.files.viewing.viewer._STARTS_S", 0.1)
+    (tmp_path / "a.txt").write_text("hi")
+    os.mkfifo(tmp_path / "go")
+    async with fetching(tmp_path, f"read x < {tmp_path}/go; echo done > {tmp_path}/out") as fetched:
+        file = await fetched_file(fetched, tmp_path / "a.txt")
+        assert (await fetched.open_file(file)).startswith("Opened a.txt")
+    await asyncio.to_thread((tmp_path / "go").write_text, "x\n")
+    async with asyncio.timeout(30):
+        while not (tmp_path / "out").exists():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.programs
+async def test_without_a_private_place_or_with_many_files_waiting_nothing_is_fetched(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("hi")
+    async with fetching(tmp_path, "exit 0") as fetched:
+        transfer = fetched.fetch(str(tmp_path / "a.txt"), "/")
+        await asyncio.wait({transfer.task})
+        Path(transfer.task.result()).unlink()  # such as by the person
+        gone = await fetched.arrived(transfer)
+        assert isinstance(gone, CopyFailed) and "cannot be read" in gone.what
+        fetched.offered += [FetchedFile(tmp_path / "a.txt", kind_of("a.txt", b"hi"), 2)] * 20
+        with pytest.raises(UsageError, match="20 files wait for you already"):
+            fetched.fetch("a.txt", "/")
+    (tmp_path / "file").touch()
+    async with Transfers(lambda: pytest.fail("it connects")) as transfers:
+        with pytest.raises(CopyFailed, match="no private place"):
+            FetchedFiles(transfers, PrivateFolder(tmp_path / "file")).fetch("a.txt", "/")
