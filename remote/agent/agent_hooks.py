@@ -9,14 +9,17 @@ from ccb.tunnel.wire.requests import ToolPermission
 from ..hooks.outcome import NOTHING, HookOutcome
 from ..hooks.table import (
     NOTIFICATION,
+    PERMISSION_DENIED,
     PERMISSION_REQUEST,
     POST_TOOL_USE,
     POST_TOOL_USE_FAILURE,
     PRE_TOOL_USE,
     STOP,
+    STOP_FAILURE,
     SUBAGENT_START,
     SUBAGENT_STOP,
 )
+from ..model.errors import ModelError
 from ..permissions.decision import Decision
 from ..tools.contract import ToolResult
 from .deps import AgentDeps
@@ -57,6 +60,14 @@ async def before_question(
     }
     deps.hooks.run_later(NOTIFICATION, notice, "permission_prompt", agent_id=recorder.agent_id)
     return None
+
+
+async def after_denial(
+    deps: AgentDeps, recorder: Recorder, name: str, tool_use_id: str, tool_input: Json, reason: str
+) -> bool:
+    """Run the hooks of a call that was denied without a question. Return whether the model may try it again."""
+    payload = {**_call(name, tool_use_id, tool_input), "reason": reason}
+    return (await _run(deps, recorder, PERMISSION_DENIED, name, payload)).retry
 
 
 async def after_tool(
@@ -101,6 +112,13 @@ async def before_stop(
     if agent_type:
         payload["agent_type"] = agent_type
     return await deps.hooks.run(event, payload, agent_type, agent_id=recorder.agent_id)
+
+
+def model_failed(deps: AgentDeps, recorder: Recorder, failure: ModelError) -> None:
+    """Run the StopFailure hooks, which decide nothing, beside the session."""
+    if deps.hooks is not None and not recorder.agent_id:
+        payload = {"error": failure.kind, "error_details": failure.message}
+        deps.hooks.run_later(STOP_FAILURE, payload, failure.kind)
 
 
 async def _run(deps: AgentDeps, recorder: Recorder, event: str, name: str, payload: Json) -> HookOutcome:

@@ -83,6 +83,11 @@ def compact_summary(text: str) -> Json:
     return {**user_text(text, synthetic=True), "isCompactSummary": True}
 
 
+def session_title(title: str) -> Json:
+    """Return the message that names the session."""
+    return {"type": "system", "subtype": "session_title_changed", "title": " ".join(title.split())[:200]}
+
+
 def conversation_reset(session_id: str) -> Json:
     """Return the message after which the conversation is empty. The session keeps its id."""
     return {"type": "conversation_reset", "new_conversation_id": session_id, "trigger": "clear"}

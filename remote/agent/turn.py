@@ -14,7 +14,7 @@ from ..model.errors import ModelError
 from ..model.tokens import ContextLimits
 from ..ports import NotKept
 from . import messages
-from .agent_hooks import MAX_STOP_BLOCKS, before_stop
+from .agent_hooks import MAX_STOP_BLOCKS, before_stop, model_failed
 from .answer import AnswerListener
 from .compaction.state import CompactionFailed
 from .deps import AgentConfig, AgentDeps, Prompt, origin_of
@@ -136,6 +136,7 @@ class Turn:
             return await self._interrupted()
         except ModelError as failure:
             self._close_open(NOT_RUN)
+            model_failed(self._deps, self._recorder, failure)
             return self._model.failed(failure)
         except NotKept as error:
             _log.error("the turn ended: %s", error)

@@ -22,6 +22,13 @@ T = TypeVar("T")
 
 _RANK = {"": 0, "allow": 1, "ask": 2, "deny": 3}
 _WORDS = {"approve": "allow", "allow": "allow", "block": "deny", "deny": "deny", "ask": "ask"}
+_ACTIONS = ("accept", "decline", "cancel")
+_FIELDS = """
+hookEventName additionalContext permissionDecision permissionDecisionReason updatedInput decision updatedMCPToolOutput
+updatedToolOutput initialUserMessage sessionTitle retry action content"""
+_KNOWN = frozenset(_FIELDS.split())
+"""The fields of `hookSpecificOutput`."""
+_MAX_NAME = 60
 _MAX_TEXT = 30_000  # characters of one text that goes to the model or the person
 
 
@@ -31,7 +38,9 @@ class HookOutcome:
     `allow`, or "" for none; `reason` belongs to it. `context` are texts for the model, `notes` texts for the person,
     `errors` describe hooks that failed. `stops`: the agent must not go on after this event. `updated_input`, `updates`
     and `interrupt` are for PreToolUse and PermissionRequest. `mcp_output` of PostToolUse takes the place of the result
-    of an MCP tool; None leaves it as it is."""
+    of an MCP tool; None leaves it as it is. `initial` of SessionStart goes before the first prompt, `title` names the
+    session. `retry` of PermissionDenied lets the model try the call again. `action` and `content` answer the form of an
+    MCP server. `unknown` are the names of fields that ccb does not know."""
 
     decision: str = ""
     reason: str = ""
@@ -44,6 +53,12 @@ class HookOutcome:
     updates: tuple[Json, ...] = ()
     interrupt: bool = False
     mcp_output: object = None
+    initial: str = ""
+    title: str = ""
+    retry: bool = False
+    action: str = ""
+    content: Json | None = None
+    unknown: tuple[str, ...] = ()
 
     @property
     def blocked(self) -> bool:
@@ -98,7 +113,13 @@ def read_answer(event: str, answer: Json) -> HookOutcome:
         updated_input=changed if isinstance(changed, dict) else None,
         updates=_objects(nested.get("updatedPermissions")),
         interrupt=nested.get("interrupt") is True,
-        mcp_output=own.get("updatedMCPToolOutput") if event == POST_TOOL_USE else None,
+        mcp_output=own.get("updatedToolOutput", own.get("updatedMCPToolOutput")) if event == POST_TOOL_USE else None,
+        initial=_text(own.get("initialUserMessage")) if event == SESSION_START else "",
+        title=_text(own.get("sessionTitle")),
+        retry=own.get("retry") is True,
+        action=str(own.get("action")) if own.get("action") in _ACTIONS else "",
+        content=own["content"] if isinstance(own.get("content"), dict) else None,
+        unknown=tuple(sorted(str(each)[:_MAX_NAME] for each in own.keys() - _KNOWN)),
     )
 
 
@@ -123,6 +144,12 @@ def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
         updates=_all(each.updates for each in deciding),
         interrupt=any(each.interrupt for each in deciding),
         mcp_output=outputs[-1] if outputs else None,
+        initial=_lines(each.initial for each in outcomes),
+        title=next((each.title for each in outcomes if each.title), ""),
+        retry=any(each.retry for each in outcomes),
+        action=next((each.action for each in outcomes if each.action), ""),
+        content=next((each.content for each in outcomes if each.action), None),
+        unknown=_all(each.unknown for each in outcomes),
     )
 
 

@@ -25,6 +25,7 @@ from ..system.deadline import within, within_while
 from ..system.host import Host
 from .outcome import NOTHING, HookOutcome, merged, read_answer, read_output
 from .table import (
+    EVENTS,
     NOTIFICATION,
     PRE_TOOL_USE,
     SESSION_END,
@@ -47,6 +48,7 @@ _log = logging.getLogger(__name__)
 _END_S = 5.0
 _QUICK_S = 1.0  # a hook that takes longer shows its status message
 _MAX_LATER = 20  # runs of hooks beside the turn
+_MAX_TOLD = 100  # warnings about hooks and their answers
 
 
 class HookLog(Protocol):
@@ -100,6 +102,7 @@ class HookRunner:
         self._callbacks: tuple[Hook, ...] = ()
         self._of_agents: dict[str, Sequence[Hook]] = {}
         self._env_file = ""
+        self._told: set[str] = set()
         self._later: set[asyncio.Task[HookOutcome]] = set()
         self.start_due = True
         """Whether this worker still has to run the SessionStart hooks."""
@@ -112,21 +115,31 @@ class HookRunner:
     def hooks(self) -> Sequence[Hook]:
         return (*self._configured, *self._callbacks)
 
-    def configure(self, sources: Iterable[HookSource]) -> None:
+    def configure(self, sources: Iterable[HookSource]) -> Sequence[str]:
         """Use the hooks of these settings, which are trusted. A notification hook of the person's own settings runs on
-        the laptop and is left out."""
+        the laptop and is left out. Return what is wrong with others, once."""
         problems: list[str] = []
         hooks = read_hooks(sources, problems.append)
         self.problems = problems
         self._configured = tuple(each for each in hooks if (each.event, each.source) != (NOTIFICATION, "user"))
+        return [text for text in problems if self._is_news(text)]
+
+    def _is_news(self, text: str) -> bool:
+        """Return whether a warning has not been given yet. There is a limit, because a project may bring any number."""
+        if text in self._told or len(self._told) >= _MAX_TOLD:
+            return False
+        self._told.add(text)
+        return True
 
     def started(self) -> None:
         """Note that the SessionStart hooks of this worker run."""
         self.start_due = False
 
-    def use_callbacks(self, hooks: Sequence[Hook]) -> None:
-        """Replace the callbacks of the driving program (see `table.client_hooks`)."""
+    def use_callbacks(self, hooks: Sequence[Hook]) -> Sequence[str]:
+        """Replace the callbacks of the driving program (see `table.client_hooks`). Return the events that there are not
+        here, for which they will not be called."""
         self._callbacks = tuple(hooks)
+        return sorted({hook.event for hook in hooks} - {*EVENTS})
 
     def lend(self, agent_id: str, hooks: Sequence[Hook]) -> None:
         """Let these hooks run for the events of one agent, besides the others, in place of those of the last call. The
@@ -229,6 +242,10 @@ class HookRunner:
         """Show the person what hooks say to them, and which have failed."""
         for text in outcome.notes:
             self._tell(text, "info", agent_id)
+        for field_name in outcome.unknown:
+            text = f"ccb does not know {field_name} in the answer of a {name.partition(':')[0]} hook: it has no effect."
+            if self._is_news(text):
+                self._tell(text, "warning", agent_id)
         for text in outcome.errors:
             self._tell(f"A {name} hook failed: {text}", "warning", agent_id)
 

@@ -7,16 +7,13 @@ import re
 from collections.abc import Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Callable, Union
 
-from ccb.tunnel.wire.kinds.mcp import ELICITATION, Elicitation
-from ccb.tunnel.wire.requests import Request
-
-from ..ports import Broker, NotKept
 from ..settings.worker_settings import WorkerSettings
 from ..system.host import Host
 from ..system.process import child_environment
 from ..tools.contract import ToolContext
 from .channels import RefusedChannel
 from .client import Channel
+from .forms import ServerForms
 from .servers import ON_HOST, McpServers, ServerPlace
 from .stdio import ServerCommand, StdioChannel
 
@@ -30,17 +27,18 @@ Wanted = Union[ServerCommand, "ServerAddress", str]
 _NAME = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
 """A rule for `mcp__notes` must not cover the tools of a server `notes__more`."""
 
-_MAX_MESSAGE = 10_000  # characters
 _HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 class ProjectChannels:
     """Keeps the servers of the project as they are, as long as the files say the same of them. `say` tells the person
-    which of them give way to the person's own; `broker` asks them for what a server wants to know."""
+    which of them give way to the person's own; `forms` asks them for what a server wants to know."""
 
-    def __init__(self, servers: McpServers, context: ToolContext, broker: Broker, say: Callable[[str], None]) -> None:
-        self._group = HostServers(servers, ON_HOST, context.host, broker)
+    def __init__(
+        self, servers: McpServers, context: ToolContext, forms: ServerForms, say: Callable[[str], None]
+    ) -> None:
+        self._group = HostServers(servers, ON_HOST, context.host, forms)
         self._context = context
         self._say = say
         self._settings: WorkerSettings | None = None
@@ -61,11 +59,11 @@ class ProjectChannels:
 class HostServers:
     """Keeps a group of servers of this host, or that it reaches, as they are, as long as they are described alike."""
 
-    def __init__(self, servers: McpServers, place: ServerPlace, host: Host, broker: Broker) -> None:
+    def __init__(self, servers: McpServers, place: ServerPlace, host: Host, forms: ServerForms) -> None:
         self._servers = servers
         self._place = place
         self._host = host
-        self._broker = broker
+        self._forms = forms
         self._wanted: Mapping[str, Wanted] = {}
         self._channels: dict[str, Channel] = {}
 
@@ -85,31 +83,13 @@ class HostServers:
             self._servers.said(name, message)
 
         def ask(params: Json) -> Coroutine[Any, Any, Json]:
-            return elicited(self._broker, name, params)
+            return self._forms.answer(name, params)
 
         if isinstance(wanted, ServerCommand):
             return StdioChannel(name, wanted, self._host, heard, ask)
         from .http import HttpChannel
 
         return HttpChannel(name, wanted, heard, ask)
-
-
-async def elicited(broker: Broker, name: str, params: Json) -> Json:
-    """Put the form of a server to the person, and return the answer. Where nobody can be asked, decline it."""
-    if not broker.can_ask(ELICITATION):
-        return {"action": "decline"}
-    schema, url = params.get("requestedSchema"), params.get("url")
-    form = Elicitation(
-        name,
-        str(params.get("message") or "")[:_MAX_MESSAGE],
-        "url" if params.get("mode") == "url" else "form",
-        schema if isinstance(schema, dict) else None,
-        url if isinstance(url, str) else None,
-    )
-    try:
-        return await broker.request(Request(ELICITATION, form, about=f"what the MCP server {name} wants to know"))
-    except NotKept:
-        return {"action": "cancel"}
 
 
 def project_servers(settings: WorkerSettings, cwd: str, environ: Mapping[str, str]) -> dict[str, Wanted]:

@@ -18,7 +18,7 @@ from ccb.tunnel.wire.records import InputRecord, OptionsRecord
 from ccb.tunnel.wire.requests import AnsweredBy, answer_in
 
 from ..agent.agent import Agent
-from ..agent.messages import status
+from ..agent.messages import session_title, status
 from ..commands.registry import CommandRegistry
 from ..context.prompt import session_prompt
 from ..hooks.runner import HookRunner
@@ -121,7 +121,7 @@ class Session:
 
     def name(self, title: str) -> None:
         """Give the session a name. Raise JournalError."""
-        self.log.say({"type": "system", "subtype": "session_title_changed", "title": " ".join(title.split())[:200]})
+        self.log.say(session_title(title))
         self._watchers.changed()
 
     def watch_tasks(self, journalled: JournalledTasks | None = None) -> None:
@@ -337,7 +337,9 @@ class Session:
 
     def _use_callbacks(self, options: SessionOptions) -> None:
         if self.hooks is not None:
-            self.hooks.use_callbacks(client_hooks(options.client_hooks))
+            unknown = self.hooks.use_callbacks(client_hooks(options.client_hooks))
+            if unknown:
+                self._warn(f"ccb has no hooks of the events {', '.join(unknown)[:500]}: they are not called.")
 
     async def _settle(self) -> None:
         """Return when a turn may start."""

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Callable
 
 from ..agent.deps import AgentConfig
+from ..mcp.forms import ServerForms
 from ..mcp.project import HostServers, Wanted, wanted_server
 from ..mcp.servers import OF_AGENT, McpServers
-from ..ports import Broker
 from ..settings.worker_settings import WorkerSettings
 from ..system.process import child_environment
 from ..tools.agents.definition import AgentDefinition
@@ -42,7 +42,7 @@ async def running_servers(
     definition: AgentDefinition,
     config: AgentConfig,
     above: McpServers | None,
-    broker: Broker,
+    forms: ServerForms,
     say: Callable[[str], None],
 ) -> AsyncIterator[McpServers | None]:
     """Run the servers of an agent with this configuration, which gets their tools; None if it brings none. The servers
@@ -55,7 +55,7 @@ async def running_servers(
         yield None
         return
     servers = McpServers(config.tools, above=above)
-    HostServers(servers, OF_AGENT, config.context.host, broker).use(wanted)
+    HostServers(servers, OF_AGENT, config.context.host, forms).use(wanted)
     try:
         await servers.ready()
         for each in servers.status():

@@ -258,10 +258,12 @@ class SubAgents:
         try:
             if not definition.servers:
                 return await child.run(self._make(config, history, child.emitter), history.ledger, self._main)
+            from ..mcp.forms import ServerForms
             from .own_servers import running_servers
 
+            forms = ServerForms(self._broker, hooks)
             above = self.session_servers()
-            async with running_servers(definition, config, above, self._broker, self._warn) as servers:
+            async with running_servers(definition, config, above, forms, self._warn) as servers:
                 agent = self._make(config, history, child.emitter)
                 if servers is not None:
                     agent.reminders.follow(servers.due)

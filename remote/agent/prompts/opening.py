@@ -59,17 +59,21 @@ class PromptOpening:
             return Opened(prompts)
         if hooks is not None:
             settings = self._config.settings
-            hooks.configure([HookSource(each.value, each.layer.source, each.layer.path) for each in settings.hooks])
+            sources = [HookSource(each.value, each.layer.source, each.layer.path) for each in settings.hooks]
+            for problem in hooks.configure(sources):
+                self._recorder.message(messages.informational(f"This hook is not used: {problem}", "warning"))
         if commands is not None:
             commands.refresh()
         if len(prompts) == 1 and prompts[0].shell:
             return await self._run_shell(prompts[0])
         first = prompts[0].blocks if len(prompts) == 1 and not prompts[0].verbatim else ()
         found = commands.find(first) if commands is not None else None
-        if hooks is not None and hooks.start_due:
-            await self._session_starts()
+        initial = await self._session_starts() if hooks is not None and hooks.start_due else ""
         if found is None:
-            return await self.admit(prompts)
+            opened = await self.admit(prompts)
+            if initial and opened.ending is None:
+                opened = replace(opened, prompts=[self._initial(initial), *opened.prompts])
+            return opened
         command, call = found
         await self._take(prompts)
         if not command.local:
@@ -94,7 +98,17 @@ class PromptOpening:
                 text = refused
         return Opened(admitted, ending=None if admitted else Ending(Terminal.COMPLETED, text=text))
 
-    async def _session_starts(self) -> None:
+    def _initial(self, text: str) -> Prompt:
+        self._recorder.message(messages.informational(f"First, a SessionStart hook tells the agent: {text}"))
+        return Prompt([{"type": "text", "text": text}], verbatim=True)
+
+    def _name(self, title: str) -> None:
+        """Give the session the name that a hook wants."""
+        if title:
+            self._recorder.message(messages.session_title(title))
+
+    async def _session_starts(self) -> str:
+        """Run the SessionStart hooks. Return what they want to come before the first prompt."""
         hooks = self._deps.hooks
         assert hooks is not None
         source = hooks.start_source
@@ -102,6 +116,8 @@ class PromptOpening:
         outcome = await hooks.run(SESSION_START, {"source": source, "model": self._config.model or ""}, source)
         if outcome.context:
             self._deps.reminders.add(SESSION_START, f"SessionStart hook additional context: {_joined(outcome.context)}")
+        self._name(outcome.title)
+        return outcome.initial
 
     async def _take(self, prompts: Sequence[Prompt]) -> None:
         for prompt in prompts:
@@ -116,6 +132,7 @@ class PromptOpening:
             return None
         text = "\n".join(str(block.get("text")) for block in prompt.blocks if block.get("type") == "text")
         outcome = await hooks.run(USER_PROMPT_SUBMIT, {"prompt": text}, about=prompt.input_id)
+        self._name(outcome.title)
         if outcome.blocked or outcome.stops:
             reason = outcome.reason or outcome.stop_reason or "no reason given"
             told = f"UserPromptSubmit operation blocked by hook:\n{reason}\n\nOriginal prompt: {text}"

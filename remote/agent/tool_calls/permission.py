@@ -42,7 +42,7 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
         by = DecidedBy.HOOK if call.hooked.decision == "allow" else DecidedBy.CONFIG
         return replace(call, cage=decision.cage, pinned=decision.pinned, allowed_by=by)
     if decision.behavior is Behavior.DENY:
-        raise CallRefused(_deny_unasked(context, call, decision))
+        raise CallRefused(await _deny_unasked(context, call, decision))
     answer = await agent_hooks.before_question(context.deps, context.recorder, call.name, call.id, call.input, decision)
     preview, hook = None, None if answer is None else DecidedBy.HOOK
     if answer is None and can_ask:
@@ -50,7 +50,7 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
         answer = await _ask(context, call, decision, preview)
     answer = answer or await _judged(context, call, judge)
     if answer is None:
-        raise CallRefused(_deny_unasked(context, call, decision))
+        raise CallRefused(await _deny_unasked(context, call, decision))
     if not answer.allow:
         text = answer.message or f"The user refused this use of {call.name}."
         outcome = denied(context, call, text, hook or DecidedBy.PERSON_REFUSED)
@@ -99,13 +99,15 @@ def _with_hook(decision: Decision, call: ParsedCall) -> Decision:
     return replace(decision, behavior=Behavior.ASK, reason=reason, reason_type="hook")
 
 
-def _deny_unasked(context: PipelineContext, call: ParsedCall, decision: Decision) -> CallOutcome:
+async def _deny_unasked(context: PipelineContext, call: ParsedCall, decision: Decision) -> CallOutcome:
     """Deny a call without a question, because a rule or the mode says so or nobody can be asked."""
     if decision.behavior is Behavior.DENY:
         text = f"Permission to use {call.name} was denied: {decision.reason}"
     else:
         text = call.tool.declaration.if_nobody_can_be_asked or headless_denial(decision, call.name)
     context.recorder.message(messages.permission_denied(call.name, call.id, text, decision))
+    if await agent_hooks.after_denial(context.deps, context.recorder, call.name, call.id, call.input, text):
+        text += "\nA hook says that you may try this call again."
     return denied(context, call, text, DecidedBy.CONFIG)
 
 

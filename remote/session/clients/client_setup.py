@@ -117,9 +117,11 @@ class ClientSetup:
         if not named and self._of_project is None:
             return
         if self._of_project is None:
+            from ...mcp.forms import ServerForms
             from ...mcp.project import ProjectChannels
 
-            self._of_project = ProjectChannels(self.servers, self._agent.config.context, self._broker, self._say)
+            forms = ServerForms(self._broker, self._agent.hooks)
+            self._of_project = ProjectChannels(self.servers, self._agent.config.context, forms, self._say)
         taken = frozenset((*options.client_mcp, *options.laptop_mcp))
         self._of_project.use(settings if named else WorkerSettings(), taken)
 
@@ -128,13 +130,15 @@ class ClientSetup:
         given = role.servers if role is not None else ()
         if not given and self._of_role is None:
             return
+        from ...mcp.forms import ServerForms
         from ...mcp.project import HostServers
         from ...mcp.servers import OF_AGENT
         from ...subagents.own_servers import own_servers
 
         if self._of_role is None:
             host = self._agent.config.context.host
-            self._of_role = HostServers(self.servers, OF_AGENT, host, self._broker), None
+            forms = ServerForms(self._broker, self._agent.hooks)
+            self._of_role = HostServers(self.servers, OF_AGENT, host, forms), None
         servers, before = self._of_role
         if before == (given, settings):
             return

@@ -64,6 +64,46 @@ async def test_context_of_every_event_reaches_the_agent_that_it_is_about(tmp_pat
         assert told == {f"{event} was here" for event in IN_A_TURN}
 
 
+def answers(event: str, **own: Any) -> str:
+    return f"echo '{json.dumps({'hookSpecificOutput': {'hookEventName': event, **own}})}'"
+
+
+async def test_a_hook_at_the_start_may_speak_first_and_name_the_session(tmp_path: Path) -> None:
+    start = answers("SessionStart", initialUserMessage="Read the plan first.", sessionTitle="The  nightly job")
+    scripts = {"Read the plan": [says("done", "m1"), says("again", "m2")]}
+    async with delegation(tmp_path, scripts, settings=settings({"SessionStart": start})) as d:
+        await d.turn(MAIN + "go")
+        await d.turn("and on")
+        first, second = (request["messages"] for request in d.model.requests["Read the plan"])
+        texts = [block["text"] for block in first[0]["content"]]
+        assert texts.index("Read the plan first.") < texts.index(MAIN + "go")
+        assert json.dumps(second).count("Read the plan first.") == 1
+        assert [each["title"] for each in d.messages("system", "session_title_changed")] == ["The nightly job"]
+
+
+async def test_a_hook_of_a_denied_call_lets_the_model_try_again(tmp_path: Path) -> None:
+    denied = f"cat > seen; {answers('PermissionDenied', retry=True)}"
+    scripts = {MAIN: [bash("rm x", "b1", "m1"), says("done", "m2")]}
+    given = settings({"PermissionDenied": denied})
+    async with delegation(tmp_path, scripts, settings=given, disallowed_tools=["Bash(rm *)"]) as d:
+        await d.turn(MAIN + "go")
+        assert "was denied" in asked(d)[1] and "A hook says that you may try this call again." in asked(d)[1]
+        assert (seen := json.loads(next(tmp_path.rglob("seen")).read_text()))["tool_input"] == {"command": "rm x"}
+        assert "was denied" in seen["reason"]
+
+
+async def test_what_ccb_does_not_know_in_an_answer_is_told_once(tmp_path: Path) -> None:
+    hooks = {"PreToolUse": answers("PreToolUse", watchPaths=["/x"], additionalContext="fine"), "FileChanged": "true"}
+    scripts = {MAIN: [bash("true", "b1", "m1"), bash("true", "b2", "m2"), says("done", "m3")]}
+    async with delegation(tmp_path, scripts, settings=settings(hooks), allowed_tools=["Bash"]) as d:
+        await d.turn(MAIN + "go")
+        told = [each["content"] for each in d.messages("system", "informational")]
+        assert told == [
+            "This hook is not used: settings.json: hooks.FileChanged: there is no such event",
+            "ccb does not know watchPaths in the answer of a PreToolUse hook: it has no effect.",
+        ]
+
+
 async def test_exit_code_2_refuses_at_every_event_that_can_be_refused(tmp_path: Path) -> None:
     def refuse(event: str, word: str = "bad") -> str:
         return f'case "$(cat)" in *{word}*) echo "{event} says no" >&2; exit 2;; esac'

@@ -142,6 +142,28 @@ async def test_a_stop_hook_lets_the_agent_go_on_and_knows_that_it_did(host: Work
     assert (await laptop.message("result"))["result"] == "now done"
 
 
+async def test_a_hook_learns_that_the_model_has_failed(host: WorkerHost, session: str) -> None:
+    laptop = await start(host, session, hooks(StopFailure=("invalid_request", "cat > failed")))
+    await laptop.say("go")
+    opened, _ = await laptop.call()
+    error = {"type": "error", "error": {"type": "invalid_request_error", "message": "no such field"}}
+    await laptop.answer(opened, json.dumps(error).encode(), status=400)
+    assert (await laptop.message("result"))["is_error"]
+    await until(lambda: (host.project / "failed").exists() and "details" in (host.project / "failed").read_text(), "it")
+    seen = json.loads((host.project / "failed").read_text())
+    assert (seen["error"], seen["hook_event_name"]) == ("invalid_request", "StopFailure")
+    assert "no such field" in seen["error_details"]
+
+
+async def test_a_program_is_told_of_the_hooks_that_are_never_called(host: WorkerHost, session: str) -> None:
+    laptop = await host.connect(session)
+    await laptop.attach()
+    given = {"Stop": [{"hookCallbackIds": ["a"]}], "FileChanged": [{"hookCallbackIds": ["b"]}]}
+    await laptop.control("initialize", hooks=given)
+    told = await laptop.message("system", "informational")
+    assert told["content"] == "ccb has no hooks of the events FileChanged: they are not called."
+
+
 async def test_a_hook_ends_the_turn_after_the_tool(host: WorkerHost, session: str) -> None:
     stop = 'echo "{\\"continue\\": false, \\"stopReason\\": \\"enough\\"}"'
     laptop = await start(host, session, hooks(PostToolUse=stop))

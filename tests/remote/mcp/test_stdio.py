@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 
 from ccb.remote.mcp.client import McpClient, McpError
-from ccb.remote.mcp.project import elicited, project_servers
+from ccb.remote.mcp.forms import ServerForms
+from ccb.remote.mcp.project import project_servers
 from ccb.remote.mcp.stdio import ServerCommand, StdioChannel, _Child
 from ccb.remote.settings.worker_settings import LOCAL, PROJECT, USER, Layer, WorkerSettings
 from ccb.remote.system.deadline import within
@@ -89,7 +90,11 @@ class Place:
         command = ServerCommand((sys.executable, "-ISc", SERVER, str(self.seen), *more), str(tmp_path))
         self.person = Person()
         self.channel = StdioChannel(
-            "s", command, self.host, self.news.put_nowait, lambda given: elicited(cast(Any, self.person), "s", given)
+            "s",
+            command,
+            self.host,
+            self.news.put_nowait,
+            lambda given: ServerForms(cast(Any, self.person), None).answer("s", given),
         )
         self.client = McpClient(self.channel)
 
