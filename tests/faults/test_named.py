@@ -67,6 +67,10 @@ async def test_a_session_survives(
     assert not (wrong := check(NAMED[name], outcome, await reference(NAMED[name].work))), wrong
     if NAMED[name].ending == "cut link":
         assert outcome.connections == 2
+    if NAMED[name].moment == "spent-runs":
+        told = {str(given.get("word")): result for given, result in outcome.told}
+        killed = NAMED[name].ending == "kill ccb"
+        assert ("had any effect is not known" if killed else "counted spent") in told["spent"]
     if NAMED[name].steps:
         assert all(kind in outcome.happened for kind in (step.kind for step in NAMED[name].steps))
 

@@ -17,6 +17,8 @@ _VOLATILE = {
 }  # fmt: skip
 _SKIPPED = ("stream_event", "tool_progress", "keep_alive", "control_response")
 _IDS = re.compile(r"toolu_\d+_\d+|-[0-9a-f]{8}\b|(?<=/sessions/)[0-9a-f-]{36}|\d+ tokens, \d+ s(?=</usage>)")
+_SLOW = "The agent waits for MCP servers to start"
+"""What is said only where starting them takes a while."""
 _SHELL_REPORT = re.compile(r"\nIt had printed:\nTerminated$")
 """A shell may have the time to report the end of its child before it ends itself."""
 _STREAMING = {
@@ -71,6 +73,8 @@ def _lines(messages: Sequence[Json], home: str) -> list[str]:
 
 
 def _counts(message: Json) -> bool:
+    if str(message.get("content")).startswith(_SLOW):
+        return False
     if message.get("type") == "system":
         return message.get("subtype") not in ("status", "api_retry", "task_progress")
     return message.get("type") not in _SKIPPED

@@ -25,7 +25,7 @@ for line in sys.stdin:
         word, until = given["word"], given.get("until", ".")
         open("count", "a").write(word + "\\n")
         open(word + "-runs", "w").close()
-        time.sleep(0.3)
+        time.sleep(given.get("seconds", 0.3))
         while not os.path.exists(until):
             time.sleep(0.05)
         open("count", "a").write(word + "-ended\\n")
@@ -33,15 +33,15 @@ for line in sys.stdin:
     if "id" in asked:
         print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}), flush=True)
 """
-"""Counts words. A call lasts for a while, so that a disturbance can come in its middle. With `until`, it ends when that
-file exists."""
+"""Counts words. A call lasts for some `seconds`, so that a disturbance can come in its middle. With `until`, it ends
+when that file exists."""
 
 _COMMAND = {"command": "python3", "args": ["-I", "-S", "-c", SERVER]}
 MCP_JSON = json.dumps({"mcpServers": {NAME: _COMMAND}})
 LAPTOP_SETTINGS = json.dumps({"mcpServers": {NEAR_NAME: _COMMAND}})
 
 
-def count(word: str, *, server: str = NAME, **more: str) -> Json:
+def count(word: str, *, server: str = NAME, **more: object) -> Json:
     return tool(f"mcp__{server}__count", word=word, **more)
 
 
@@ -50,7 +50,7 @@ def _serve(_: str) -> list[Json]:
 
 
 def _spend(_: str) -> list[Json]:
-    near = [count(word, server=NEAR_NAME) for word in ("spent", REFUSED)]
+    near = [count(word, server=NEAR_NAME, seconds=1) for word in ("spent", REFUSED)]
     return [*({"blocks": [each]} for each in near), {"text": "It has counted on the laptop."}]
 
 
