@@ -20,7 +20,7 @@ from ccb.tunnel.wire.models import ALIASES, learn, sent_name
 from ccb.tunnel.wire.models import facts as wire_facts
 
 from .choosing import model_source
-from .model_lists import ModelList, ModelLists
+from .model_lists import FRESH_S, NEW_S, ModelList, ModelLists
 from .named import NamedProvider, named_provider
 from .offered import default_provider
 
@@ -174,16 +174,15 @@ async def check_models(models: Sequence[str], environ: Mapping[str, str], settin
         kept = named.kept_list(environ)
         if kept is not None and kept.find(name) is not None:
             continue
-        lists = ModelLists(environ)
-        fresh = kept if lists.is_fresh(kept) else await _list_or_none(named, environ, settings)
-        if fresh is None or not fresh.models or fresh.find(name) is not None:
+        listed = await _newest_list(named, environ, settings)
+        if listed is None or not listed.models or listed.find(name) is not None:
             continue
-        if not lists.is_fresh(fresh):
+        if not ModelLists(environ).is_fresh(listed, NEW_S):
             said.append(
-                f"{named.name} does not answer, and its list of models of {fresh.date} has no {one_line(name)}."
+                f"{named.name} does not answer, and its list of models of {listed.date} has no {one_line(name)}."
             )
             continue
-        raise _unknown(named, name, fresh, prefixed="/" in model)
+        raise _unknown(named, name, listed, prefixed="/" in model)
     return said
 
 
@@ -200,20 +199,28 @@ def _unknown(named: NamedProvider, name: str, listed: ModelList, *, prefixed: bo
 
 
 async def current_list(
-    named: NamedProvider, environ: Mapping[str, str], settings: Settings, *, seconds: float = _REFRESH_S
+    named: NamedProvider,
+    environ: Mapping[str, str],
+    settings: Settings,
+    *,
+    seconds: float = _REFRESH_S,
+    fresh_s: float = FRESH_S,
 ) -> ModelList | None:
-    """Return the list of a provider: a new one if the one that is kept is old, and the provider answers in time. None
-    for a provider without a list. Raise ProviderError, CcbError if there is none."""
+    """Return the list of a provider: a new one if the one that is kept is not fresh, and the provider answers in time.
+    None for a provider without a list. Raise ProviderError, CcbError if there is none."""
     source = model_source(named, environ, settings)
-    address = str(named.endpoint(environ).base)
-    return None if source is None else await ModelLists(environ).current(named.name, address, source, seconds=seconds)
+    if source is None:
+        return None
+    lists, address = ModelLists(environ), str(named.endpoint(environ).base)
+    return await lists.current(named.name, address, source, seconds=seconds, fresh_s=fresh_s)
 
 
-async def _list_or_none(named: NamedProvider, environ: Mapping[str, str], settings: Settings) -> ModelList | None:
+async def _newest_list(named: NamedProvider, environ: Mapping[str, str], settings: Settings) -> ModelList | None:
+    """Return a list that the provider gives now, and the one that is kept if it does not answer in time."""
     try:
-        return await current_list(named, environ, settings, seconds=_ASK_S)
+        return await current_list(named, environ, settings, seconds=_ASK_S, fresh_s=NEW_S)
     except (ProviderError, CcbError):
-        return named.kept_list(environ)
+        return None
 
 
 async def refresh_lists(models: Sequence[str], environ: Mapping[str, str], settings: Settings) -> None:

@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 FRESH_S = 24 * 3600
 """A list that is older is asked for again, in the background of a session."""
 
+NEW_S = 60
+"""A model may have come since: it is refused only by a list that is newer than this."""
+
 _FORMAT = 1
 
 
@@ -68,9 +71,9 @@ class ModelLists:
             log.info("the kept list of models of %s cannot be read: %r", provider, error)
             return None
 
-    def is_fresh(self, kept: ModelList | None) -> bool:
+    def is_fresh(self, kept: ModelList | None, fresh_s: float = FRESH_S) -> bool:
         """Return whether a list is new enough not to be asked for again."""
-        return kept is not None and 0 <= self._now() - kept.at < FRESH_S
+        return kept is not None and 0 <= self._now() - kept.at < fresh_s
 
     def keep(self, provider: str, address: str, models: Sequence[ListedModel]) -> ModelList:
         """Keep a list that a provider has just given, and return it. A file that cannot be written is left out."""
@@ -97,11 +100,13 @@ class ModelLists:
             raise ProviderError(f"{provider} did not list its models within {seconds:g} s") from None
         return await asyncio.to_thread(self.keep, provider, address, models)
 
-    async def current(self, provider: str, address: str, source: ModelSource, *, seconds: float) -> ModelList:
+    async def current(
+        self, provider: str, address: str, source: ModelSource, *, seconds: float, fresh_s: float = FRESH_S
+    ) -> ModelList:
         """Return the list that is kept if it is fresh, else a new one; without an answer, the one that is kept. Raise
         ProviderError, CcbError if there is none at all."""
         kept = self.kept(provider, address)
-        if kept is not None and self.is_fresh(kept):
+        if kept is not None and self.is_fresh(kept, fresh_s):
             return kept
         try:
             return await self.refreshed(provider, address, source, seconds=seconds)

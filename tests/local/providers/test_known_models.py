@@ -13,7 +13,7 @@ from tests.support.providers.dialect_server import KEY, DialectServer
 from ccb.local.config.provider_settings import ModelSettings, ProviderSettings
 from ccb.local.config.settings import Settings
 from ccb.local.providers.known_models import check_models, model_options, refresh_lists, said_at_start, short_names
-from ccb.local.providers.model_lists import FRESH_S, ModelLists
+from ccb.local.providers.model_lists import FRESH_S, NEW_S, ModelLists
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.proxy.providers.models.listing import ListedModel
 from ccb.tunnel.wire.models import ALIASES
@@ -66,6 +66,10 @@ async def test_the_list_works_without_the_provider_and_is_refreshed_beside_a_ses
         server.listed = {"data": [*LISTED["data"], {"id": "newest"}]}
         await refresh_lists(["lab/writer"], environ, settings)
         assert await check_models(["lab/newest"], environ, settings) == []
+        data = json.loads(kept_file(environ).read_text())
+        kept_file(environ).write_text(json.dumps({**data, "at": data["at"] - NEW_S - 1}))
+        server.listed = {"data": [*LISTED["data"], {"id": "of-today"}]}
+        assert await check_models(["lab/of-today"], environ, settings) == [], "it came since the list of this morning"
     assert KEY not in kept_file(environ).read_text()
     assert await check_models(["lab/coder-large"], environ, settings) == []
     assert model_options("lab/coder-large", [], environ, settings).facts["lab/coder-large"][0] == 77_000  # type: ignore[index]
