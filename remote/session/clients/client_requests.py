@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.commands import LIST_COMMANDS
 from ccb.tunnel.wire.kinds.mcp import CLIENT_MCP_MESSAGE, MCP_RECONNECT, MCP_STATUS, McpMessage
+from ccb.tunnel.wire.models import ALIASES
 from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
 from ccb.tunnel.wire.records import MessageRecord
 from ccb.tunnel.wire.requests import (
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from ...mcp.servers import McpServers
 
 Json = dict[str, Any]
+
+_MAX_MODELS = 50
 
 INITIALIZE: RequestKind[Initialize, Json] = client_kind("initialize", Initialize.read)
 GET_CONTEXT_USAGE: RequestKind[None, Json] = client_kind("get_context_usage", lambda fields: None)
@@ -107,6 +110,7 @@ async def _initialize(session: Session, setup: Initialize) -> Json:
             {"value": "opus", "displayName": "Opus", "description": "Largest"},
             {"value": "sonnet", "displayName": "Sonnet", "description": "For most work"},
             {"value": "haiku", "displayName": "Haiku", "description": "Fastest"},
+            *_own_models(session.options.model_aliases),
         ],
         "account": {"apiKeySource": session.options.api_key_source},
         "pid": os.getpid(),
@@ -118,6 +122,12 @@ async def _initialize(session: Session, setup: Initialize) -> Json:
         "hook_on_failure_supported": True,
     }
     return {**body, "hooks_applied": True} if setup.hooks else body
+
+
+def _own_models(names: Json) -> list[Json]:
+    """Return the person's short names of models, as clients list them."""
+    own = [(name, model) for name, model in names.items() if name not in ALIASES]
+    return [{"value": name, "displayName": name, "description": str(model)} for name, model in own[:_MAX_MODELS]]
 
 
 async def _context_usage(session: Session) -> Json:

@@ -278,8 +278,10 @@ async def test_a_client_limits_the_tools_of_its_own_servers(host: WorkerHost, se
 async def test_the_main_agent_works_as_the_agent_that_was_named(host: WorkerHost, session: str) -> None:
     critic = {"description": "Finds faults", "prompt": "You find faults.", "tools": ["Read", "Task"], "model": "haiku"}
     laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(role="critic", agents={"critic": critic}, system_prompt=""))
-    await payload(laptop, "initialize", appendSubagentSystemPrompt="Write in Latin.")
+    short = {"quick": "openai/gpt-5-mini"}
+    await laptop.attach(SessionOptions(role="critic", agents={"critic": critic}, system_prompt="", model_aliases=short))
+    told = await payload(laptop, "initialize", appendSubagentSystemPrompt="Write in Latin.")
+    assert told["models"][-1] == {"value": "quick", "displayName": "quick", "description": "openai/gpt-5-mini"}
     await say(laptop, "Look.")
     task = {"description": "look", "prompt": "Look around", "subagent_type": "general-purpose"}
     first = await answer(laptop, calls(("t1", "Task", task)))
