@@ -8,7 +8,6 @@ loads.
 from __future__ import annotations
 
 import asyncio
-import difflib
 import importlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
@@ -100,6 +99,8 @@ def without_alias(settings: Settings, model: str | None) -> str | None:
         return model
     found = settings.modelAliases.get(model, model)
     if not may_be_model(found):
+        import difflib  # nobody waits for it here
+
         names = [*settings.modelAliases, *ALIASES]
         near = difflib.get_close_matches(found.lower(), names, n=1)
         raise UsageError(

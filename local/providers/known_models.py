@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -187,6 +186,8 @@ async def check_models(models: Sequence[str], environ: Mapping[str, str], settin
 
 
 def _unknown(named: NamedProvider, name: str, listed: ModelList, *, prefixed: bool) -> UsageError:
+    import difflib  # no session that begins needs it
+
     ids = [each.id for each in listed.models]
     near = [each for each in ids if name and name in each] or difflib.get_close_matches(name, ids, _MOST_NEAR, 0.5)
     front = f"{named.name}/" if prefixed else ""

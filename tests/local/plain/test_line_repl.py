@@ -16,14 +16,18 @@ import pytest
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import tidy_laptop
 from tests.support.person.terminal import terminal
+from tests.support.providers.dialect_server import KEY, DialectServer
 from tests.support.repl.scripted_session import MODEL, ScriptedSession, hello, question, session_rule
 
+from ccb.local.config.provider_settings import ProviderSettings
+from ccb.local.config.settings import Settings
 from ccb.local.files.copy import OpenTransport
 from ccb.local.files.transfers import Transfers
 from ccb.local.login.prompts import prompts_for
 from ccb.local.plain import line_repl
 from ccb.local.plain.line_repl import LineRepl
 from ccb.local.plain.run import FirstLoginPrompts
+from ccb.local.providers.choice import ModelChoice
 from ccb.local.session.client import LinkState
 from ccb.local.tui.widgets.info import ReplInfo
 from ccb.tunnel.errors import CcbError
@@ -76,6 +80,7 @@ async def plain(
     ahead: float = 0.0,
     transfers: Transfers | None = None,
     cwd: str = "/srv/shop",
+    models: ModelChoice | None = None,
 ) -> AsyncIterator[Person]:
     """The session as lines. `ahead` are the seconds after a question in which a line is no answer."""
     monkeypatch.setattr(line_repl, "_TYPED_AHEAD_S", ahead)
@@ -83,7 +88,7 @@ async def plain(
     session = session or ScriptedSession(greeting=hello(cwd=cwd))
     printed: list[str] = []
     info = ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", "ccb ssh x")
-    repl = LineRepl(session, info, printed.append, transfers)
+    repl = LineRepl(session, info, printed.append, transfers, models)
     person = Person(repl, session, printed)
     person.running = asyncio.create_task(repl.run(person.lines(), waits=waits))
     try:
@@ -315,3 +320,20 @@ async def test_a_word_that_is_no_model_is_refused_and_the_model_shown(monkeypatc
         at.types("/model opus")
         await at.until(lambda: at.session.controls == [("set_model", {"model": "opus"})])
         assert at.session.prompts == []
+
+
+async def test_a_model_that_its_provider_does_not_list_is_refused_and_short_names_work(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    server = DialectServer("vllm")
+    server.listed = {"data": [{"id": "coder-8", "max_model_len": 8_000}]}
+    async with server.running():
+        own = ProviderSettings(kind="vllm", baseUrl=server.url, keyVariable="LAB_KEY")
+        settings = Settings(providers={"lab": own}, modelAliases={"quick": "lab/coder-8"})
+        choice = ModelChoice({"HOME": str(tmp_path), "LAB_KEY": KEY}, settings, [])
+        async with plain(monkeypatch, models=choice) as at:
+            at.types("/model lab/coder-9", "/model quick")
+            await at.reads("ccb: error: vLLM has no model 'coder-9'", "ccb: lab/coder-8 takes no PDF files")
+            await at.until(lambda: at.session.controls and at.session.controls[-1][0] == "set_model")
+            assert [kind for kind, _ in at.session.controls] == ["learn_models", "set_model"]
+            assert at.session.controls[-1] == ("set_model", {"model": "lab/coder-8"})

@@ -30,6 +30,7 @@ def test_a_name_in_front_of_the_model_chooses_the_provider() -> None:
         "openai/gpt-5": "openai (api.openai.com)",
         "grok/grok-4": "grok (api.x.ai)",
         "ollama/qwen3": "ollama (127.0.0.1:11434)",
+        "anthropic/claude-opus-4-5": "anthropic (api.anthropic.com)",
         "sonnet": "api.anthropic.com",
         "vendor/model": "api.anthropic.com",
         None: "api.anthropic.com",
