@@ -141,6 +141,7 @@ _KINDS = (
         needs_key=False,
         rules=ChatRules(reasoning="effort", thoughts_back="reasoning", parallel=False, cuts_silently=True),
         traits=_LOCAL,
+        lists=ListCall("/api/tags", strips="/v1", details="/api/show"),
     ),
     ProviderKind(
         "vllm",

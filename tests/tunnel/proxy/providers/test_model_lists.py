@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 
 import pytest
+from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.network.http_server import serving
 
+from ccb.tunnel.proxy.providers.kinds import KINDS
+from ccb.tunnel.proxy.providers.models.fetching import ModelSource
 from ccb.tunnel.proxy.providers.models.listing import MAX_LISTED, known_as, read_list
 from ccb.tunnel.proxy.providers.models.traits import ModelTraits, TraitsTable
+from ccb.tunnel.proxy.providers.network.endpoint import endpoint_at
+from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
 
 ANTHROPIC = {
     "data": [
@@ -104,6 +110,30 @@ LLAMACPP = {"models": [], "data": [{"id": "qwen.gguf", "meta": {"n_ctx_train": 4
 )
 def test_each_provider_lists_its_models_in_its_own_words(listed: object, expected: dict[str, object]) -> None:
     assert {each.id: dict(each.facts) for each in read_list(json.dumps(listed).encode())} == expected
+
+
+async def test_ollama_is_asked_for_each_of_its_models() -> None:
+    shown = {
+        "qwen3:8b": {"capabilities": ["completion", "tools", "thinking"], "parameters": "stop x\nnum_ctx   16384\n"},
+        "llava:7b": {"capabilities": ["completion", "vision"], "model_info": {"llama.context_length": 32_768}},
+    }
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.path == "/api/tags":
+            return web.json_response({"models": [{"name": name} for name in (*shown, "gone:1b")]})
+        found = shown.get((await request.json())["model"])
+        return web.json_response(found) if found else web.json_response({"error": "not found"}, status=404)
+
+    async with serving(answer) as url:
+        call = KINDS["ollama"].lists
+        assert call is not None
+        client = ProviderClient(endpoint_at(f"{url}/v1".removesuffix(call.strips), "baseUrl", {}), {})
+        models = await ModelSource(client, None, call, "authorization").fetch()
+    assert {each.id: dict(each.facts) for each in models} == {
+        "qwen3:8b": {"tools": True, "images": False, "thinking": True, "window": 16_384},
+        "llava:7b": {"tools": False, "images": True, "thinking": False},
+        "gone:1b": {},
+    }
 
 
 @pytest.mark.parametrize("data", [b"", b"[1", b'"x"', b"{}", b'{"data": {}}', b"[" * 100_000])

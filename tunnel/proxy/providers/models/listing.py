@@ -21,6 +21,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+\[\]-]{0,199}")
 _NO_AGENTS = re.compile(
     r"embed|whisper|\btts\b|dall-e|moderation|realtime|transcribe|sora|babbage|davinci|audio|-image|imagen|veo-|aqa\b"
 )
+_NUM_CTX = re.compile(r"^num_ctx\s+([1-9]\d{2,8})\s*$", re.MULTILINE)
 _PER_MILLION = 1_000_000
 
 
@@ -66,6 +67,21 @@ def _read(item: Json) -> ListedModel | None:
     created = item.get("created_at") or item.get("created") or ""
     facts = {**_sizes(item), **_abilities(item), **_anthropic(item), **_prices(item)}
     return ListedModel(name, title[:200] if isinstance(title, str) else "", str(created)[:40], facts)
+
+
+def read_details(data: bytes) -> Json:
+    """Return what Ollama says of one model. Its window is known only where the model's file sets it: what the model
+    could take is not what the server gives it."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    can = found.get("capabilities") if isinstance(found, dict) else None
+    if not isinstance(can, list):
+        return {}
+    made: Json = {"tools": "tools" in can, "images": "vision" in can, "thinking": "thinking" in can}
+    window = _NUM_CTX.search(str(found.get("parameters") or ""))
+    return made | ({"window": int(window[1])} if window else {})
 
 
 def _sizes(item: Json) -> Json:
