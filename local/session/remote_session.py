@@ -234,12 +234,11 @@ class RemoteSession:
 
     async def names(self, query: str) -> FoundNames | None:
         """See SessionClient."""
-        connection = self._connection
         if NAMES not in self.hello.capabilities:
             return None
         number, answer = self._requests.names.open()
         try:
-            if connection is not None:
+            if (connection := self._connection) is not None:
                 await connection.link.send(FindNames(connection.link.epoch, number, query))
             else:
                 self._requests.names.fail()
@@ -304,17 +303,14 @@ class RemoteSession:
     async def request(self, request: Request[P, A]) -> A:
         """See SessionClient. While there is no connection the deadline does not run."""
         deadline_s = request.kind.deadline_s or CLIENT_DEADLINE_S
-        waiting = asyncio.ensure_future(
-            self._requests.answer_to(request, deadline_s, lambda: self._connection is not None)
-        )
+        answer = self._requests.answer_to(request, deadline_s, lambda: self._connection is not None)
+        waiting = asyncio.ensure_future(answer)
         try:
             await asyncio.sleep(0)  # register for the answer before it can arrive
             await self.send(request.public(), input_id=request.id)
             return await waiting
         finally:
-            self._outbox.withdraw(
-                request.id
-            )  # a request that its sender has given up must not happen after a reconnect
+            self._outbox.withdraw(request.id)  # what its sender has given up must not happen after a reconnect
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
 

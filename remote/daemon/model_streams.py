@@ -143,9 +143,7 @@ class _Call:
         self.response = _Arriving()
         self.link: ModelLink | None = None
         self.stream = 0
-        self.client = (
-            ""  # the name of the client that reads it; "" when no client does, or the client will not come back
-        )
+        self.client = ""  # the name of the client that reads it; "" when none does, or it will not come back
         self.lost_at = 0.0  # monotonic
         self.timer: asyncio.TimerHandle | None = None
         self.pump: asyncio.Task[None] | None = None  # sends the body of the request

@@ -133,10 +133,9 @@ class RequestResponder:
                 self._take(request_id)
 
     def takes(self, line: PublicLine, *, journalled: bool, memory: int, ours: bool = True) -> bool:
-        """Note a request, which takes `memory` bytes, or its withdrawal. `ours`: no other client can have
-        begun it. Return False if it
-        is the reader's to see, or may still be registered for the reader: then `hides` decides once the reader is
-        there."""
+        """Note a request, which takes `memory` bytes, or its withdrawal. `ours`: no other client can have begun it.
+        Return False if it is the reader's to see, or may still be registered for the reader: then `hides` decides once
+        the reader is there."""
         if isinstance(line, ControlRequestLine):
             for_reader = self._begun and self._is_for_reader(line.subtype) and line.request_id not in self._known
             if for_reader and self._admits(line.request_id, memory):

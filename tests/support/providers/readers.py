@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ccb.tunnel.proxy.providers.chat.request import ChatDialect
-from ccb.tunnel.proxy.providers.dialect.dialect import Dialect, StreamReader, Target
+from ccb.tunnel.proxy.providers.dialect.dialect import Dialect, ModelTarget, StreamReader
 from ccb.tunnel.proxy.providers.dialect.stream import StreamTranslator
 from ccb.tunnel.proxy.providers.kinds import KINDS
 from ccb.tunnel.proxy.providers.models.traits import TraitsTable
@@ -19,7 +19,7 @@ def reader_of(flavour: str) -> StreamReader:
     name, _, model = MODELS[flavour].partition("/")
     kind = KINDS["openai" if flavour in ("openai", "responses") else flavour]
     dialect: Dialect = ResponsesDialect() if flavour == "responses" else ChatDialect(kind.rules)
-    target = Target(name, model, MODELS[flavour], TraitsTable(kind.traits).of(model))
+    target = ModelTarget(name, model, MODELS[flavour], TraitsTable(kind.traits).of(model))
     return dialect.call({"messages": [{"role": "user", "content": "hi"}]}, target).reader
 
 

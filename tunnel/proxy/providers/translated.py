@@ -12,9 +12,9 @@ from ...wire.models import learn
 from .answers.events import PING, dump
 from .answers.whole import whole_message
 from .credential import Credential, CredentialSource, key_headers
-from .dialect.content import RequestRefused
+from .dialect.content import Untranslatable
 from .dialect.counting import estimated_tokens
-from .dialect.dialect import Dialect, StreamReader, Target, TokenCounter
+from .dialect.dialect import Dialect, ModelTarget, StreamReader, TokenCounter
 from .dialect.errors import UpstreamError, read_error
 from .dialect.stream import StreamTranslator
 from .http_provider import HttpProvider
@@ -73,7 +73,7 @@ class TranslatedProvider(HttpProvider):
                 yield json_answer(200, {"input_tokens": tokens or estimated_tokens(asked)})
                 return
             call = self._dialect.call(asked, target)
-        except RequestRefused as refused:
+        except Untranslatable as refused:
             yield _refused(UpstreamError(400, "invalid_request_error", str(refused), retry=False))
             return
         sent = self._request(call.path, call.body, credential)
@@ -92,14 +92,14 @@ class TranslatedProvider(HttpProvider):
             else:
                 yield await _whole(stream)
 
-    def _target(self, asked: Json) -> Target:
+    def _target(self, asked: Json) -> ModelTarget:
         shown = asked.get("model")
         if not isinstance(shown, str) or not shown:
-            raise RequestRefused("model: Field required")
+            raise Untranslatable("model: Field required")
         model = shown.removeprefix(f"{self._given_name}/")
         traits = self._traits.of(model)
         learn(shown, traits.facts(shown))
-        return Target(self._given_name, model, shown, traits)
+        return ModelTarget(self._given_name, model, shown, traits)
 
     def _request(self, path: str, body: Json, credential: Credential | None) -> ProviderRequest:
         data = dump(body).encode("utf-8", "replace")
@@ -112,7 +112,9 @@ class TranslatedProvider(HttpProvider):
         headers |= key_headers(credential, self._key_header)
         return ProviderRequest("POST", path, headers, as_body(data), len(data))
 
-    async def _count(self, counter: TokenCounter, asked: Json, target: Target, credential: Credential | None) -> int:
+    async def _count(
+        self, counter: TokenCounter, asked: Json, target: ModelTarget, credential: Credential | None
+    ) -> int:
         """Return the tokens that the provider counts, 0 if it fails."""
         sent = self._request(counter.path, counter.body(asked, target), credential)
         try:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..answers.events import dump
 from ..dialect.content import RequestTurn, blocks_of, data_url, is_media, plain_text, text_of, turns
-from ..dialect.dialect import Target
+from ..dialect.dialect import ModelTarget
 from ..dialect.names import ToolNames, short_id
 from ..dialect.state import opened
 from .rules import ChatRules
@@ -21,13 +21,13 @@ _UNSIGNED = "skip_thought_signature_validator"  # Gemini's own word for calls th
 class ChatMessages:
     """Writes the messages of one request."""
 
-    def __init__(self, rules: ChatRules, target: Target, names: ToolNames) -> None:
+    def __init__(self, rules: ChatRules, target: ModelTarget, names: ToolNames) -> None:
         self._rules = rules
         self._target = target
         self._names = names
 
     def of(self, asked: Json) -> list[Json]:
-        """Return all messages. Raise RequestRefused if the conversation cannot be translated."""
+        """Return all messages. Raise Untranslatable if the conversation cannot be translated."""
         messages: list[Json] = []
         system = text_of(asked.get("system"))
         if system:

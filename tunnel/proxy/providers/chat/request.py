@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dialect.content import RequestRefused, client_tools, tool_name_list
-from ..dialect.dialect import DialectCall, Target
+from ..dialect.content import Untranslatable, client_tools, tool_name_list
+from ..dialect.dialect import DialectCall, ModelTarget
 from ..dialect.effort import clamped, wanted_effort, wants_thinking
 from ..dialect.names import ToolNames, hashed
 from ..dialect.schemas import gemini_schema, object_schema
@@ -26,7 +26,7 @@ class ChatDialect:
     def __init__(self, rules: ChatRules) -> None:
         self._rules = rules
 
-    def call(self, asked: Json, target: Target) -> DialectCall:
+    def call(self, asked: Json, target: ModelTarget) -> DialectCall:
         """See Dialect."""
         rules, traits = self._rules, target.traits
         names = ToolNames(tool_name_list(asked))
@@ -50,12 +50,12 @@ class ChatDialect:
         )  # fmt: skip
         return DialectCall(PATH, body, reader)
 
-    def _tools(self, asked: Json, target: Target, names: ToolNames) -> Json:
+    def _tools(self, asked: Json, target: ModelTarget, names: ToolNames) -> Json:
         tools = client_tools(asked, target.provider)
         if not tools:
             return {}
         if len(tools) > MAX_TOOLS:
-            raise RequestRefused(
+            raise Untranslatable(
                 f"{target.provider} takes {MAX_TOOLS} tools at most, and this session has {len(tools)}"
             )
         schema = gemini_schema if self._rules.gemini else object_schema
@@ -82,7 +82,7 @@ class ChatDialect:
                 made["parallel_tool_calls"] = False
         return made
 
-    def _reasoning(self, asked: Json, target: Target) -> Json:
+    def _reasoning(self, asked: Json, target: ModelTarget) -> Json:
         kind, traits = self._rules.reasoning, target.traits
         if not kind or not traits.thinking:
             return {}

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..answers.answer import Answer, AnswerError
 from ..answers.usage import read_usage
-from ..dialect.dialect import Target
+from ..dialect.dialect import ModelTarget
 from ..dialect.errors import error_in_stream
 from ..dialect.names import ToolNames
 from ..dialect.state import sealed
@@ -36,7 +36,7 @@ class ChatReader:
     def __init__(
         self,
         rules: ChatRules,
-        target: Target,
+        target: ModelTarget,
         names: ToolNames,
         stops: tuple[str, ...] = (),
         *,

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from ....errors import CredentialError
 from ....secret import Secret
 from ..answers.events import event
-from ..dialect.content import RequestRefused
+from ..dialect.content import Untranslatable
 from ..provider import ProviderError
 from .cloud import CloudCall, require_extra
 
@@ -54,7 +54,7 @@ class Bedrock:
         """See Cloud."""
         before_parameters = model.partition(";")[0]
         if before_parameters in ("", ".", ".."):
-            raise RequestRefused("model: Field required")
+            raise Untranslatable("model: Field required")
         body = {name: value for name, value in asked.items() if name not in ("model", "stream")}
         body.setdefault("anthropic_version", API_VERSION)
         if betas:
@@ -65,7 +65,7 @@ class Bedrock:
 
     def count_call(self, asked: Json, model: str) -> CloudCall:
         """See Cloud."""
-        raise RequestRefused("Bedrock does not count tokens")
+        raise Untranslatable("Bedrock does not count tokens")
 
     async def signed(self, url: str, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
         """See Cloud."""

@@ -29,7 +29,7 @@ class Cloud(Protocol):
 
     def call(self, asked: Json, model: str, betas: str) -> CloudCall:
         """Return a call of `model`, a name without a provider. `betas` is the header of that name. `asked` is not
-        changed. Raise RequestRefused for what cannot be asked for."""
+        changed. Raise Untranslatable for what cannot be asked for."""
 
     def count_call(self, asked: Json, model: str) -> CloudCall:
         """Return a request for the number of tokens. Only where it `counts`."""

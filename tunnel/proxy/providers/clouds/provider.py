@@ -7,7 +7,7 @@ from contextlib import aclosing, asynccontextmanager
 
 from ...guards.request_body import model_of
 from ..answers.events import dump
-from ..dialect.content import RequestRefused
+from ..dialect.content import Untranslatable
 from ..dialect.counting import estimated_tokens
 from ..dialect.errors import read_error
 from ..dialect.state import without_ours
@@ -50,7 +50,7 @@ class CloudProvider(HttpProvider):
         betas = request.headers.get("anthropic-beta", "")
         try:
             call = self._cloud.count_call(asked, model) if counting else self._cloud.call(asked, model, betas)
-        except RequestRefused as refused:
+        except Untranslatable as refused:
             yield refused_answer(400, "invalid_request_error", str(refused))
             return
         async with self._sent(call) as response:

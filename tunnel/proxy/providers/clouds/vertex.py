@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ....errors import ConfigError, CredentialError
-from ..dialect.content import RequestRefused
+from ..dialect.content import Untranslatable
 from .cloud import CloudCall, require_extra
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Vertex:
     def call(self, asked: Json, model: str, betas: str) -> CloudCall:
         """See Cloud."""
         if not model:
-            raise RequestRefused("model: Field required")
+            raise Untranslatable("model: Field required")
         body = {name: value for name, value in asked.items() if name != "model"}
         body.setdefault("anthropic_version", API_VERSION)
         if betas:
@@ -62,7 +62,7 @@ class Vertex:
 
     def _models(self) -> str:
         if not self._project:
-            raise RequestRefused("the project of Vertex is not known")
+            raise Untranslatable("the project of Vertex is not known")
         place = f"/projects/{quote(self._project, safe=_SAFE)}/locations/{quote(self._region, safe=_SAFE)}"
         return f"{place}/publishers/anthropic/models"
 

@@ -11,7 +11,7 @@ from ..answers.events import dump
 Json = dict[str, Any]
 
 
-class RequestRefused(Exception):
+class Untranslatable(Exception):
     """The request asks for something that this provider or model cannot do."""
 
 
@@ -28,22 +28,22 @@ class RequestTurn:
 
 
 def turns(asked: Json) -> list[RequestTurn]:
-    """Return the conversation. Raise RequestRefused if it is not one."""
+    """Return the conversation. Raise Untranslatable if it is not one."""
     made: list[RequestTurn] = []
     messages = asked.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise RequestRefused("messages: Field required")
+        raise Untranslatable("messages: Field required")
     for message in messages:
         role = message.get("role") if isinstance(message, dict) else None
         if role not in ("user", "assistant", "system"):
-            raise RequestRefused("messages: a message has no role")
+            raise Untranslatable("messages: a message has no role")
         blocks = blocks_of(message.get("content"))
         if made and made[-1].role == role and role != "system":
             made[-1].blocks.extend(blocks)
         else:
             made.append(RequestTurn(role, blocks))
     if made[-1].role == "assistant":
-        raise RequestRefused("this provider does not go on with an answer that the request begins (prefill)")
+        raise Untranslatable("this provider does not go on with an answer that the request begins (prefill)")
     return made
 
 
@@ -95,12 +95,12 @@ def plain_text(block: Json) -> str:
 
 
 def client_tools(asked: Json, provider: str) -> list[Json]:
-    """Return the tools of a request. Raise RequestRefused for one that Anthropic's servers would have to run."""
+    """Return the tools of a request. Raise Untranslatable for one that Anthropic's servers would have to run."""
     tools = asked.get("tools")
     found = [each for each in tools if isinstance(each, dict)] if isinstance(tools, list) else []
     for each in found:
         if each.get("type") not in (None, "custom"):
-            raise RequestRefused(f"{provider} does not have the tool {each.get('type')} of Anthropic's servers")
+            raise Untranslatable(f"{provider} does not have the tool {each.get('type')} of Anthropic's servers")
     return found
 
 

@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Target:
+class ModelTarget:
     """Whom a request is for: `provider` is the name that the person has given it, `model` the provider's name of the
     model, `shown` the name that the worker knows."""
 
@@ -47,8 +47,8 @@ class DialectCall:
 class Dialect(Protocol):
     """Turns requests of the Messages API into those of another API, and its streams into Anthropic events."""
 
-    def call(self, asked: Json, target: Target) -> DialectCall:
-        """Translate a request. Raise RequestRefused for what cannot be translated."""
+    def call(self, asked: Json, target: ModelTarget) -> DialectCall:
+        """Translate a request. Raise Untranslatable for what cannot be translated."""
 
 
 class TokenCounter(Protocol):
@@ -57,5 +57,5 @@ class TokenCounter(Protocol):
     path: str
     """Appended to the base URL."""
 
-    def body(self, asked: Json, target: Target) -> Json:
-        """Return the body that asks for the size of a request. Raise RequestRefused for what cannot be translated."""
+    def body(self, asked: Json, target: ModelTarget) -> Json:
+        """Return the body that asks for the size of a request. Raise Untranslatable for what cannot be translated."""

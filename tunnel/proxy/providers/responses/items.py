@@ -7,7 +7,7 @@ from typing import Any
 
 from ..answers.events import dump
 from ..dialect.content import RequestTurn, blocks_of, data_url, is_media, plain_text, text_of, turns
-from ..dialect.dialect import Target
+from ..dialect.dialect import ModelTarget
 from ..dialect.names import ToolNames, short_id
 from ..dialect.state import opened
 
@@ -19,12 +19,12 @@ MAX_ID = 64
 class InputItems:
     """Writes the input of one request."""
 
-    def __init__(self, target: Target, names: ToolNames) -> None:
+    def __init__(self, target: ModelTarget, names: ToolNames) -> None:
         self._target = target
         self._names = names
 
     def of(self, asked: Json) -> list[Json]:
-        """Return all items. Raise RequestRefused if the conversation cannot be translated."""
+        """Return all items. Raise Untranslatable if the conversation cannot be translated."""
         items: list[Json] = []
         for turn in turns(asked):
             if turn.role == "system":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dialect.content import RequestRefused, client_tools, text_of, tool_name_list
-from ..dialect.dialect import DialectCall, Target
+from ..dialect.content import Untranslatable, client_tools, text_of, tool_name_list
+from ..dialect.dialect import DialectCall, ModelTarget
 from ..dialect.effort import clamped, wanted_effort, wants_thinking
 from ..dialect.names import ToolNames, hashed
 from ..dialect.schemas import object_schema
@@ -23,7 +23,7 @@ _COUNTED = ("model", "input", "instructions", "tools", "tool_choice", "parallel_
 class ResponsesDialect:
     """See `Dialect`. Nothing is stored at the provider: its reasoning travels encrypted in the history."""
 
-    def call(self, asked: Json, target: Target) -> DialectCall:
+    def call(self, asked: Json, target: ModelTarget) -> DialectCall:
         """See Dialect."""
         traits, names = target.traits, ToolNames(tool_name_list(asked))
         body: Json = {"model": target.model}
@@ -55,18 +55,18 @@ class ResponsesCounter:
 
     path = "/responses/input_tokens"
 
-    def body(self, asked: Json, target: Target) -> Json:
+    def body(self, asked: Json, target: ModelTarget) -> Json:
         """See TokenCounter."""
         body = ResponsesDialect().call(asked, target).body
         return {name: body[name] for name in _COUNTED if name in body}
 
 
-def _tools(asked: Json, target: Target, names: ToolNames) -> Json:
+def _tools(asked: Json, target: ModelTarget, names: ToolNames) -> Json:
     tools = client_tools(asked, target.provider)
     if not tools:
         return {}
     if len(tools) > MAX_TOOLS:
-        raise RequestRefused(f"{target.provider} takes {MAX_TOOLS} tools at most, and this session has {len(tools)}")
+        raise Untranslatable(f"{target.provider} takes {MAX_TOOLS} tools at most, and this session has {len(tools)}")
     declared = [
         {
             "type": "function",

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from ..answers.answer import Answer, AnswerError
 from ..answers.usage import read_usage
-from ..dialect.dialect import Target
+from ..dialect.dialect import ModelTarget
 from ..dialect.errors import error_in_stream
 from ..dialect.names import ToolNames
 from ..dialect.state import sealed
@@ -21,7 +21,9 @@ _INCOMPLETE = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 class ResponsesReader:
     """Reads one answer."""
 
-    def __init__(self, target: Target, names: ToolNames, stops: tuple[str, ...] = (), *, fallback_id: str = "") -> None:
+    def __init__(
+        self, target: ModelTarget, names: ToolNames, stops: tuple[str, ...] = (), *, fallback_id: str = ""
+    ) -> None:
         self.answer = Answer(target.shown, fallback_id or f"msg_{uuid4().hex}", stops)
         self.answer.unsigned = sealed(target.provider, target.model, {})
         self._target = target
