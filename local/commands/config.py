@@ -16,7 +16,7 @@ from ccb.tunnel.plain_text import one_line
 from ..command_line.error_text import code_of, error_text
 from ..command_line.exit_codes import ExitCode
 from ..config.projects import Projects
-from ..config.settings import Settings, SettingsChoice, SettingsLayer, load_settings
+from ..config.settings import Settings, SettingsChoice, SettingsLayer, load_settings, settings_path
 from ..config.settings_file import line_of
 
 _JOINED = ("permissions", "env", "mcpServers")
@@ -56,7 +56,10 @@ def run_config(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> 
         return int(end.code or 0)
     for warning in settings.warnings:
         sys.stderr.write(f"ccb: {warning}\n")
-    for line in [*_values(settings, origin=options.origin), *projects]:
+    lines = [*_values(settings, origin=options.origin), *projects]
+    for line in lines or [
+        f"Nothing is set. Settings are in {settings_path(environ)}; docs/reference/settings.md lists them."
+    ]:
         sys.stdout.write(f"{line}\n")
     return ExitCode.OK
 

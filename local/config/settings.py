@@ -216,9 +216,10 @@ class Settings:
 
     @property
     def warnings(self) -> list[str]:
-        """One sentence for each unknown key."""
+        """One sentence for each unknown key, with the key that it may stand for."""
         return [
             f"{layer.path}, line {line_of(layer.text, name.split('.'))}: unknown key {name!r} has no effect"
+            + _near(name)
             for layer in self.layers
             for name in layer.unknown
         ]
@@ -229,6 +230,13 @@ class Settings:
 
 
 SETTING_NAMES = tuple(each.name for each in fields(Settings) if each.metadata)
+
+
+def _near(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, SETTING_NAMES, n=1, cutoff=0.7) if "." not in name else []
+    return f"; did you mean {near[0]!r}?" if near and near[0] != name else ""
 
 
 def settings_choice(arguments: Arguments) -> SettingsChoice:

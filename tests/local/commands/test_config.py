@@ -29,9 +29,14 @@ def test_each_value_is_shown_with_its_origin(tmp_path: Path, capsys: pytest.Capt
         f"devbox:/srv/shop is trusted  (kept: {projects.path})",
         f'devbox:/srv/shop permissions.allow = "Bash(make *)"  (kept: {projects.path})',
     ]
-    assert shown.err == f"ccb: {path}, line 5: unknown key 'modle' has no effect\n"
+    assert shown.err == f"ccb: {path}, line 5: unknown key 'modle' has no effect; did you mean 'model'?\n"
     assert run_config(["show"], environ) == 0
     assert capsys.readouterr().out.splitlines()[1:2] == ['permissions.deny = "Read(/a)"']
+
+
+def test_where_nothing_is_set_it_says_where_settings_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_config(["show"], {"HOME": str(tmp_path)}) == 0
+    assert capsys.readouterr().out.startswith(f"Nothing is set. Settings are in {tmp_path}/.config/ccb/settings.json")
 
 
 def test_a_wrong_word_is_an_error_with_advice(capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,6 +76,7 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
         "smallModel": "fast",
         "modelAliases": {"fast": "openai/gpt-5-mini"},
         "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "make"}]}]},
+        "openWith": "feh",
         "notify": "osc9",
         "keys": {"details": "Ctrl+Y"},
         "editorMode": "vim",
@@ -124,7 +125,7 @@ def test_unknown_keys_have_no_effect_and_are_warned_about(environ: dict[str, str
     settings = load_settings(environ)
     assert settings.model is None
     assert settings.warnings == [
-        f"{path}, line 1: unknown key 'modle' has no effect",
+        f"{path}, line 1: unknown key 'modle' has no effect; did you mean 'model'?",
         f"{path}, line 1: unknown key 'permissions.alow' has no effect",
     ]
 
