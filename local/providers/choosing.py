@@ -17,7 +17,7 @@ from ccb.tunnel.proxy.providers.routing import ModelRouter
 
 from ..config.credentials import HelperCredential, KeyringCredential, checked, credential_source
 from ..config.keyring_store import KeyStore
-from .named import NamedProvider, named_provider
+from .named import NamedProvider, granted_names, named_provider
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
@@ -32,9 +32,7 @@ def session_provider(
     A host may use Anthropic, the providers in the settings, and those that the command line names. A key that only
     lies in the environment is not for it.
     """
-    granted = {each.partition("/")[0] for each in (model, *others) if each and "/" in each}
-    named = (*settings.modelAliases.values(), settings.smallModel or "")
-    granted |= {ANTHROPIC, *settings.providers, *(each.partition("/")[0] for each in named if "/" in each)}
+    granted = granted_names(settings, (model, *others))
     client = anthropic_client(environ)
     default = AnthropicProvider(credential_source(environ, settings, client.endpoint.host), client)
 

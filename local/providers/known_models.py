@@ -101,7 +101,7 @@ def model_options(model: str, others: Sequence[str], environ: Mapping[str, str],
     known = [f"{name}/{model}" for name, each in settings.providers.items() for model in each.models]
     short = {name: model for name, model in short_names(environ).items() if ALIASES[name] != model}
     made = ModelOptions({}, {}, {**short, **aliases}, small, small if chosen else "")
-    for given in filter(None, [model, *others, small, *aliases.values(), *known]):
+    for given in filter(None, [model or "default", *others, small, *aliases.values(), *short, *known]):
         name = sent_name(short.get(given) or ALIASES.get(given, given))
         found = provider_and_model(name, environ, settings)
         if found is None or not ("/" in name or _is_listed(*found, environ)):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.proxy.providers.anthropic import BASE_URL_VARIABLE
-from ccb.tunnel.proxy.providers.kinds import KINDS, DialectName, ProviderKind
+from ccb.tunnel.proxy.providers.kinds import ANTHROPIC, KINDS, DialectName, ProviderKind
 from ccb.tunnel.proxy.providers.models.listing import Facts
 from ccb.tunnel.proxy.providers.models.traits import TraitsTable
 from ccb.tunnel.proxy.providers.network.endpoint import Endpoint, endpoint_at
@@ -92,6 +92,13 @@ def named_provider(name: str, environ: Mapping[str, str], settings: Settings) ->
     if kind is None:
         kind = KINDS["anthropic-compatible" if own.dialect == "anthropic" else "compatible"]
     return NamedProvider(name, kind, own.dialect or kind.dialect, own)
+
+
+def granted_names(settings: Settings, models: Iterable[str | None]) -> set[str]:
+    """Return the names of the providers that a host may use whose session begins with these models: Anthropic, and what
+    the person has named in the settings or on the command line."""
+    meant = (*models, *settings.modelAliases.values(), settings.smallModel)
+    return {ANTHROPIC, *settings.providers, *(each.partition("/")[0] for each in meant if each and "/" in each)}
 
 
 def _own_traits(own: ModelSettings) -> dict[str, object]:

@@ -13,7 +13,7 @@ from ccb.tunnel.wire.models import facts
 
 from ..config.provider_settings import ProviderSettings
 from .model_lists import ModelList
-from .named import NamedProvider, named_provider
+from .named import NamedProvider, granted_names, named_provider
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
@@ -63,8 +63,9 @@ def granted_providers(
     environ: Mapping[str, str], settings: Settings, models: Sequence[str] = ()
 ) -> list[NamedProvider]:
     """Return the providers that a session may use which began with these models (see `session_provider`)."""
-    names = {ANTHROPIC, *settings.providers, *(each.partition("/")[0] for each in models if "/" in each)}
-    return [each for each in usable_providers(environ, settings, models) if each.name in names]
+    names = granted_names(settings, models)
+    meant = (*models, *settings.modelAliases.values(), settings.smallModel or "")
+    return [each for each in usable_providers(environ, settings, meant) if each.name in names]
 
 
 def offers_of(named: NamedProvider, listed: ModelList | None, environ: Mapping[str, str]) -> list[ModelOffer]:

@@ -85,6 +85,8 @@ async def test_a_host_gets_no_provider_that_the_laptop_did_not_choose() -> None:
     with pytest.raises(Refusal):
         session_provider(KEYS, NONE, "sonnet")._provider_of("openai/gpt-5")
     session_provider(KEYS, NONE, "sonnet", "openai/gpt-5")._provider_of("openai/gpt-5")  # --fallback-model
+    for settings in (Settings(smallModel="openai/gpt-5"), Settings(modelAliases={"fast": "openai/gpt-5"})):
+        session_provider(KEYS, settings, "sonnet")._provider_of("openai/gpt-5-mini")
 
 
 def test_what_a_model_cannot_do_is_said_before_the_first_turn() -> None:
