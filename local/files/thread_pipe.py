@@ -68,7 +68,11 @@ class ThreadPipe:
                 self._lock.wait()
             if not self._incoming:
                 return b""
-            data = self._incoming.popleft()
+            pieces, found = [], 0
+            while self._incoming and found < size:
+                pieces.append(self._incoming.popleft())
+                found += len(pieces[-1])
+            data = b"".join(pieces) if len(pieces) > 1 else pieces[0]
             if len(data) > size:
                 self._incoming.appendleft(data[size:])
                 data = data[:size]

@@ -59,7 +59,7 @@ def connection_options(
         client_keys=None,  # LoginClient offers the keys: asyncssh would use no agent without key files
         agent_path=None,
         compression_algs=["zlib@openssh.com", "none"] if stream.compression else None,
-        encryption_algs=chosen(stream.algorithms, "ciphers") or (),
+        encryption_algs=ciphers(stream.algorithms),
         mac_algs=chosen(stream.algorithms, "macs") or (),
         kex_algs=chosen(stream.algorithms, "kexalgorithms") or (),
         signature_algs=chosen(stream.algorithms, "pubkeyacceptedalgorithms") or (),
@@ -110,6 +110,13 @@ def chosen(given: Mapping[str, str], option: str) -> list[str] | None:
         # asyncssh has no own names for signatures by a certificate: its key's algorithm signs
         text = re.sub(r"(sk-[^,@]*)-cert-v01(@openssh\.com)", r"\1\2", text).replace("-cert-v01@openssh.com", "")
     return _select(text, _text(known()), _text(default()), option)
+
+
+def ciphers(given: Mapping[str, str]) -> list[str]:
+    """Return the ciphers, the preferred ones first. Where nobody has set them, AES-GCM comes before ChaCha20: for that
+    asyncssh calls OpenSSL three times a packet, and a large copy waits for it."""
+    set_by_person = chosen(given, "ciphers")
+    return set_by_person or sorted(_text(get_default_encryption_algs()), key=lambda name: "-gcm@" not in name)
 
 
 def host_key_algorithms(given: Mapping[str, str], stored: Sequence[bytes], *, certificates: bool) -> list[str]:

@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 
 _CLOSE_S = 5.0
 _OPEN_S = 30.0
+_LATER_WINDOW = 4 << 20
+"""Bytes that a later command, such as a copy, may send ahead. With asyncssh's 2 MB it would stand still whenever the
+interface is busy for a moment. The first one is the session's link, which has a flow control of its own."""
 _HEAD_START_S = 0.1
 """Longer than `ssh -G` takes, unless a `Match exec` is slow."""
 
@@ -225,7 +228,7 @@ class SshTransport:
         """
         first, self._first = self._first, False
         if not first:
-            return await self._connection.create_process(command, encoding=None)
+            return await self._connection.create_process(command, encoding=None, window=_LATER_WINDOW)
         from .pipelining.command import GuessedWrongError, number_of, start_command
 
         guess = self.pipelining.guess

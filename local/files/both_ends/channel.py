@@ -18,10 +18,10 @@ MAX_DEPTH = 200
 """Folders inside each other that are copied."""
 
 SOURCE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not hold it up
-_MESSAGE, _DATA, _TAKEN, _ALIVE = b"m", b"d", b"t", b"a"
+_MESSAGE, _DATA, _COUNTED, _TAKEN, _ALIVE = b"m", b"d", b"c", b"t", b"a"
 _HEAD = struct.Struct(">cI")
 _COUNT = struct.Struct(">Q")
-_LIMITS = {_MESSAGE: 64 * 1024, _DATA: PIECE, _TAKEN: _COUNT.size, _ALIVE: 0}
+_LIMITS = {_MESSAGE: 64 * 1024, _DATA: PIECE, _COUNTED: PIECE, _TAKEN: _COUNT.size, _ALIVE: 0}
 _READ = 512 * 1024
 
 
@@ -51,11 +51,13 @@ class OtherEndFailed(Exception):
 class CopyChannel:
     """Messages and pieces of data over `read` (at most n bytes, b"" at the end) and `write` (all of it).
 
-    `on_count` is called with counts that come while a message is waited for.
+    `on_count` is called with counts that come while a message is waited for. `count_wanted`: the sender of the last
+    piece waits for a count.
     """
 
     def __init__(self, read: Callable[[int], bytes], write: Callable[[bytes], None]) -> None:
         self.on_count: Callable[[int], None] = lambda total: None
+        self.count_wanted = False
         self._read = read
         self._write = write
         self._buffer = bytearray()
@@ -65,9 +67,9 @@ class CopyChannel:
         """Send a message."""
         self._send(_MESSAGE, json.dumps({"is": kind, **fields}).encode())
 
-    def give(self, data: bytes) -> None:
-        """Send a piece of a file."""
-        self._send(_DATA, data)
+    def give(self, data: bytes, *, counted: bool) -> None:
+        """Send a piece of a file. `counted`: the other end says when it has it."""
+        self._send(_COUNTED if counted else _DATA, data)
 
     def taken(self, total: int) -> None:
         """Say how many bytes of files have arrived so far."""
@@ -82,7 +84,8 @@ class CopyChannel:
         kind, payload = self._frame()
         while kind == _ALIVE:
             kind, payload = self._frame()
-        if kind == _DATA:
+        if kind in (_DATA, _COUNTED):
+            self.count_wanted = kind == _COUNTED
             return payload
         if kind == _TAKEN:
             return int(_COUNT.unpack(payload)[0]) if len(payload) == _COUNT.size else 0

@@ -108,7 +108,8 @@ class Receiver:
                 digest.update(data)
                 write_all(incoming.fd, data)
                 self._taken += len(data)
-                self._channel.taken(self._taken)
+                if self._channel.count_wanted:
+                    self._channel.taken(self._taken)
                 self._moved(len(data))
             if text(self._channel.message("sum"), "sha256") != digest.hexdigest():
                 os.ftruncate(incoming.fd, 0)

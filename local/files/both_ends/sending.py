@@ -110,8 +110,7 @@ class Sender:
             if not isinstance(found, int):
                 raise ValueError("only a count is expected here")
             self._window.take(found)
-        self._channel.give(data)
-        self._window.send(len(data))
+        self._channel.give(data, counted=self._window.send(len(data)))
         self._moved(len(data))
 
 

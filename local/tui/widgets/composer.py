@@ -119,11 +119,18 @@ class Composer(TextArea):
         letter = self.shortcuts.begun_word(self.last_key, printable=event.is_printable)
         if letter and not self.text:
             self.insert(letter)
-        if self._handle_key(event):
+        if self._handle_key(event) or await self._bound_action(event.key):
             event.prevent_default()
             event.stop()
         else:
             await super()._on_key(event)
+
+    async def _bound_action(self, key: str) -> bool:
+        """Do what a key of the text area does, such as Backspace. Return whether it is one. Textual would do it after
+        the key has been through all widgets around this one: the next letters of a quick hand would overtake it."""
+        bound = self._bindings.key_to_bindings.get(key, [])
+        own = next((each for each in bound if not each.id), None)  # the settings change the keys of ids
+        return own is not None and await self.app.run_action(own.action, self)
 
     def _handle_key(self, event: events.Key) -> bool:
         """Handle the keys that differ from a plain text area. Return whether this was one."""

@@ -306,7 +306,7 @@ def test_what_is_sent_in_any_pieces_is_what_comes(parts: list[bytes | int], piec
     channel = CopyChannel(lambda size: b"", wire.extend)
     for part in parts:
         channel.alive()
-        channel.give(part) if isinstance(part, bytes) else channel.taken(part)
+        channel.give(part, counted=False) if isinstance(part, bytes) else channel.taken(part)
 
     def read(size: int) -> bytes:
         some = bytes(wire[: min(size, piece)])
@@ -392,3 +392,25 @@ def test_a_file_that_changes_while_it_is_sent_is_never_kept(tmp_path: Path) -> N
         Receiver(half(ours, Count())).receive(str(tmp_path / "copy"), "copy")
     sending.join()
     assert failed == ["it has become shorter meanwhile"] and not (tmp_path / "copy").exists()
+
+
+def test_a_busy_moment_does_not_shrink_the_window_of_a_quick_connection() -> None:
+    now = [0.0]
+    window = Window(lambda: now[0])
+    for turn in range(60):
+        while not window.full:
+            window.send(PIECE)
+        now[0] += 0.4 if turn % 3 == 2 else 0.02  # such as of a laptop that draws
+        window.take(window.sent)
+    assert window.size > 16 * PIECE
+
+
+def test_counts_are_asked_for_a_few_times_in_a_window() -> None:
+    window = Window(lambda: 0.0)
+    asked = 0
+    for _ in range(2_000):
+        if window.send(PIECE):
+            asked += 1
+            window.take(window.sent)
+        assert not window.full
+    assert asked < 2_000 / 20

@@ -35,6 +35,11 @@ async def test_algorithms_that_were_set_are_those_in_use(sshd: Sshd, host_user: 
         assert info(transport, "send_mac") == "hmac-sha2-256"
 
 
+async def test_where_nobody_has_set_ciphers_the_quickest_is_in_use(sshd: Sshd, host_user: HostUser) -> None:
+    async with logged_in(target(sshd, host_user)) as transport:
+        assert info(transport, "recv_cipher").endswith("-gcm@openssh.com")
+
+
 async def test_algorithms_of_which_none_is_known_are_not_replaced_by_others(sshd: Sshd, host_user: HostUser) -> None:
     with pytest.raises(ConfigError, match="kexalgorithms") as caught:
         await connect(target(sshd, host_user, f"KexAlgorithms={UNKNOWN}"), NobodyToAsk())

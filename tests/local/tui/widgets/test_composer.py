@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.support.repl.pilot import desk
+from tests.support.repl.pilot import desk, key_event
 from tests.support.repl.scripted_session import MODEL, ScriptedSession
 from textual import events
 
@@ -328,6 +328,17 @@ async def test_quit(typed: str) -> None:
         await at.type(typed)
         await at.pilot.press("enter")
         await at.until(lambda: at.app.return_value == 0)
+
+
+async def test_keys_of_a_quick_hand_count_in_their_order() -> None:
+    async with desk() as at:
+        driver = at.app._driver
+        assert driver is not None
+        for key in ("x", "backspace", "a", "g", "left", "backspace", "h"):
+            event = key_event(key)
+            event.set_sender(at.app)
+            driver.send_message(event)
+        await at.until(lambda: at.app.composer.text == "hg")
 
 
 def test_a_path_at_the_start_of_a_prompt_is_no_command() -> None:
