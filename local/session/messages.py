@@ -110,6 +110,7 @@ class TaskNote(_Message):
     task_id: str
     tool_use_id: str = ""
     agent_id: str = ""
+    subagent_type: str = ""
     usage: Json = {}
     description: str = ""
     summary: str = ""

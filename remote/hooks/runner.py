@@ -13,6 +13,7 @@ import logging
 import uuid
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -113,7 +114,8 @@ class HookRunner:
 
     @property
     def hooks(self) -> Sequence[Hook]:
-        return (*self._configured, *self._callbacks)
+        """All hooks, with those of the agents that work."""
+        return (*self._configured, *self._callbacks, *chain.from_iterable(self._of_agents.values()))
 
     def configure(self, sources: Iterable[HookSource]) -> Sequence[str]:
         """Use the hooks of these settings, which are trusted. A notification hook of the person's own settings runs on
@@ -153,7 +155,7 @@ class HookRunner:
     def matching(self, event: str, match: str = "", agent_id: str = MAIN_AGENT) -> list[Hook]:
         """Return the hooks that run for an event of an agent, each command and callback once."""
         found: dict[tuple[str, str], Hook] = {}
-        for hook in (*self.hooks, *self._of_agents.get(agent_id, ())):
+        for hook in (*self._configured, *self._callbacks, *self._of_agents.get(agent_id, ())):
             if hook.event == event and hook.matches(match):
                 found[hook.does, hook.condition] = hook
         return list(found.values())

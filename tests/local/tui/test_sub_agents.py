@@ -84,6 +84,17 @@ async def test_the_row_of_an_agent_in_a_worktree_says_so_and_that_of_a_skill_sho
         await at.sees("└ 1 tool use", "◐ Grep gold")
 
 
+async def test_the_row_of_an_agent_that_goes_on_names_the_agent() -> None:
+    async with desk(size=(100, 30)) as at:
+        earlier = await started(at)
+        at.session.done(earlier, "Cut.", structured={"status": "completed"})
+        again = at.session.call("Task", description="Go on", prompt="Go on.", resume=earlier)
+        note = {**told(earlier, "task_started", 0, 0, 0), "tool_use_id": again, "subagent_type": "Explore"}
+        at.session.say(note)
+        calls(at.session, earlier, "c1", "Grep", pattern="word")
+        await at.sees("Task Explore: Go on", "◐ Grep word")
+
+
 async def test_a_question_of_an_agent_names_it_on_the_card_and_its_row_waits() -> None:
     async with desk(size=(100, 30)) as at:
         agent_id = await started(at)

@@ -241,6 +241,8 @@ async def test_the_main_agent_works_with_what_its_role_brings(tmp_path: Path) ->
         assert "First, helper is told: Look at the plan." in told(d)
         assert d.result_text("m1").startswith("added in") and "not by me" in d.result_text("b_echo")
         assert json.loads(log.read_text())["hook_event_name"] == "Stop"
+        listed = str((await d.turn("/hooks"))["result"])
+        assert "Bash: grep -q forbidden" in listed and "the agent helper" in listed
         await d.session.clients.close()
         assert not is_running(tmp_path)
     async with delegation(tmp_path, {MAIN: [says("Yes.", "m4")]}) as d:

@@ -59,6 +59,8 @@ class AgentRuns(Projection):
         block = self._blocks.get(note.task_id)
         if block is None or block.agent is None:
             return
+        if note.subagent_type and "resume" in block.tool_input:  # the call does not name the agent that goes on
+            block.tool_input = {**block.tool_input, "subagent_type": note.subagent_type}
         block.agent.tokens = int(_number(note.usage.get("total_tokens"))) or block.agent.tokens
         block.agent.seconds = _number(note.usage.get("duration_ms")) / 1000 or block.agent.seconds
         if note.subtype == "task_notification":
