@@ -15,7 +15,7 @@ _NO_USAGE: Json = {
     "server_tool_use": {"web_search_requests": 0},
     "service_tier": "standard",
 }
-_FACTS = ("contextWindow", "maxOutputTokens")
+_FACTS = ("contextWindow", "maxOutputTokens", "canonicalModel", "costBasis")
 _LIMITS = ("error_max_turns", "error_max_budget_usd")
 
 

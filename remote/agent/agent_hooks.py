@@ -21,8 +21,9 @@ from ..hooks.table import (
 )
 from ..model.errors import ModelError
 from ..permissions.decision import Decision
+from ..tasks.registry import Task, TaskKind
 from ..tools.contract import ToolResult
-from .deps import AgentDeps
+from .deps import AgentConfig, AgentDeps
 from .recorder import Recorder
 from .state import Ending, LoopState
 
@@ -101,14 +102,20 @@ async def agent_starts(deps: AgentDeps, recorder: Recorder, agent_type: str) -> 
 
 
 async def before_stop(
-    deps: AgentDeps, recorder: Recorder, ending: Ending, state: LoopState, agent_type: str
+    deps: AgentDeps, recorder: Recorder, ending: Ending, state: LoopState, config: AgentConfig
 ) -> HookOutcome:
     """Run the Stop hooks, those of SubagentStop for a sub-agent. They learn whether the agent goes on already because
-    of them."""
+    of them, and what it has in the background."""
     if deps.hooks is None:
         return NOTHING
     event = SUBAGENT_STOP if recorder.agent_id else STOP
-    payload: Json = {"stop_hook_active": state.stop_blocks > 0, "last_assistant_message": ending.text}
+    agent_type, tasks = config.agent_type, config.context.tasks.running
+    payload: Json = {
+        "stop_hook_active": state.stop_blocks > 0,
+        "last_assistant_message": ending.text,
+        "background_tasks": [_task(each) for each in tasks if each.agent_id == recorder.agent_id],
+        "session_crons": [],
+    }
     if agent_type:
         payload["agent_type"] = agent_type
     return await deps.hooks.run(event, payload, agent_type, agent_id=recorder.agent_id)
@@ -130,6 +137,14 @@ async def _run(deps: AgentDeps, recorder: Recorder, event: str, name: str, paylo
         said = "\n\n".join(outcome.context)
         deps.reminders.add(f"{event}:{tool_use_id}", f"{event}:{name} hook additional context: {said}")
     return outcome
+
+
+def _task(task: Task) -> Json:
+    """Return what hooks are told of a task in the background."""
+    told: Json = {"id": task.id, "status": task.status.value, "description": task.description[:1000]}
+    if task.kind is TaskKind.AGENT:
+        return {**told, "type": "subagent", "agent_type": str(task.public.get("subagent_type"))}
+    return {**told, "type": "shell"}
 
 
 def _call(name: str, tool_use_id: str, tool_input: Json) -> Json:

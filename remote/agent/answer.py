@@ -48,6 +48,8 @@ class AnswerListener:
         self._submit = submit
         self._partial_messages = partial_messages
         self._asked_at = clock.now()
+        self.first_ms: int | None = None
+        """The milliseconds from the first model call of the turn to the beginning of its answer, None before."""
 
     def begin(self, *, continues: bool) -> None:
         """Prepare for another model call. With `continues`, its answer goes on where the last one was cut."""
@@ -58,10 +60,11 @@ class AnswerListener:
 
     def event(self, event: Json) -> None:
         """Show a raw event of the stream to clients that asked for it."""
+        body: Json = {"type": "stream_event", "event": event, "parent_tool_use_id": None}
+        if event.get("type") == "message_start":
+            body["ttft_ms"] = round((self._clock.now() - self._asked_at) * 1000)
+            self.first_ms = body["ttft_ms"] if self.first_ms is None else self.first_ms
         if self._partial_messages:
-            body: Json = {"type": "stream_event", "event": event, "parent_tool_use_id": None}
-            if event.get("type") == "message_start":
-                body["ttft_ms"] = round((self._clock.now() - self._asked_at) * 1000)
             self._recorder.progress("", body)
 
     def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
 from ccb.tunnel.wire.requests import ToolApproval
-from ccb.tunnel.wire.tool_traits import ToolTraits
+from ccb.tunnel.wire.tool_traits import RunsOn, ToolTraits
 
 from ..context.branch import current_branch
 from ..model.call import Retrying
@@ -32,6 +32,7 @@ CONTINUE = (
 )
 
 
+_SOURCES = {RunsOn.CLIENT: "sdk", RunsOn.LAPTOP: "user", RunsOn.HOST: "project"}
 CAPABILITIES = ("interrupt_receipt_v1", "interrupt_cancel_queued_v1")
 
 
@@ -211,7 +212,14 @@ def tool_approval(
         sandbox=None if traits.asks else cage_text(decision.cage),
         file_change=file_change,
         requires_user_interaction=True if traits.asks else None,
+        mcp_server=_mcp_server(traits),
     )
+
+
+def _mcp_server(traits: ToolTraits) -> Json | None:
+    """Return the server of an MCP tool, and where it is from; None for another tool."""
+    parts = traits.name.split("__")
+    return {"name": parts[1], "source": _SOURCES[traits.runs_on]} if parts[0] == "mcp" and len(parts) > 2 else None
 
 
 def tool_progress(name: str, tool_use_id: str, update: Json) -> Json:
@@ -243,7 +251,7 @@ def heartbeat(name: str, tool_use_id: str, elapsed: float) -> Json:
 class TurnReport:
     """The figures that the result of a turn reports. Durations are in seconds; `num_turns` as the public protocol
     counts them, user messages included; `denials` are the tool calls that were denied. `origin` says what started the
-    turn when it was not the person."""
+    turn when it was not the person, `first_ms` after how many milliseconds its first answer began."""
 
     duration: float
     duration_api: float
@@ -251,6 +259,7 @@ class TurnReport:
     stop_reason: str | None
     denials: Sequence[Json]
     origin: Json | None = None
+    first_ms: int | None = None
 
 
 def result(ending: Ending, ledger: Ledger, report: TurnReport) -> Json:
@@ -271,6 +280,8 @@ def result(ending: Ending, ledger: Ledger, report: TurnReport) -> Json:
     }
     if report.origin is not None:
         body["origin"] = report.origin
+    if report.first_ms is not None:
+        body["ttft_ms"] = report.first_ms
     if ending.subtype == "success":
         body["result"] = ending.text
         body["api_error_status"] = ending.api_error_status

@@ -111,6 +111,7 @@ class Turn:
             stop_reason=self._model.stop_reason,
             denials=self._denials,
             origin=origin,
+            first_ms=self._listener.first_ms,
         )
         return messages.result(ending, self._agent.ledger, report)
 
@@ -248,9 +249,7 @@ class Turn:
         """Run the hooks of an agent that is about to stop. Return how the turn ends, None if it goes on."""
         if ending.terminal is not Terminal.COMPLETED or self._deps.hooks is None:
             return ending
-        outcome = await self._stop.unless_set(
-            before_stop(self._deps, self._recorder, ending, state, self._config.agent_type)
-        )
+        outcome = await self._stop.unless_set(before_stop(self._deps, self._recorder, ending, state, self._config))
         if outcome.stops:
             return self._hook_stopped(outcome.stop_reason or outcome.reason)
         limit = self._config.max_turns

@@ -22,14 +22,22 @@ _DETAILS = {
 }
 """Objects in a usage, with the counts in them."""
 _MAX_COUNTED = 1_000
+_TEXTS = ("service_tier", "inference_geo", "speed")
 _MODEL_USAGE = ("inputTokens", "cacheCreationInputTokens", "cacheReadInputTokens", "outputTokens")
+_MODEL_DETAILS = (
+    ("webSearchRequests", "server_tool_use", "web_search_requests"),
+    ("thinkingTokens", "output_tokens_details", "thinking_tokens"),
+    ("cacheCreationEphemeral5mInputTokens", "cache_creation", "ephemeral_5m_input_tokens"),
+    ("cacheCreationEphemeral1hInputTokens", "cache_creation", "ephemeral_1h_input_tokens"),
+)
+"""Counts of `modelUsage`, each with where a usage has it."""
 
 
 def zero_usage() -> Json:
     """Return the usage object of no tokens, with all fields that clients know."""
     usage: Json = dict.fromkeys(_TOKENS, 0)
     usage.update({name: dict.fromkeys(counts, 0) for name, counts in _DETAILS.items()})
-    usage["service_tier"] = "standard"
+    usage.update(service_tier="standard", inference_geo="", speed="standard", iterations=[])
     return usage
 
 
@@ -95,6 +103,7 @@ class Ledger(Projection):
         """Count an answer of `model`."""
         for name in _TOKENS:
             self.turn[name] += count(usage, name)
+        self.turn.update({name: usage[name] for name in _TEXTS if isinstance(usage.get(name), str)})
         for name, counts in _DETAILS.items():
             found = usage.get(name)
             for each in counts:
@@ -111,7 +120,6 @@ class Ledger(Projection):
             model,
             {
                 **dict.fromkeys(_MODEL_USAGE, 0),
-                "webSearchRequests": 0,
                 "costUSD": 0.0,
                 "contextWindow": known.context_window,
                 "maxOutputTokens": known.max_output,
@@ -120,8 +128,11 @@ class Ledger(Projection):
         entry["costUSD"] += cost
         for name, public in zip(_TOKENS, _MODEL_USAGE):
             entry[public] += count(usage, name)
-        searches = usage.get("server_tool_use")
-        entry["webSearchRequests"] += count(searches, "web_search_requests") if isinstance(searches, Mapping) else 0
+        for public, group, name in _MODEL_DETAILS:
+            found = usage.get(group)
+            entry[public] = entry.get(public, 0) + (count(found, name) if isinstance(found, Mapping) else 0)
+        entry["canonicalModel"] = model
+        entry["costBasis"] = "list" if known.input_price or known.output_price else "unknown"
 
     def snapshot(self) -> dict[str, Json]:
         """Return the `modelUsage` of a result."""

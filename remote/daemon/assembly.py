@@ -215,6 +215,7 @@ class AgentFactory:
         agent = self.agent(config, history)
         if self.hooks is not None:
             self.hooks.remind, self.hooks.judge = agent.reminders.add, agent.judge
+            self.hooks.effort = lambda: agent.config.reasoning.effort or ""
         agent.reminders.follow(
             PlanReminders(
                 context.plan,

@@ -37,10 +37,10 @@ class HookOutcome:
     """What the hooks of an event decided together. `decision` is `deny` (also for "block" and exit code 2), `ask`,
     `allow`, or "" for none; `reason` belongs to it. `context` are texts for the model, `notes` texts for the person,
     `errors` describe hooks that failed. `stops`: the agent must not go on after this event. `updated_input`, `updates`
-    and `interrupt` are for PreToolUse and PermissionRequest. `mcp_output` of PostToolUse takes the place of the result
-    of an MCP tool; None leaves it as it is. `initial` of SessionStart goes before the first prompt, `title` names the
-    session. `retry` of PermissionDenied lets the model try the call again. `action` and `content` answer the form of an
-    MCP server. `unknown` are the names of fields that ccb does not know."""
+    and `interrupt` are for PreToolUse and PermissionRequest. `output` of PostToolUse takes the place of the result of a
+    tool, `mcp_output` only of that of an MCP tool; None leaves it as it is. `initial` of SessionStart goes before the
+    first prompt, `title` names the session. `retry` of PermissionDenied lets the model try the call again. `action` and
+    `content` answer the form of an MCP server. `unknown` are the names of fields that ccb does not know."""
 
     decision: str = ""
     reason: str = ""
@@ -52,6 +52,7 @@ class HookOutcome:
     updated_input: Json | None = None
     updates: tuple[Json, ...] = ()
     interrupt: bool = False
+    output: object = None
     mcp_output: object = None
     initial: str = ""
     title: str = ""
@@ -113,7 +114,8 @@ def read_answer(event: str, answer: Json) -> HookOutcome:
         updated_input=changed if isinstance(changed, dict) else None,
         updates=_objects(nested.get("updatedPermissions")),
         interrupt=nested.get("interrupt") is True,
-        mcp_output=own.get("updatedToolOutput", own.get("updatedMCPToolOutput")) if event == POST_TOOL_USE else None,
+        output=own.get("updatedToolOutput") if event == POST_TOOL_USE else None,
+        mcp_output=own.get("updatedMCPToolOutput") if event == POST_TOOL_USE else None,
         initial=_text(own.get("initialUserMessage")) if event == SESSION_START else "",
         title=_text(own.get("sessionTitle")),
         retry=own.get("retry") is True,
@@ -131,7 +133,6 @@ def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
     strictest = max((each.decision for each in outcomes), key=_RANK.__getitem__, default="")
     deciding = [each for each in outcomes if each.decision == strictest]
     changed = [each.updated_input for each in outcomes if each.updated_input is not None]
-    outputs = [each.mcp_output for each in outcomes if each.mcp_output is not None]
     return HookOutcome(
         decision=strictest,
         reason=_lines(each.reason for each in deciding),
@@ -143,7 +144,8 @@ def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
         updated_input=changed[-1] if changed else None,
         updates=_all(each.updates for each in deciding),
         interrupt=any(each.interrupt for each in deciding),
-        mcp_output=outputs[-1] if outputs else None,
+        output=_last(each.output for each in outcomes),
+        mcp_output=_last(each.mcp_output for each in outcomes),
         initial=_lines(each.initial for each in outcomes),
         title=next((each.title for each in outcomes if each.title), ""),
         retry=any(each.retry for each in outcomes),
@@ -151,6 +153,10 @@ def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
         content=next((each.content for each in outcomes if each.action), None),
         unknown=_all(each.unknown for each in outcomes),
     )
+
+
+def _last(values: Iterable[object]) -> object:
+    return next(reversed([each for each in values if each is not None]), None)
 
 
 def _all(parts: Iterable[tuple[T, ...]]) -> tuple[T, ...]:

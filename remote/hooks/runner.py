@@ -101,7 +101,11 @@ class HookRunner:
         self._reports = reports
         self._configured: tuple[Hook, ...] = ()
         self._callbacks: tuple[Hook, ...] = ()
-        self._of_agents: dict[str, Sequence[Hook]] = {}
+        self._agents: dict[str, tuple[str, Sequence[Hook]]] = {}
+        self.prompt_id = ""
+        """The id of the prompt that the turn of the main agent is about."""
+        self.effort: Callable[[], str] = lambda: ""
+        """How hard the model is to think, "" where that is left to it."""
         self._env_file = ""
         self._told: set[str] = set()
         self._later: set[asyncio.Task[HookOutcome]] = set()
@@ -115,7 +119,7 @@ class HookRunner:
     @property
     def hooks(self) -> Sequence[Hook]:
         """All hooks, with those of the agents that work."""
-        return (*self._configured, *self._callbacks, *chain.from_iterable(self._of_agents.values()))
+        return (*self._configured, *self._callbacks, *chain.from_iterable(own for _, own in self._agents.values()))
 
     def configure(self, sources: Iterable[HookSource]) -> Sequence[str]:
         """Use the hooks of these settings, which are trusted. A notification hook of the person's own settings runs on
@@ -143,19 +147,21 @@ class HookRunner:
         self._callbacks = tuple(hooks)
         return sorted({hook.event for hook in hooks} - {*EVENTS})
 
-    def lend(self, agent_id: str, hooks: Sequence[Hook]) -> None:
-        """Let these hooks run for the events of one agent, besides the others, in place of those of the last call. The
-        end of a sub-agent is a Stop for them."""
+    def begin(self, agent_id: str, agent_type: str, hooks: Sequence[Hook]) -> None:
+        """Let these hooks run for the events of one agent, besides the others, until `leave` is called. The end of a
+        sub-agent is a Stop for them."""
         if agent_id:
             hooks = [replace(each, event=SUBAGENT_STOP) if each.event == STOP else each for each in hooks]
-        self._of_agents[agent_id] = hooks
-        if not hooks:
-            del self._of_agents[agent_id]
+        self._agents[agent_id] = agent_type, hooks
+
+    def leave(self, agent_id: str) -> None:
+        """Run the hooks of an agent no more."""
+        self._agents.pop(agent_id, None)
 
     def matching(self, event: str, match: str = "", agent_id: str = MAIN_AGENT) -> list[Hook]:
         """Return the hooks that run for an event of an agent, each command and callback once."""
         found: dict[tuple[str, str], Hook] = {}
-        for hook in (*self._configured, *self._callbacks, *self._of_agents.get(agent_id, ())):
+        for hook in (*self._configured, *self._callbacks, *self._agents.get(agent_id, ("", ()))[1]):
             if hook.event == event and hook.matches(match):
                 found[hook.does, hook.condition] = hook
         return list(found.values())
@@ -178,13 +184,17 @@ class HookRunner:
         self.ran.update(once)
         session.log.emit(HookRecord(event, match, about, len(hooks), " ".join(once)), agent_id)
         await session.log.commit()
+        agent_type, effort = self._agents.get(agent_id, ("", ()))[0], self.effort()
         whole = {
             "session_id": session.id,
             "transcript_path": session.transcript,
             "cwd": session.cwd,
             "permission_mode": self.mode(),
             "hook_event_name": event,
+            **({"prompt_id": self.prompt_id} if self.prompt_id else {}),
+            **({"effort": {"level": effort}} if effort else {}),
             **({"agent_id": agent_id} if agent_id else {}),
+            **({"agent_type": agent_type} if agent_type else {}),
             **payload,
         }
         name = f"{event}:{match}" if match else event

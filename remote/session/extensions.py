@@ -78,9 +78,10 @@ class SessionExtensions:
         """Let the hooks and the MCP servers of the main agent's role run."""
         config, hooks = self._agent.config, self._agent.hooks
         role = config.offer.role
-        if hooks is not None:
-            runs = role is not None and config.settings.runs_hooks(role.source)
-            hooks.lend(MAIN_AGENT, role.hooks if role is not None and runs else ())
+        if hooks is not None and role is not None:
+            hooks.begin(MAIN_AGENT, role.name, role.hooks if config.settings.runs_hooks(role.source) else ())
+        elif hooks is not None:
+            hooks.leave(MAIN_AGENT)
         self._clients.use_role(role, config.settings, options)
 
     async def define_agents(self) -> None:

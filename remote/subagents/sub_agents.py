@@ -253,8 +253,9 @@ class SubAgents:
     ) -> ToolResult:
         """Run an agent with the hooks and the MCP servers that its definition brings."""
         hooks, agent_id = self._main.hooks, child.facts.id
-        if hooks is not None and definition.hooks and config.settings.runs_hooks(definition.source):
-            hooks.lend(agent_id, definition.hooks)
+        if hooks is not None:
+            runs = config.settings.runs_hooks(definition.source)
+            hooks.begin(agent_id, definition.name, definition.hooks if runs else ())
         try:
             if not definition.servers:
                 return await child.run(self._make(config, history, child.emitter), history.ledger, self._main)
@@ -270,7 +271,7 @@ class SubAgents:
                 return await child.run(agent, history.ledger, self._main)
         finally:
             if hooks is not None:
-                hooks.lend(agent_id, ())
+                hooks.leave(agent_id)
 
     async def _left(self, child: Child, tree: WorktreeRecord) -> WorktreeRecord | None:
         """Remove the work tree of an agent that has ended, if it has left nothing in it. Return what is left."""

@@ -178,6 +178,7 @@ class ToolApproval:
     requires_user_interaction: bool | None = None  # the call itself is a question to the person
     agent_id: str | None = None
     agent: str | None = None
+    mcp_server: Json | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, Pu
 from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
 
 from ...session.client import Json
+from .agent_lines import AgentLines
 from .changed_lines import ChangedLines
 
 END = "end_session"
@@ -28,6 +29,7 @@ class OwnAnswers:
         self._cost = 0.0
         self._usage: dict[str, Json] = {}
         self._lines = ChangedLines()
+        self._agents = AgentLines()
 
     def payload(self, line: ControlRequestLine) -> Json | None:
         """Return the answer to a request, None if the worker is to answer it."""
@@ -61,7 +63,7 @@ class OwnAnswers:
             if self.confirmed:
                 answer = {**body["response"], "response": {**public.payload, **self.confirmed}}
                 return {**body, "response": answer}
-        return body
+        return self._agents.named(public, body)
 
     def _used(self) -> Json:
         session = {

@@ -6,6 +6,7 @@ again after a crash, and no hook or command runs twice."""
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -59,6 +60,7 @@ class PromptOpening:
             return Opened(prompts)
         if hooks is not None:
             settings = self._config.settings
+            hooks.prompt_id = str(uuid.uuid4())
             sources = [HookSource(each.value, each.layer.source, each.layer.path) for each in settings.hooks]
             for problem in hooks.configure(sources):
                 self._recorder.message(messages.informational(f"This hook is not used: {problem}", "warning"))

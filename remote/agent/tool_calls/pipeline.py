@@ -94,14 +94,17 @@ async def record_start(context: PipelineContext, call: ParsedCall) -> ParsedCall
 
 async def post_tool_use(context: PipelineContext, call: ParsedCall, outcome: CallOutcome) -> CallOutcome:
     """Run the hooks that see the result of a tool that ran. What they say goes to the model after the result. They may
-    replace the result of an MCP tool."""
+    replace the result."""
     hooked = await agent_hooks.after_tool(
         context.deps, context.recorder, call.name, call.id, call.input, outcome.result
     )
-    if hooked.mcp_output is not None and call.name.startswith("mcp__"):
+    output = hooked.output
+    if output is None and call.name.startswith("mcp__"):
+        output = hooked.mcp_output
+    if output is not None:
         from ...mcp.tool import replaced_result
 
-        outcome = replace(outcome, result=replaced_result(hooked.mcp_output, lent(context).spill))
+        outcome = replace(outcome, result=replaced_result(output, lent(context).spill))
     if not hooked.stops:
         return outcome
     return replace(outcome, stop_reason=hooked.stop_reason or hooked.reason or f"a hook after {call.name} stopped it")

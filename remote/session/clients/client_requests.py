@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.commands import LIST_COMMANDS
 from ccb.tunnel.wire.kinds.mcp import CLIENT_MCP_MESSAGE, MCP_RECONNECT, MCP_STATUS, McpMessage
+from ccb.tunnel.wire.kinds.reasoning import EFFORTS
 from ccb.tunnel.wire.models import ALIASES
 from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
 from ccb.tunnel.wire.records import MessageRecord
@@ -25,6 +26,7 @@ from ccb.tunnel.wire.requests import (
 )
 
 from ...agent.messages import CAPABILITIES, status
+from ...model.reasoning import effort_of
 from ...ports import NotKept
 from ..broker import Handled
 from ..session import Session
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _MAX_MODELS = 50
-
+_MODELS = {"Opus": "Largest", "Sonnet": "For most work", "Haiku": "Fastest"}
 INITIALIZE: RequestKind[Initialize, Json] = client_kind("initialize", Initialize.read)
 GET_CONTEXT_USAGE: RequestKind[None, Json] = client_kind("get_context_usage", lambda fields: None)
 
@@ -100,17 +102,17 @@ async def _initialize(session: Session, setup: Initialize) -> Json:
     await session.extensions.define_agents()
     await session.clients.settle(session.options, _SERVERS_S)
     model, announced = session.agent.model, session.agent.config.disclosure.announced
+    names = {**ALIASES, **session.options.model_aliases}
+    own = [(name, given) for name, given in session.options.model_aliases.items() if name not in ALIASES]
     body: Json = {
         "commands": [{"argumentHint": "", **each} for each in announced.entries("commands")],
         "agents": announced.entries("agents"),
         "output_style": announced.output_style(),
         "available_output_styles": await output_styles(session.agent),
         "models": [
-            {"value": "default", "resolvedModel": model, "displayName": "Default", "description": model},
-            {"value": "opus", "displayName": "Opus", "description": "Largest"},
-            {"value": "sonnet", "displayName": "Sonnet", "description": "For most work"},
-            {"value": "haiku", "displayName": "Haiku", "description": "Fastest"},
-            *_own_models(session.options.model_aliases),
+            _model("default", model, "Default", model),
+            *(_model(name.lower(), str(names[name.lower()]), name, text) for name, text in _MODELS.items()),
+            *(_model(name, str(given), name, str(given)) for name, given in own[:_MAX_MODELS]),
         ],
         "account": {"apiKeySource": session.options.api_key_source},
         "pid": os.getpid(),
@@ -124,10 +126,11 @@ async def _initialize(session: Session, setup: Initialize) -> Json:
     return {**body, "hooks_applied": True} if setup.hooks else body
 
 
-def _own_models(names: Json) -> list[Json]:
-    """Return the person's short names of models, as clients list them."""
-    own = [(name, model) for name, model in names.items() if name not in ALIASES]
-    return [{"value": name, "displayName": name, "description": str(model)} for name, model in own[:_MAX_MODELS]]
+def _model(value: str, model: str, name: str, description: str) -> Json:
+    """Return what a client is told of a model that it may choose."""
+    levels = [each for each in EFFORTS if effort_of(model, each) == each]
+    body: Json = {"value": value, "resolvedModel": model, "displayName": name, "description": description}
+    return {**body, "supportsEffort": bool(levels), "supportedEffortLevels": levels}
 
 
 async def _context_usage(session: Session) -> Json:

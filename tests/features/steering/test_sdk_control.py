@@ -73,6 +73,8 @@ async def test_what_initialize_says_holds_for_the_session(host: WorkerHost, sess
         excludeDynamicSections=True,
         hooks={"PreToolUse": [{"matcher": "Read", "hookCallbackIds": ["guard"], "onFailure": "block"}]},
     )
+    efforts = {each["value"]: each["supportedEffortLevels"] for each in told["models"]}
+    assert efforts["opus"] == ["low", "medium", "high"] and efforts["haiku"] == []
     assert told["hook_on_failure_supported"] and told["hooks_applied"]
     await say(laptop, "Look.")
     first = await answer(laptop, calls(("t1", "ReadTheFile", {"file_path": str(skill)})))

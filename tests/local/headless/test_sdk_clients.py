@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ccb.local.command_line.arguments import parse_arguments
+from ccb.local.headless.input.agent_lines import AgentLines
 from ccb.local.headless.input.boot_fields import with_boot_fields
 from ccb.local.headless.input.early_input import EarlyInput
 from ccb.local.headless.input.own_answers import OwnAnswers
@@ -109,6 +110,20 @@ async def test_a_transcript_is_copied_and_goes_on_behind_the_one_that_the_client
         ("assistant", "u2", "i1"),
     ]
     assert all(each["sessionId"] == "s1" and each["timestamp"].endswith("Z") for each in entries)
+
+
+def test_the_lines_of_a_sub_agent_name_it_and_its_task() -> None:
+    lines = AgentLines()
+
+    def named(body: Json) -> Json:
+        return lines.named(parse_message(body), body)
+
+    task = {"type": "system", "subtype": "task_started", "task_id": "t1", "tool_use_id": "t1"}
+    named({**task, "subagent_type": "Explore", "description": "Find the parser"})
+    line = named({"type": "assistant", "message": {"content": []}, "parent_tool_use_id": "t1"})
+    assert (line["agent_id"], line["subagent_type"]) == ("t1", "Explore")
+    assert line["task_description"] == "Find the parser"
+    assert "agent_id" not in named({"type": "assistant", "message": {"content": []}, "parent_tool_use_id": None})
 
 
 async def test_the_first_request_may_bring_what_others_write_into_the_command_line() -> None:

@@ -12,12 +12,12 @@ import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, session_on
 from tests.support.network.link_peer import Peer
 
-from ccb.local.mcp.gate import is_call, permitted
+from ccb.local.mcp.gate import guard_client_servers, is_call, permitted
 from ccb.local.mcp.permissions import LaptopPermissions
 from ccb.local.session.client import Received, Skipped
 from ccb.local.session.remote_session import RemoteSession
 from ccb.tunnel.wire import Event, Input, Snapshot
-from ccb.tunnel.wire.kinds.mcp import LAPTOP_MCP_MESSAGE, McpMessage
+from ccb.tunnel.wire.kinds.mcp import LAPTOP_MCP_MESSAGE, MCP_MESSAGE, McpMessage
 from ccb.tunnel.wire.requests import (
     CAN_USE_TOOL,
     HOOK_CALLBACK,
@@ -119,6 +119,8 @@ async def hostile(
         session.register(CAN_USE_TOOL)
         session.register(HOOK_CALLBACK)
         session.register(LAPTOP_MCP_MESSAGE, serve, is_call)
+        session.register(MCP_MESSAGE)
+        guard_client_servers(session, permissions)
         reading = asyncio.create_task(read())
         try:
             yield worker
@@ -138,6 +140,25 @@ async def test_a_worker_that_does_not_ask_gets_nothing() -> None:
         await worker.sends("prompts/get", {"name": "review"}, "m3")
         assert "has not allowed mcp__notes__review" in await worker.reply("m3")
         assert worker.ran == []
+
+
+async def test_a_server_inside_the_program_gets_only_what_this_laptop_has_allowed() -> None:
+    async with hostile({"allow": ["mcp__notes__list"], "deny": ["mcp__notes__remove"]}) as worker:
+
+        async def calls(tool: str, arguments: Json, number: int) -> str:
+            params = {"name": tool, "arguments": arguments, "_meta": {"claudecode/toolUseId": "t1"}}
+            message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+            request = Request(MCP_MESSAGE, McpMessage("notes", message), id=f"m{number}")
+            await worker.event(request.public())
+            return request.id
+
+        assert "has not allowed mcp__notes__add" in await worker.reply(await calls("add", {"a": 1}, 1))
+        assert "denies mcp__notes__remove" in await worker.reply(await calls("remove", {}, 2))
+        allowed = await calls("list", {"a": 2}, 3)
+        asked = await worker.question()  # the first of which the program hears
+        assert asked["request"]["message"]["params"]["name"] == "list"
+        await worker.session.answer(asked["request_id"], {"mcp_response": {"jsonrpc": "2.0", "id": 1, "result": {}}})
+        assert await worker.reply(allowed) == ""
 
 
 async def test_an_approval_lets_exactly_the_call_that_was_shown_run_once() -> None:

@@ -15,6 +15,8 @@ def test_the_parts_of_a_usage_add_up() -> None:
         "cache_creation_input_tokens": 3,
         "cache_creation": {"ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 1},
         "server_tool_use": {"web_search_requests": 4, "web_fetch_requests": "many"},
+        "speed": "fast",
+        "inference_geo": "eu",
     }
     for usage in (answer, answer, {"input_tokens": 1, "cache_creation": None, "server_tool_use": [1]}):
         own.add("claude-opus-5-5", usage)
@@ -24,5 +26,9 @@ def test_the_parts_of_a_usage_add_up() -> None:
     assert (own.turn["input_tokens"], own.turn["output_tokens"]) == (21, 14)
     (entry,) = whole.model_usage.values()
     assert entry["webSearchRequests"] == 8 and entry["inputTokens"] == 21
+    assert (entry["thinkingTokens"], entry["cacheCreationEphemeral5mInputTokens"]) == (10, 4)
+    assert (entry["cacheCreationEphemeral1hInputTokens"], entry["canonicalModel"]) == (2, "claude-opus-5-5")
+    assert entry["costBasis"] == "list"
+    assert (own.turn["speed"], own.turn["inference_geo"], own.turn["iterations"]) == ("fast", "eu", [])
     own.start_turn()
     assert own.turn["output_tokens_details"] == {"thinking_tokens": 0}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,8 @@ async def test_the_hooks_of_an_agent_run_for_its_events_only(tmp_path: Path) -> 
         assert [d.result_text("b0"), d.result_text("b2", TWO)] == ["forbidden", "forbidden"]
         (event,) = map(json.loads, log.read_text().splitlines())
         assert (event["hook_event_name"], event["agent_id"]) == ("SubagentStop", ONE), "its end is a Stop for it"
+        assert (event["agent_type"], event["background_tasks"], event["session_crons"]) == ("helper", [], [])
+        assert uuid.UUID(event["prompt_id"])
 
 
 async def test_no_hook_of_an_agent_runs_where_hooks_are_switched_off(tmp_path: Path) -> None:
@@ -142,9 +145,15 @@ async def test_a_call_of_such_a_server_is_a_question_like_any_other(tmp_path: Pa
         "part one": [calls(("m1", "mcp__notes__add", {})), says("no", "c2")],
     }
     own = agent_file(with_server(tmp_path))
-    async with delegation(tmp_path, scripts, own_agents=own, permission_prompts="none") as d:
-        await d.turn(MAIN + "go")
-        assert "was not granted" in d.result_text("m1", ONE)
+    async with delegation(tmp_path, scripts, own_agents=own) as d:
+        running = asyncio.ensure_future(d.turn(MAIN + "go"))
+        while not d.messages("control_request"):
+            await asyncio.sleep(0.01)
+        asked = d.messages("control_request")[0]["request"]
+        assert (asked["tool_name"], asked["agent_id"]) == ("mcp__notes__add", ONE)
+        assert asked["mcp_server"] == {"name": "notes", "source": "project"}
+        d.session.turns.interrupt()
+        await running
 
 
 async def test_an_interrupt_ends_the_servers_of_an_agent(tmp_path: Path) -> None:
@@ -240,7 +249,8 @@ async def test_the_main_agent_works_with_what_its_role_brings(tmp_path: Path) ->
         assert "agent-memory-local/helper" in request["system"][0]["text"]
         assert "First, helper is told: Look at the plan." in told(d)
         assert d.result_text("m1").startswith("added in") and "not by me" in d.result_text("b_echo")
-        assert json.loads(log.read_text())["hook_event_name"] == "Stop"
+        event = json.loads(log.read_text())
+        assert (event["hook_event_name"], event["agent_type"]) == ("Stop", "helper") and "agent_id" not in event
         listed = str((await d.turn("/hooks"))["result"])
         assert "Bash: grep -q forbidden" in listed and "the agent helper" in listed
         await d.session.clients.close()
