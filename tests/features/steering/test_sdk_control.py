@@ -283,7 +283,9 @@ async def test_the_main_agent_works_as_the_agent_that_was_named(host: WorkerHost
     short = {"quick": "openai/gpt-5-mini"}
     await laptop.attach(SessionOptions(role="critic", agents={"critic": critic}, system_prompt="", model_aliases=short))
     told = await payload(laptop, "initialize", appendSubagentSystemPrompt="Write in Latin.")
-    assert told["models"][-1] == {"value": "quick", "displayName": "quick", "description": "openai/gpt-5-mini"}
+    own = told["models"][-1]
+    assert (own["value"], own["displayName"], own["description"]) == ("quick", "quick", "openai/gpt-5-mini")
+    assert own["supportedEffortLevels"] == []
     await say(laptop, "Look.")
     task = {"description": "look", "prompt": "Look around", "subagent_type": "general-purpose"}
     first = await answer(laptop, calls(("t1", "Task", task)))

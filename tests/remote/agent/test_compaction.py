@@ -349,12 +349,13 @@ class OneHook:
         self.outcome = outcome
         self.payloads: list[Json] = []
 
-    def configure(self, sources: object) -> None: ...
+    def configure(self, sources: object) -> list[str]:
+        return []
 
     def matching(self, event: str, match: str = "") -> list[object]:
         return []
 
-    async def run(self, event: str, fields: Json, match: str = "", about: str = "") -> HookOutcome:
+    async def run(self, event: str, fields: Json, match: str = "", agent_id: str = "") -> HookOutcome:
         if event == PRE_COMPACT:
             self.payloads.append({**fields, "match": match})
             return self.outcome
