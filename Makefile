@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.make/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit-fast official-sdks demo demo-repl goldens screenshot test lint types imports metrics unit worker-pythons $(WORKER_PYTHONS) bullseye forky arm64 bench faults fuzz soak clean
+.PHONY: help setup check unit-fast official-sdks demo demo-repl goldens screenshot tour test lint types imports metrics unit worker-pythons $(WORKER_PYTHONS) bullseye forky arm64 bench faults fuzz soak clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -39,6 +39,9 @@ goldens: $(STAMP) ## the screens that tests keep as text, anew: look at the diff
 
 screenshot: $(STAMP) ## docs/repl.svg, a picture of the REPL on the demo's server
 	@$(BIN)/python -m tests.support.screenshot
+
+tour: $(STAMP) ## docs/guide/tour.md and its pictures, drawn from scripted sessions
+	@$(BIN)/python -m tests.support.screens.tour
 
 check: $(STAMP) ## the fast loop: lint, types, room contracts, and the tests that start no sshd, worker or ccb
 	@$(MAKE) --no-print-directory -j 4 --output-sync lint types imports unit-fast

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ccb import __version__
-from ccb.tunnel.loading import collection_paused
+from ccb.tunnel.loading import collect_rarely, collection_paused
 
 from .command_line.model import Arguments, SessionChoice
 from .command_line.transport_choice import host_label
@@ -44,6 +44,7 @@ async def run_interactive(arguments: Arguments) -> int:
 async def _shown(arguments: Arguments) -> int:
     with ExitStack() as until_first_frame:
         until_first_frame.enter_context(collection_paused())
+        collect_rarely()
         from .config.screen_settings import load_screen_settings
         from .config.settings import settings_choice
         from .tui.app import Repl

@@ -34,6 +34,15 @@ def collection_paused() -> Iterator[None]:
             gc.enable()
 
 
+def collect_rarely() -> None:
+    """Let the collector look at everything seldom.
+
+    What makes garbage in cycles is rare in the interface, but drawing makes so many objects that the collector would
+    look at all of them again every second. Each look takes longer than a frame.
+    """
+    gc.set_threshold(5_000, 10, 50)
+
+
 def load_asyncssh() -> None:
     """Import asyncssh without its X.509 certificates, which ssh does not know either and which take 15 ms, and keep it
     from starting a compiler to look for libraries that are not there."""

@@ -154,7 +154,7 @@ async def _draw(words: list[str], real: str) -> str:
             await connected.session.ended()
 
 
-def _with_local_fonts(svg: str) -> str:
+def with_local_fonts(svg: str) -> str:
     """Use fonts of the viewer's machine: a page that shows the picture as an image loads none from elsewhere."""
     svg = re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
     return svg.replace("font-family: Fira Code, monospace", f"font-family: {_FONTS}").replace("arial", "sans-serif")
@@ -181,7 +181,7 @@ def main() -> int:
     svg = asyncio.run(_draw(words, real))
     if real in svg:
         raise ValueError("the picture shows the temporary directory")
-    Path(picture).write_text(_with_local_fonts(svg), encoding="utf-8")
+    Path(picture).write_text(with_local_fonts(svg), encoding="utf-8")
     return 0
 
 

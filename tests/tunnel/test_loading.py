@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ccb.tunnel.loading import collection_paused, quick_search
+from ccb.tunnel.loading import collect_rarely, collection_paused, quick_search
 
 
 def test_the_collector_is_paused_and_goes_on() -> None:
@@ -24,6 +24,16 @@ def test_the_collector_is_paused_and_goes_on() -> None:
     with pytest.raises(ImportError), collection_paused():
         raise ImportError
     assert gc.isenabled()
+
+
+def test_the_collector_looks_at_everything_seldom() -> None:
+    before = gc.get_threshold()
+    try:
+        collect_rarely()
+        objects = gc.get_threshold()
+        assert objects[0] * objects[1] * objects[2] > 1_000_000
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_two_threads_that_import_leave_the_collector_on() -> None:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from rich.cells import cell_len
-from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.geometry import Region, Size
@@ -26,12 +24,12 @@ from ..render.block_renderer import BlockRenderer, is_animated
 from ..render.copying import copied_text
 from ..theme.palette import Palette, palette_of
 from .block_layout import BlockLayout
-from .drawn_lines import Line, draw_lines, estimated_height, texts_of, turned
+from .drawn_lines import Line, draw_lines, estimated_height, marked, texts_of, turned
 from .line_cache import CacheKey, LineCache
 from .one_shot import call_once_after
 
 _MAX_ANIMATED = 60  # newest blocks that are searched for running tools
-_MAX_CACHED_LINES = 2_000
+_MAX_CACHED_LINES = 1_000
 _MAX_PAINTED = 256  # lines as they were last painted; about 10 KB each with what Textual keeps for them
 _EXACT_LINES = 500  # drawn blocks at the end of the transcript; further up heights are estimated
 _OVERLAP_LINES = 2  # lines of the page before that stay when a page is turned
@@ -40,7 +38,7 @@ _MAX_UNWRAPPED = 200_000  # characters of a block; more is copied as it is on th
 _SPINNER_S = 0.2
 _MIN_FRAME_S = 0.04
 _MAX_FRAME_S = 0.5
-_FRAME_PER_LAYOUT = 6  # a frame lasts this many times as long as the previous layout took
+_FRAME_PER_LAYOUT = 6  # a frame lasts this many times the CPU time of the previous layout and painting
 
 
 class Transcript(ScrollView, can_focus=False):
@@ -74,6 +72,7 @@ class Transcript(ScrollView, can_focus=False):
         self._layout_waits = False
         self._frame_s = _MIN_FRAME_S
         self._laid_out_at = 0.0
+        self._painting_s = 0.0  # CPU seconds, since the last layout
         self._keep_in_place: tuple[Block, int] | None = None  # a block, and the row of the screen where it stays
 
     def on_mount(self) -> None:
@@ -215,7 +214,7 @@ class Transcript(ScrollView, can_focus=False):
         if start is None or not self.size.width:
             return
         self._dirty_from = None
-        began = time.monotonic()
+        began = time.thread_time()
         layout = self._block_layout
         for block in self._changed:
             block.changed()
@@ -232,7 +231,7 @@ class Transcript(ScrollView, can_focus=False):
         self._resume_spinners()
         self.refresh()
         self._laid_out_at = time.monotonic()
-        took = self._laid_out_at - began
+        took, self._painting_s = time.thread_time() - began + self._painting_s, 0.0
         self._frame_s = min(_MAX_FRAME_S, max(_MIN_FRAME_S, _FRAME_PER_LAYOUT * took))
 
     def _extend(self, size: Size) -> None:
@@ -325,6 +324,12 @@ class Transcript(ScrollView, can_focus=False):
         """Return which line of a block is its first one that is not blank."""
         return 0 if self._is_tight(block) else 1
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        began = time.thread_time()
+        strips = super().render_lines(crop)
+        self._painting_s += time.thread_time() - began
+        return strips
+
     def render_line(self, y: int) -> Strip:
         line, width = round(self.scroll_y) + y, self._text_width()
         layout = self._block_layout
@@ -367,15 +372,8 @@ class Transcript(ScrollView, can_focus=False):
         span = selection.get_span(line) if selection is not None else None
         if span is None:
             return strip
-        text = strip.text
-        start = cell_len(text[: span[0]])
-        end = strip.cell_length if span[1] == -1 else cell_len(text[: span[1]])
-        if start >= end:
-            return strip
         style: Style = self.screen.get_component_rich_style("screen--selection")
-        before, inside, after = strip.crop(0, start), strip.crop(start, end), strip.crop(end)
-        marked = Strip(Segment.apply_style(inside, post_style=style), inside.cell_length)
-        return Strip.join([before, marked, after])
+        return marked(strip, span, style)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         width, layout = self._text_width(), self._block_layout

@@ -28,6 +28,10 @@ _PLAN = """\
 2. Multiply the price with the quantity
 3. Run **all** tests of `tests/`
 """
+_PROMPTS = [
+    {"id": "u2", "text": "The total of the cart is wrong. Repair it.", "time": 2.0, "files": 1},
+    {"id": "u1", "text": "Add a discount to the cart", "time": 1.0, "files": 3},
+]
 _ROWS = [
     SessionRow(session="5e55", cwd="/srv/shop", state="idle", idle_s=1, prompt="repair the total"),
     SessionRow(session="aaaa1111", cwd="/srv/api", state="running", idle_s=60, prompt="fix the flaky test"),
@@ -61,6 +65,24 @@ async def working(at: Desk) -> None:
     output = "".join(f"tests/test_cart.py::test_{number} PASSED\n" for number in range(1, 12))
     session.run(session.call("Bash", command="python -m pytest -q tests/"), output, 3)
     await at.sees("test_11 PASSED", "3 s")
+
+
+async def streaming(at: Desk) -> None:
+    """An answer that is not finished."""
+    await _begun(at)
+    at.session.open_block("text", message_id="msg_2")
+    for start in range(0, len(ANSWER) // 2, 24):
+        at.session.delta(ANSWER[start : start + 24])
+    await at.sees("test for an empty cart")
+
+
+async def rewind(at: Desk) -> None:
+    """The list of the prompts to go back to."""
+    await answered(at)
+    at.session.control_answers["rewind_points"] = {"points": _PROMPTS, "files_kept": True}
+    await at.type("/rewind")
+    await at.pilot.press("enter")
+    await at.sees("before which prompt?")
 
 
 async def answered(at: Desk) -> None:
@@ -174,7 +196,12 @@ async def sessions(at: Desk) -> None:
     async def listed() -> list[SessionRow]:
         return _ROWS
 
-    at.app.view.steering.choosing.sessions = cast(Any, SimpleNamespace(listed=listed))
+    async def last_said(session: str) -> list[str]:
+        return ["prompt: fix the flaky test", "call Bash pytest -q tests/test_api.py", "agent: It waits for a port."]
+
+    choosing = at.app.view.steering.choosing
+    choosing.sessions = cast(Any, SimpleNamespace(listed=listed, last_said=last_said))
+    choosing.switching = at.app.switching
     await at.type("/resume")
     await at.pilot.press("enter")
     await at.sees("fix the flaky test")

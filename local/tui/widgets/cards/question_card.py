@@ -93,6 +93,7 @@ class QuestionCard(Vertical, can_focus=True):
         self._place = place
         self._palette = palette
         self._driving_and_note = (True, "")
+        self._answered = False
         self._settling = False
         self._waiting = ""
         self._keys = AnswerKeys()
@@ -149,7 +150,7 @@ class QuestionCard(Vertical, can_focus=True):
     @property
     def reason(self) -> str:
         """What the person has typed into the card and not given yet."""
-        return self.field.value
+        return "" if self._answered else self.field.value
 
     @property
     def unseen(self) -> int:
@@ -317,4 +318,5 @@ class QuestionCard(Vertical, can_focus=True):
 
     def respond(self, response: Json) -> None:
         """Answer the request with a payload."""
+        self._answered = True
         self.post_message(self.Answered(CardAnswer(self.request.request_id, response)))

@@ -129,6 +129,8 @@ async def test_3_denies_with_a_reason_for_the_agent_and_esc_goes_back() -> None:
         await at.until(lambda: at.session.answers)
         said = "The user denied this; it was not done. The user says: not build"
         assert at.session.answers["ask"] == {"behavior": "deny", "message": said}
+        await at.until(lambda: at.app.view.card is None)
+        assert at.app.composer.text == "", "what was given is not typed a second time"
 
 
 async def test_a_denial_without_a_reason_says_that_it_is_one() -> None:

@@ -1,0 +1,26 @@
+"""The tour in docs (`make tour`) shows every picture that it names. Each is small and self-contained."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.support.screens.tour import PAGE, PICTURES, TOUR, Stop, draw, page
+
+
+def test_the_page_and_the_pictures_are_those_of_the_command() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page()
+    assert {path.stem for path in PICTURES.iterdir()} == {stop.name for stop in TOUR}
+
+
+@pytest.mark.parametrize("stop", TOUR, ids=lambda stop: stop.name)
+def test_a_picture_is_small_and_loads_nothing(stop: Stop) -> None:
+    svg = (PICTURES / f"{stop.name}.svg").read_text(encoding="utf-8")
+    assert len(svg.encode()) < 100_000
+    assert re.findall(r"(?:href=|url\()[\"']?(?!#)[^\"')]*", svg) == []
+    assert "devbox:/srv/shop" in svg.replace("&#160;", " ")
+
+
+async def test_drawn_again_a_picture_is_the_same() -> None:
+    stop = TOUR[0]
+    assert await draw(stop) == (PICTURES / f"{stop.name}.svg").read_text(encoding="utf-8")

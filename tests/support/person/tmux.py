@@ -1,0 +1,100 @@
+"""A program in a window of tmux, driven by what a person sees: the screen, not the bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ccb.local.tui.widgets.cards.answer_keys import BURST_S
+
+_LOOK_S = 0.03
+
+
+class Window:
+    """The only window of a tmux server of its own."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+
+    async def tmux(self, *arguments: str, stdin: bytes | None = None) -> str:
+        """Give a command to the server. Return what it prints."""
+        process = await asyncio.create_subprocess_exec(
+            "tmux", "-f", "/dev/null", "-S", str(self._socket), *arguments,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        out, err = await process.communicate(stdin)
+        assert process.returncode == 0, f"tmux {arguments}: {err.decode()}"
+        return out.decode()
+
+    async def screen(self) -> str:
+        """Return what the window shows."""
+        return await self.tmux("capture-pane", "-p")
+
+    async def type(self, text: str) -> None:
+        """Type characters, as fast as tmux passes them on."""
+        await self.tmux("send-keys", "-l", text)
+
+    async def press(self, *keys: str) -> None:
+        """Press keys by their tmux names, with the pause of a person before each: without it they are a paste."""
+        for key in keys:
+            await asyncio.sleep(4 * BURST_S)
+            await self.tmux("send-keys", key)
+
+    async def paste(self, text: str) -> None:
+        """Paste text, bracketed if the program has asked for that."""
+        await self.tmux("load-buffer", "-", stdin=text.encode())
+        await self.tmux("paste-buffer", "-p")
+
+    async def resize(self, columns: int, lines: int) -> None:
+        await self.tmux("resize-window", "-x", str(columns), "-y", str(lines))
+
+    async def until(self, condition: Callable[[str], object], deadline_s: float = 30) -> str:
+        """Wait until what is on the screen fulfils `condition`. Return it."""
+        screen = ""
+        try:
+            async with asyncio.timeout(deadline_s):
+                while not condition(screen := await self.screen()):
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            raise AssertionError(f"it did not happen; the screen:\n{screen}") from None
+        return screen
+
+    async def shows(self, *texts: str) -> str:
+        """Wait until all of these are on the screen. Return it."""
+        return await self.until(lambda screen: all(text in screen for text in texts))
+
+    async def ended(self) -> int:
+        """Wait for the end of the program. Return its exit code."""
+        async with asyncio.timeout(30):
+            while not (code := (await self.tmux("display-message", "-p", "#{pane_dead_status}")).strip()):
+                await asyncio.sleep(_LOOK_S)
+        return int(code)
+
+
+@asynccontextmanager
+async def tmux_window(
+    argv: Sequence[str], env: Mapping[str, str], cwd: str, size: tuple[int, int] = (100, 30)
+) -> AsyncIterator[Window]:
+    """Run a program in a window of `size` columns and lines. It ends with the server of the window."""
+    if shutil.which("tmux") is None:
+        pytest.skip("tmux is not installed")
+    with tempfile.TemporaryDirectory(prefix="tmux") as directory:  # the path of a socket must be short
+        window = Window(Path(directory) / "socket")
+        told = [word for name, value in env.items() for word in ("-e", f"{name}={value}")]
+        try:
+            await window.tmux(
+                *("set-option", "-g", "remain-on-exit", "on", ";", "new-session", "-d", "-c", cwd),
+                *("-x", str(size[0]), "-y", str(size[1]), *told, "--", *argv),
+            )
+            await window.tmux("set-option", "-g", "window-size", "manual")
+            await window.resize(*size)
+            yield window
+        finally:
+            await window.tmux("kill-server")

@@ -1,0 +1,108 @@
+"""`make tour`: pictures of the REPL in docs/tour, and the page that shows them, docs/guide/tour.md.
+
+The scenes are those that tests keep as text. Nothing in a picture depends on the time or on where it is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.screens import scenes
+from tests.support.screens.scenes import Scene, scene
+from tests.support.screenshot import with_local_fonts
+
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PICTURES, PAGE = DOCS / "tour", DOCS / "guide" / "tour.md"
+SIZE = (100, 30)
+_TITLE = "ccb ssh devbox:/srv/shop"
+_IDENTITY = re.compile(r"terminal-\d+")
+
+
+@dataclass(frozen=True)
+class Stop:
+    """One picture of the tour: its file, its scene, a heading, and what the person sees on it."""
+
+    name: str
+    play: Scene
+    heading: str
+    text: str
+    theme: str = "dark"
+
+
+TOUR = (
+    Stop("first", scenes.first, "The first screen", "The composer is there at once; the line below it names the host."),
+    Stop(
+        "streaming",
+        scenes.streaming,
+        "An answer that grows",
+        "Finished calls take one line each. The status line says what ccb waits for. Keys stay quick meanwhile.",
+    ),
+    Stop(
+        "working",
+        scenes.working,
+        "A change and a running command",
+        "An edit shows its diff; a running command shows its time and its last lines. Ctrl+O shows all of everything.",
+    ),
+    Stop(
+        "approval",
+        scenes.approval,
+        "An approval",
+        "The card names the host and shows the whole change. Tab goes to the answers, Enter gives the marked one.",
+    ),
+    Stop(
+        "agents",
+        scenes.agents,
+        "Sub-agents",
+        "Each has rows of its own, with what it does now and what it has used.",
+    ),
+    Stop(
+        "reconnecting",
+        scenes.reconnecting,
+        "The connection is lost",
+        "The agent works on. ccb says why the connection is gone and when it tries again; `r` tries now.",
+    ),
+    Stop(
+        "rewind", scenes.rewind, "Back to an earlier prompt", "Esc twice: the conversation, the files, or both go back."
+    ),
+    Stop("sessions", scenes.sessions, "Other sessions of the host", "`/resume` lists them all, narrowed as you type."),
+    Stop("light", scenes.answered, "The light theme", "The terminal's background decides; `/theme` chooses.", "light"),
+)
+
+
+def page() -> str:
+    """Return the page with all pictures."""
+    parts = [
+        "# A tour of the REPL",
+        "Each picture is a screen of the program with a scripted session. `make tour` draws them. [The REPL](repl.md) "
+        "tells more of each.",
+    ]
+    for stop in TOUR:
+        parts += [f"## {stop.heading}", stop.text, f"![{stop.heading}](../tour/{stop.name}.svg)"]
+    return "\n\n".join(part if part[0] in "#!" else textwrap.fill(part, 118) for part in parts) + "\n"
+
+
+async def draw(stop: Stop) -> str:
+    """Return one picture as SVG."""
+    async with scene(stop.play, SIZE, stop.theme) as at:
+        svg = with_local_fonts(at.app.export_screenshot(title=_TITLE, simplify=True))
+    return _IDENTITY.sub(f"terminal-{stop.name}", svg)
+
+
+async def renew() -> None:
+    """Draw all pictures and write the page. Remove pictures that are no longer wanted."""
+    PICTURES.mkdir(exist_ok=True)
+    for old in PICTURES.iterdir():
+        old.unlink()
+    for stop in TOUR:
+        (PICTURES / f"{stop.name}.svg").write_text(await draw(stop), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    asyncio.run(renew())
+    sys.exit(0)
