@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Tag, TypeAdapter, Val
 
 from ccb.tunnel.plain_text import one_line
 
+from .image_words import image_words
+
 Json = dict[str, Any]
 
 
@@ -43,13 +45,15 @@ class ToolResultBlock(_Message):
     is_error: bool = False
 
     def text(self) -> str:
-        """Return the text of the result. Other blocks appear as `[image]` and the like."""
-        if isinstance(self.content, str):
-            return self.content
-        return "\n".join(
-            str(block.get("text", "")) if block.get("type") == "text" else f"[{block.get('type', 'block')}]"
-            for block in self.content
-        )
+        """Return the text of the result. An image appears in words, other blocks as `[document]` and the like."""
+        return self.content if isinstance(self.content, str) else "\n".join(map(_block_text, self.content))
+
+
+def _block_text(block: Json) -> str:
+    kind = block.get("type", "block")
+    if kind == "image":
+        return image_words(block)
+    return str(block.get("text", "")) if kind == "text" else f"[{kind}]"
 
 
 class OtherBlock(_Message):
