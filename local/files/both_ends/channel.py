@@ -145,6 +145,11 @@ def number(message: dict[str, Any], key: str) -> int:
     return value
 
 
+def has_controls(name: str) -> bool:
+    """Return whether a name holds control characters, which could drive a terminal that lists it."""
+    return any(char < " " or "\x7f" <= char < "\xa0" for char in name)
+
+
 def hash_prefix(fd: int, size: int, digest: hashlib._Hash) -> bool:
     """Add the first `size` bytes of a file to a digest. Return False if there are fewer."""
     at = 0

@@ -10,7 +10,18 @@ import stat
 from collections.abc import Callable
 from typing import Any
 
-from .channel import MAX_DEPTH, RESUMABLE, SOURCE_FLAGS, CannotCopy, CopyChannel, hash_prefix, number, text, write_all
+from .channel import (
+    MAX_DEPTH,
+    RESUMABLE,
+    SOURCE_FLAGS,
+    CannotCopy,
+    CopyChannel,
+    has_controls,
+    hash_prefix,
+    number,
+    text,
+    write_all,
+)
 
 PART = ".ccb-part"
 Moved = Callable[[int], None]
@@ -249,14 +260,14 @@ def _info(folder: int, name: str) -> os.stat_result | None:
 
 
 def _is_name(name: str) -> bool:
-    return name not in ("", ".", "..") and "/" not in name and "\0" not in name
+    return name not in ("", ".", "..") and "/" not in name and not has_controls(name)
 
 
 def _split(path: str) -> tuple[str, str]:
     """Return the folder and the name of a path from the other end. Raise CannotCopy unless it leads downwards."""
     names = path.split("/")
     if len(path) > _MAX_PATH or len(names) > MAX_DEPTH + 2 or not all(map(_is_name, names)):
-        raise CannotCopy(path[:200], "the other end may not name this: it leads out of the target")
+        raise CannotCopy(path[:200], "the other end may not name this: it leads out of the target, or is no name")
     return "/".join(names[:-1]), names[-1]
 
 

@@ -8,7 +8,18 @@ import os
 import stat
 from collections.abc import Callable
 
-from .channel import MAX_DEPTH, PIECE, RESUMABLE, SOURCE_FLAGS, CannotCopy, CopyChannel, hash_prefix, number, text
+from .channel import (
+    MAX_DEPTH,
+    PIECE,
+    RESUMABLE,
+    SOURCE_FLAGS,
+    CannotCopy,
+    CopyChannel,
+    has_controls,
+    hash_prefix,
+    number,
+    text,
+)
 from .window import Window
 
 
@@ -49,6 +60,9 @@ class Sender:
     def _folder(self, fd: int, path: str, depth: int) -> None:
         for name in sorted(os.listdir(fd)):
             below = f"{path}/{name}" if path else name
+            if has_controls(name):
+                self._skip(below, "control characters in its name")
+                continue
             try:
                 inner = _open_below(fd, name)
             except OSError as error:

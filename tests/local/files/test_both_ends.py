@@ -107,6 +107,7 @@ def test_a_folder_arrives_without_links_and_devices(tmp_path: Path) -> None:
     (source / "a/script").chmod(0o755)
     (source / "empty").mkdir()
     (source / "link").symlink_to("/etc/passwd")
+    (source / "drives\x1b[2Jterminals").touch()
     os.mkfifo(source / "pipe")
     carry(source, tmp_path / "copy")
     assert listing(tmp_path / "copy") == {
@@ -234,6 +235,7 @@ _HOSTILE = st.one_of(
             "a/./b",
             "\0",
             "x\0y",
+            "x\x1b]0;y\x07",
             "x/../y",
         ]
     ),
@@ -261,7 +263,7 @@ def test_nothing_is_written_outside_of_the_target(
         Receiver(_said(*parts, {"is": "end"})).receive(str(top), "target")
     assert listing(outside) == {"x": b"mine"}
     assert {path.name for path in top.iterdir()} == {"outside", "target"}
-    assert not any(path.lstat().st_mode & 0o7000 for path in top.rglob("*"))
+    assert not any(path.lstat().st_mode & 0o7000 or "\x1b" in path.name for path in top.rglob("*"))
 
 
 @pytest.mark.parametrize(
