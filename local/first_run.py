@@ -94,14 +94,14 @@ def _needs_credential(arguments: Arguments, environ: Mapping[str, str]) -> bool:
     """Return whether no credential is known. What cannot be found out is left to the session, whose error says more."""
     from ccb.tunnel.proxy.providers.anthropic import anthropic_endpoint
 
-    from .config.credentials import KeyringCredential, credential_source
-    from .config.keyring_store import NoKeyring
     from .config.settings import load_settings, settings_choice
+    from .credentials.encrypted_file import credentials_path
+    from .credentials.keyring_store import KeyStore, NoKeyring
+    from .credentials.sources import credential_source
+    from .credentials.stored import StoredCredential, StoredCredentials
     from .terminal.stdio import in_thread
 
-    async def stored() -> bool:
-        from .config.keyring_store import KeyStore
-
+    async def kept() -> bool:
         async with asyncio.timeout(_KEYRING_S):  # it may wait for its own password
             return await in_thread(lambda: KeyStore().get(host)) is not None
 
@@ -110,9 +110,10 @@ def _needs_credential(arguments: Arguments, environ: Mapping[str, str]) -> bool:
         settings = load_settings(environ, settings_choice(arguments))
         if _has_other_provider(arguments, environ, settings):
             return False
-        if not isinstance(credential_source(environ, settings, host), KeyringCredential):
+        stored = StoredCredentials(environ, settings=settings)
+        if not isinstance(credential_source(environ, settings, host, stored), StoredCredential):
             return False
-        return not asyncio.run(stored())
+        return not credentials_path(environ).exists() and not asyncio.run(kept())
     except NoKeyring:
         return True
     except (CcbError, TimeoutError):
@@ -137,7 +138,7 @@ def _steps(environ: Mapping[str, str], say: Callable[[str], object], *, samples:
 
 
 def _ask_credential(environ: Mapping[str, str], say: Callable[[str], object]) -> None:
-    from .commands.auth import login
+    from .commands.auth.login import login
 
     say(f"\n{_CREDENTIAL}\n")
     chosen = _choice("1, 2 or Enter: ")

@@ -93,7 +93,7 @@ def _help(arguments: Arguments) -> int:
 
 def _run_own_words(command: str, words: Sequence[str]) -> int:
     if command == "auth":
-        from .commands.auth import run_auth as run
+        from .commands.auth.command import run_auth as run
     elif command == "config":
         from .commands.config import run_config as run
     elif command == "models":

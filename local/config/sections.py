@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
 
 PermissionMode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
@@ -116,6 +117,68 @@ class ModelCallSettings(HostCalls):
         """Return what holds for a host: of several patterns that match, the last one for each key."""
         general = HostCalls(**{each.name: getattr(self, each.name) for each in fields(HostCalls)})
         return _of_host(general, self.hosts, host)
+
+
+@dataclass(frozen=True)
+class CredentialSettings:
+    """Where stored credentials are, and which account a session takes. No secret is in here."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
+
+    store: Literal["auto", "keyring", "file"] = field(
+        default="auto",
+        metadata=key("`keyring`, `file` (encrypted under a passphrase), or `auto`: the keyring if there is one."),
+    )
+    passphraseHelper: str | None = field(
+        default=None, metadata=key("Shell command that prints the passphrase of the encrypted file.", min_length=1)
+    )
+    helperSeconds: float = field(
+        default=300, metadata=key("Seconds for which the output of `apiKeyHelper` is used again.", ge=0, le=86_400)
+    )
+    workspace: str | None = field(
+        default=None, metadata=key("Anthropic's workspace for keys that are not stored, as `anthropic-workspace-id`.")
+    )
+    account: dict[str, str] = field(
+        default_factory=dict, metadata=key('The account for each provider, such as `{"anthropic": "work"}`.')
+    )
+    hosts: dict[str, dict[str, str]] = field(
+        default_factory=dict,
+        metadata=key("`account` for single hosts, by patterns of the names that you use, such as `gpu-*`."),
+    )
+
+    def account_for(self, provider: str, host: str) -> str | None:
+        """Return the account of a provider for the sessions of a host: of several patterns, the last one counts."""
+        own = [
+            each[provider] for pattern, each in self.hosts.items() if provider in each and fnmatchcase(host, pattern)
+        ]
+        return own[-1] if own else self.account.get(provider)
+
+
+@dataclass(frozen=True)
+class NetworkSettings:
+    """The way to the providers. A variable of the environment outranks each key."""
+
+    __pydantic_config__: ClassVar[Mapping[str, object]] = PYDANTIC
+
+    caFile: str | None = field(
+        default=None, metadata=key("File of the CAs to trust instead of the system's, as SSL_CERT_FILE.", min_length=1)
+    )
+    clientCertificate: str | None = field(
+        default=None, metadata=key("Certificate that this machine shows, as CCB_CLIENT_CERT.", min_length=1)
+    )
+    clientKey: str | None = field(
+        default=None, metadata=key("Key of that certificate, if it is in another file; CCB_CLIENT_KEY.", min_length=1)
+    )
+
+    def over(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return `environ` with these settings as variables, where it does not set them itself."""
+        files = (self.caFile, self.clientCertificate, self.clientKey)
+        named = zip(("SSL_CERT_FILE", "CCB_CLIENT_CERT", "CCB_CLIENT_KEY"), files, strict=True)
+        own = {name: str(Path(file).expanduser()) for name, file in named if file}
+        return {**own, **{name: value for name, value in environ.items() if value or name not in own}}
+
+
+Section = RuleSettings | BudgetSettings | ModelCallSettings | CredentialSettings | NetworkSettings
 
 
 def _of_host(general: Limits, hosts: Mapping[str, Limits], host: str) -> Limits:

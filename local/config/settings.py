@@ -20,7 +20,16 @@ from ccb.tunnel.openssh.sharing import Sharing
 
 from ..command_line.model import Arguments
 from .provider_settings import ProviderSettings, split_provider
-from .sections import PYDANTIC, BudgetSettings, ModelCallSettings, PermissionMode, RuleSettings
+from .sections import (
+    PYDANTIC,
+    BudgetSettings,
+    CredentialSettings,
+    ModelCallSettings,
+    NetworkSettings,
+    PermissionMode,
+    RuleSettings,
+    Section,
+)
 from .sections import key as _key
 from .settings_checks import refuse_broken_keys, refuse_broken_rules, refuse_secrets, refuse_wrong_models
 from .settings_file import line_of, parse_settings, read_settings_file, read_settings_text
@@ -32,10 +41,12 @@ USER, FLAG, KEPT, MANAGED = "user", "flag", "kept", "managed"
 
 MANAGED_FILE = Path("/etc/ccb/managed-settings.json")
 _MAX_KEEP_MINUTES = 24 * 60
-_SECTIONS: Mapping[str, type[RuleSettings | BudgetSettings | ModelCallSettings]] = {
+_SECTIONS: Mapping[str, type[Section]] = {
     "permissions": RuleSettings,
     "budgets": BudgetSettings,
     "modelCalls": ModelCallSettings,
+    "credentials": CredentialSettings,
+    "network": NetworkSettings,
 }
 
 
@@ -109,6 +120,13 @@ class Settings:
     )
     modelCalls: ModelCallSettings = field(
         default_factory=ModelCallSettings, metadata=_key("Which model calls this machine lets a host make.")
+    )
+    credentials: CredentialSettings = field(
+        default_factory=CredentialSettings,
+        metadata=_key("Where stored credentials are, and which account a session takes."),
+    )
+    network: NetworkSettings = field(
+        default_factory=NetworkSettings, metadata=_key("The way from this machine to the providers.")
     )
     recordModelCalls: bool = field(
         default=False, metadata=_key("Keep the requests to models and their answers in files, as for `--record`.")

@@ -116,7 +116,8 @@ async def connect_session(
     async with AsyncExitStack() as stack:
         choice = settings_choice(arguments)
         models = (arguments.agent.model, arguments.sdk.fallback_model)
-        loader = startup_loader(lambda: load_session_startup(environ, choice, models))
+        host = host_label(arguments.connection)
+        loader = startup_loader(lambda: load_session_startup(environ, choice, models, prompts, host))
         loader = await stack.enter_async_context(loader)
         unclear = any(each and not may_be_model(each) for each in models)  # one of the person's short names, or a slip
         if unclear or not _has_environ_credential(environ) or "/" in (arguments.agent.model or ""):
@@ -138,7 +139,7 @@ async def connect_session(
         lacks = [*said, *not_found]
         proxy_desk.accounts.check_model(options.model)
         known = str(dialer.parameters.get("session") or session_id)
-        proxy_desk.serves(CallPlace(known, host_label(arguments.connection), arguments.directory or ""))
+        proxy_desk.serves(CallPlace(known, host, arguments.directory or ""))
         desk = ProjectDesk(arguments, startup.settings, Projects(environ))
         attach = _attach_options(arguments, startup, options, dialer.parameters, desk)
         session = await stack.enter_async_context(RemoteSession(dialer.dial, attach))
@@ -168,7 +169,6 @@ async def connect_session(
         asking = refresh_lists(chosen or ["default"], environ, startup.settings)
         stack.push_async_callback(cancelled, asyncio.create_task(asking, name="lists of models"))
         hello = session.hello
-        host = host_label(arguments.connection)
         proxy_desk.serves(CallPlace(hello.session, host, hello.cwd))
         await stack.enter_async_context(proxy_desk.control(environ))
         log.info("attached to session %s on %s, worker pid %d", hello.session, host, hello.pid)
@@ -272,7 +272,7 @@ def _models(arguments: Arguments, settings: Settings, *, new: bool) -> list[str]
 async def _options(
     arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str], laptop_mcp: Sequence[str], files: str
 ) -> SessionOptions:
-    from ..config.credentials import api_key_source
+    from ..credentials.sources import api_key_source
     from ..providers.known_models import model_options
 
     settings = startup.settings

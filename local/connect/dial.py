@@ -82,6 +82,7 @@ class Dialer:
         self._bundle = bundle
         self._proxy = proxy
         self._transport = transport
+        self._opening = asyncio.Lock()
         self._tried = False
 
     @property
@@ -105,12 +106,16 @@ class Dialer:
             await transport.close()
 
     async def transport(self, *, ask: bool) -> Transport:
-        """Return the transport to the host: the existing one if it is alive, else a new one. Raises CcbError."""
-        if self._transport is not None and not self._transport.alive:
-            await self._drop_transport()
-        if self._transport is None:
-            self._transport = await self._open_transport(ask)
-        return self._transport
+        """Return the transport to the host: the existing one if it is alive, else a new one. Raises CcbError.
+
+        Of callers at the same time one opens it, and the others get the same one.
+        """
+        async with self._opening:
+            if self._transport is not None and not self._transport.alive:
+                await self._drop_transport()
+            if self._transport is None:
+                self._transport = await self._open_transport(ask)
+            return self._transport
 
     @asynccontextmanager
     async def dial(self, *, known: KnownSession | None, ask: bool) -> AsyncIterator[WorkerConnection]:

@@ -53,7 +53,7 @@ class ProjectDesk:
 
     @property
     def kept_rules(self) -> Mapping[str, Sequence[str]]:
-        """The rules that "always" had added for the project when this client attached."""
+        """The rules of "always" for the project: those of the moment when this client attached, with its changes."""
         return self._kept.permissions if self._kept is not None else {}
 
     async def option(self, hello: Hello) -> SettingsOption:
@@ -97,6 +97,7 @@ class ProjectDesk:
     async def keep(self, updates: Sequence[Mapping[str, Any]]) -> None:
         """Keep the rules and directories of permission updates that are not for the session only: for this host and
         directory, whatever file they name, and never in the clone. Raises CcbError."""
+        changed = False
         for update in updates:
             what = str(update.get("type"))
             kind, texts = _kept(update)
@@ -104,6 +105,9 @@ class ProjectDesk:
                 continue
             change = partial(self._projects.change_rules, await self._host(), self._directory, kind, texts)
             await asyncio.to_thread(partial(change, add=not what.startswith("remove"), only=what == "replaceRules"))
+            changed = True
+        if changed:
+            self._kept = await self._record(self._directory)
 
     async def command(self, argument: str) -> str:
         """Answer `/trust`: say what is kept of the project, or with `revoke` forget it. Raises CcbError."""

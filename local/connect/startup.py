@@ -20,6 +20,7 @@ from ccb.tunnel.wire.models import ALIASES, may_be_model
 
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
+    from ccb.tunnel.login.prompter import Prompts
     from ccb.tunnel.proxy.auditing import Auditor
     from ccb.tunnel.proxy.core import AuthProxy
     from ccb.tunnel.proxy.metering import Accounts
@@ -73,17 +74,25 @@ def load_startup(environ: Mapping[str, str], choice: SettingsChoice | None = Non
 
 
 def load_session_startup(
-    environ: Mapping[str, str], choice: SettingsChoice | None = None, models: Sequence[str | None] = ()
+    environ: Mapping[str, str],
+    choice: SettingsChoice | None = None,
+    models: Sequence[str | None] = (),
+    prompts: Prompts | None = None,
+    host: str = "",
 ) -> SessionStartup:
     """Load the startup and the providers of models, and import the dialer. `models` are those of the command line: the
-    session's own, and what takes over. Raises ConfigError, CredentialError."""
+    session's own, and what takes over. `prompts` may ask for the passphrase of stored credentials; `host` chooses among
+    them. Raises ConfigError, CredentialError."""
+    from ..credentials.stored import StoredCredentials
     from ..providers.choosing import session_provider
 
     importlib.import_module("ccb.local.connect.dial")  # imported here, where no connection waits for it
     basics = load_startup(environ, choice)
     settings = basics.settings
     others = (*(without_alias(settings, each) for each in models[1:]), settings.smallModel)
-    provider = session_provider(environ, settings, chosen_model(settings, next(iter(models), None)), *others)
+    stored = StoredCredentials(environ, settings=settings, prompts=prompts, host=host)
+    model = chosen_model(settings, next(iter(models), None))
+    provider = session_provider(environ, settings, model, *others, stored=stored)
     return SessionStartup(basics.settings, basics.warnings, basics.bundle, provider)
 
 

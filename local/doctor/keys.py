@@ -14,7 +14,7 @@ from pathlib import Path
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.ssh_config.resolve import DEFAULT_KEYS
 
-from ..config.keyring_store import KeyStore, NoKeyring
+from ..credentials.keyring_store import KeyStore, NoKeyring
 from ..terminal.stdio import in_thread
 from .findings import Finding, State
 

@@ -21,9 +21,10 @@ from ccb.tunnel.proxy.providers.network.endpoint import Endpoint, proxy_variable
 from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
 from ccb.tunnel.proxy.providers.provider import ProviderError
 
-from ..config.credentials import credential_source
 from ..config.log import state_dir
 from ..config.settings import Settings, load_settings, settings_path
+from ..credentials.sources import credential_source
+from ..credentials.stored import StoredCredentials
 from ..terminal.stdio import in_thread
 from .findings import LAPTOP, Finding, State, error_finding, skew_text
 from .keys import default_keys, keyring_finding, keys_finding
@@ -162,11 +163,12 @@ async def _provider(environ: Mapping[str, str], settings: Settings) -> AsyncIter
         yield error_finding(LAPTOP, "provider", error)
         return
     endpoint = client.endpoint
+    stored = StoredCredentials(environ, settings=settings)
     credential: Credential | None = None
     missing: CcbError | None = None
     try:
         async with asyncio.timeout(_CREDENTIAL_S):
-            credential = await credential_source(environ, settings, endpoint.host).get()
+            credential = await credential_source(environ, settings, endpoint.host, stored).get()
     except CcbError as error:
         missing = error
     except TimeoutError:

@@ -35,6 +35,9 @@ async def report_untrusted(question: ProjectTrust) -> bool:
     return False
 
 
+_LONG_MS = 4_000
+
+
 class RetryReports:
     """Reports that the model is asked again, unless `quiet`: a stream already contains the retries."""
 
@@ -43,8 +46,12 @@ class RetryReports:
         self._retrying = False
 
     def system(self, message: SystemLine) -> None:
-        """A system message came. Report the first retry of a model call."""
-        if self._quiet or message.subtype != "api_retry" or message.attempt != 1:
+        """A system message came. Report the first retry of a model call, and each one that waits for long."""
+        if self._quiet or message.subtype != "api_retry":
+            return
+        delay_ms = message.body.get("retry_delay_ms")
+        waits = isinstance(delay_ms, int | float) and delay_ms >= _LONG_MS
+        if message.attempt != 1 and not waits:
             return
         from ..session.messages import ApiRetry, parse_message, retry_text  # not at the start: they load pydantic
 

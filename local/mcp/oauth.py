@@ -24,7 +24,7 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 from ccb.tunnel.errors import ConfigError, CredentialError
 from ccb.tunnel.secret import Secret
 
-from ..config.keyring_store import KeyStore
+from ..credentials.keyring_store import KeyStore
 from ..terminal.stdio import in_thread
 from .config import HttpServer
 

@@ -11,11 +11,13 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from typing import Any
 
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.commands import CHANGE_RULES
 from ccb.tunnel.wire.kinds.mcp import rule_tool, server_name, unmarked
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, PublicLine, UserLine
 from ccb.tunnel.wire.requests import (
@@ -159,6 +161,9 @@ class LaptopPermissions:
                 self._calls.clear()
             elif line.subtype == SET_PERMISSION_MODE.name:
                 self._set_mode(line.request.get("mode"))
+            elif line.subtype == CHANGE_RULES.name:
+                with suppress(RequestRefused):  # the worker refuses it, too
+                    self._update(CHANGE_RULES.read(line.request))
             elif line.subtype == "initialize" and isinstance(line.request.get("hooks"), dict):
                 self._callbacks = _callbacks(line.request["hooks"])
         elif isinstance(line, UserLine):

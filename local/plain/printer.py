@@ -43,6 +43,8 @@ class LinePrinter:
             self._once(block, neutralise(block.text).strip())
         elif isinstance(block, ToolBlock):
             self._call(block)
+        elif isinstance(block, NoticeBlock) and id(block) in self._printed:
+            self._write(self._notice(block))  # it says something else now
 
     def take_away(self, block: Block) -> None:
         """Say that a part that was printed does not count."""

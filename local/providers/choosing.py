@@ -15,8 +15,10 @@ from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
 from ccb.tunnel.proxy.providers.provider import Provider
 from ccb.tunnel.proxy.providers.routing import ModelRouter
 
-from ..config.credentials import HelperCredential, KeyringCredential, checked, credential_source
-from ..config.keyring_store import KeyStore
+from ..credentials.helper import HelperCredential
+from ..credentials.key_text import checked
+from ..credentials.sources import credential_source
+from ..credentials.stored import StoredCredentials
 from .named import NamedProvider, granted_names, named_provider
 
 if TYPE_CHECKING:
@@ -24,17 +26,23 @@ if TYPE_CHECKING:
 
 
 def session_provider(
-    environ: Mapping[str, str], settings: Settings, model: str | None, *others: str | None
+    environ: Mapping[str, str],
+    settings: Settings,
+    model: str | None,
+    *others: str | None,
+    stored: StoredCredentials | None = None,
 ) -> ModelRouter:
-    """Return the provider of a session that begins with `model`, and may use `others`. Raise ConfigError,
-    CredentialError.
+    """Return the provider of a session that begins with `model`, and may use `others`. `stored` are the accounts;
+    without them, those of which nobody has to be asked. Raise ConfigError, CredentialError.
 
     A host may use Anthropic, the providers in the settings, and those that the command line names. A key that only
     lies in the environment is not for it.
     """
     granted = granted_names(settings, (model, *others))
+    environ = settings.network.over(environ)
     client = anthropic_client(environ)
-    default = AnthropicProvider(credential_source(environ, settings, client.endpoint.host), client)
+    accounts = stored or StoredCredentials(environ, settings=settings)
+    default = AnthropicProvider(credential_source(environ, settings, client.endpoint.host, accounts), client)
 
     def make(name: str) -> Provider | None:
         named = named_provider(name, environ, settings)
@@ -43,7 +51,7 @@ def session_provider(
         if name not in granted:
             said = f"the provider {name} was not chosen on the laptop: start with --model, or add it to the settings"
             raise Refusal(403, f"{said} (providers)", headers={"x-should-retry": "false"})
-        return provider_of(named, environ, settings)
+        return provider_of(named, environ, settings, accounts)
 
     return ModelRouter(default, make, model or "")
 
@@ -54,7 +62,9 @@ def has_others(environ: Mapping[str, str], settings: Settings) -> bool:
     return bool(settings.providers) or any(environ.get(name, "").strip() for name in variables)
 
 
-def provider_of(named: NamedProvider, environ: Mapping[str, str], settings: Settings) -> Provider:
+def provider_of(
+    named: NamedProvider, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None = None
+) -> Provider:
     """Return the provider that a name stands for. Raise ConfigError, CredentialError."""
     kind = named.kind
     client = ProviderClient(named.endpoint(environ), environ)
@@ -62,7 +72,7 @@ def provider_of(named: NamedProvider, environ: Mapping[str, str], settings: Sett
         from .clouds import cloud_provider  # what signs is loaded only where it is used
 
         return cloud_provider(named, client, environ)
-    credential = credential_of(named, client.endpoint.host, environ, settings)
+    credential = credential_of(named, client.endpoint.host, environ, settings, stored)
     if named.dialect == "anthropic":
         from ccb.tunnel.proxy.providers.renamed import RenamedProvider
 
@@ -103,12 +113,17 @@ def model_source(named: NamedProvider, environ: Mapping[str, str], settings: Set
 
 
 def credential_of(
-    named: NamedProvider, host: str, environ: Mapping[str, str], settings: Settings
+    named: NamedProvider,
+    host: str,
+    environ: Mapping[str, str],
+    settings: Settings,
+    stored: StoredCredentials | None = None,
 ) -> CredentialSource | None:
     """Return where the key of a provider comes from, None for a server that wants none. Raise CredentialError."""
     own, kind = named.own, named.kind
+    accounts = stored or StoredCredentials(environ, settings=settings)
     if kind.name == ANTHROPIC and not own.keyVariable and not own.keyHelper:
-        return credential_source(environ, settings, host)
+        return credential_source(environ, settings, host, accounts)
     for name in (own.keyVariable,) if own.keyVariable else kind.key_variables:
         value = environ.get(name, "").strip()
         if value:
@@ -119,7 +134,5 @@ def credential_of(
             f"The variable {own.keyVariable} is not set.", do=f"Export the key of {named.name} in it."
         )
     if own.keyHelper:
-        return HelperCredential(own.keyHelper, environ)
-    if not kind.needs_key:
-        return None
-    return KeyringCredential(KeyStore(), host)
+        return HelperCredential(own.keyHelper, environ, keep_s=settings.credentials.helperSeconds)
+    return accounts.of(named.name, host) if kind.needs_key or accounts.chosen(named.name) else None

@@ -10,7 +10,7 @@ from ccb.tunnel.proxy.providers.clouds.provider import CloudProvider
 from ccb.tunnel.proxy.providers.clouds.vertex import Vertex
 from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
 
-from ..config.credentials import checked
+from ..credentials.key_text import checked
 from .named import NamedProvider
 from .places import project_of, region_of
 

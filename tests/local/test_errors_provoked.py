@@ -28,9 +28,10 @@ from ccb.local.command_line.arguments import parse_arguments
 from ccb.local.command_line.error_text import code_of
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.commands.sessions.picker import choose_session
-from ccb.local.config.credentials import HelperCredential, checked
 from ccb.local.connect import session_list
 from ccb.local.connect.session_list import SessionRow
+from ccb.local.credentials.helper import HelperCredential
+from ccb.local.credentials.key_text import checked
 from ccb.local.doctor import host as doctor_host
 from ccb.local.doctor import worker_channel
 from ccb.local.doctor.findings import State

@@ -21,8 +21,8 @@ from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.command_line.help_text import HOSTS, PATHS
 from ccb.local.command_line.option_table.declaration import Group, Option, OptionKind, Subcommand
 from ccb.local.command_line.options import OPTIONS, SUBCOMMANDS
-from ccb.local.commands.auth import auth_parser
-from ccb.local.config.sections import BudgetSettings, ModelCallSettings, RuleSettings
+from ccb.local.commands.auth.command import auth_parser
+from ccb.local.config.sections import Section
 from ccb.local.config.settings import Settings
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP
 from ccb.local.tui.attached.commands import COMMANDS, KEYS
@@ -155,13 +155,11 @@ def _settings() -> Iterator[str]:
     yield '```json\n{"model": "opus", "permissions": {"allow": ["Bash(git status)"], "deny": ["Read(**/.env)"]}}\n```'
 
 
-def _setting_rows(
-    keys: type[Settings | RuleSettings | BudgetSettings | ModelCallSettings], prefix: str = ""
-) -> Iterator[tuple[str, str, str, str]]:
+def _setting_rows(keys: type[Settings | Section], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
     kinds = get_type_hints(keys)
     for each in fields(keys):
         kind = kinds[each.name]
-        if kind in (RuleSettings, BudgetSettings, ModelCallSettings):
+        if kind in get_args(Section):
             yield from _setting_rows(kind, f"{prefix}{each.name}.")
         elif each.metadata:
             default = each.default_factory() if callable(each.default_factory) else each.default

@@ -20,7 +20,7 @@ class LoginMemory:
     that were shown. `accepted` are host keys (name, port, public key) that the person accepted and that could not be
     stored. `silent_masters` are the inodes of control sockets whose masters did not answer. `kept_connections` are the
     records of kept connections that were used or made, each with the seconds that this machine had slept by then and
-    its addresses.
+    its addresses. `seals` are the keys of unlocked credential files.
     """
 
     def __init__(self) -> None:
@@ -29,6 +29,7 @@ class LoginMemory:
         self.accepted: set[tuple[str, int, bytes]] = set()
         self.silent_masters: set[int] = set()
         self.kept_connections: dict[Path, tuple[float, object]] = {}
+        self.seals: dict[Path, object] = {}
 
 
 class Prompts(Protocol):

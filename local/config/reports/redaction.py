@@ -24,6 +24,8 @@ _MAX_OWN = 2000
 _OURS = "ccb"
 _URL_VARIABLES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "ANTHROPIC_BASE_URL")
 _MIN_SECRET = 6
+_SECRET_NAME = re.compile(r"(?i)(key|token|secret|password|passphrase|credentials?)$")
+_NO_SECRETS = {"CCB_CLIENT_KEY"}  # a path
 _PATTERNS = (
     (re.compile(r"\bsk-[A-Za-z0-9_-]{8,}"), _MARK),
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{6,}"), rf"\1 {_MARK}"),
@@ -43,14 +45,15 @@ _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tup
 class Redactor:
     """Replaces everything that is, or looks like, a secret.
 
-    The values of secret variables in `environ` are secrets. For each of `commands` only the program is shown: its
-    arguments may contain passwords.
+    The values of variables in `environ` whose names end like those of secrets are secrets. For each of `commands` only
+    the program is shown: its arguments may contain passwords.
     """
 
     def __init__(self, environ: Mapping[str, str], commands: Iterable[str] = ()) -> None:
         texts = {text for command in commands for text in _spellings(command.strip()) if " " in text}
         self._commands = {text: f"{text.partition(' ')[0]} {_MARK}" for text in sorted(texts, key=len, reverse=True)}
-        values = {environ.get(name, "").strip() for name in SECRET_VARIABLES}
+        secret = {name for name in environ if _SECRET_NAME.search(name)} - _NO_SECRETS | {*SECRET_VARIABLES}
+        values = {environ.get(name, "").strip() for name in secret}
         for name in (each for upper in _URL_VARIABLES for each in (upper, upper.lower())):
             login = environ.get(name, "").rpartition("@")[0].rpartition("://")[2]
             values |= {login, login.partition(":")[2], unquote(login.partition(":")[2])}

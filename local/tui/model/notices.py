@@ -27,6 +27,8 @@ class Notices:
         self._driver: str | None = None
         self._another_drove = False  # whether the last notice named another client as the driver
         self._retry: NoticeBlock | None = None
+        self.asked_again: ApiRetry | None = None
+        """The attempt that waits for its time, or has not been answered yet."""
         self._compacting: NoticeBlock | None = None
 
     def add(self, text: str, level: Level = Level.INFO) -> NoticeBlock:
@@ -111,11 +113,12 @@ class Notices:
 
     def model_call_over(self) -> None:
         """Note that the model has answered or was given up: the next retry gets a notice of its own."""
-        self._retry = None
+        self._retry = self.asked_again = None
 
     def retry(self, retry: ApiRetry) -> None:
         """Say that the model is asked again. All attempts of one model call share a notice."""
         text = retry_text(retry)
+        self.asked_again = retry
         if self._retry is None:
             self._retry = self.add(text, Level.WARNING)
         else:

@@ -48,12 +48,20 @@ class LinkFacts:
 @dataclass(frozen=True)
 class Busy:
     """The turn that runs: for how many seconds the agent has worked in it, whether it waits for an answer of the
-    person, or for the model, and whether the person has interrupted it."""
+    person, or for the model, and whether the person has interrupted it. `again_s`: the model failed and is asked again
+    in so many seconds."""
 
     seconds: float
     asking: bool = False
     for_model: bool = False
     interrupted: bool = False
+    again_s: float | None = None
+
+    @property
+    def text(self) -> str:
+        if self.again_s is not None:
+            return f"asks the model again{f' in {self.again_s:.0f} s' if self.again_s >= 1 else ''}"
+        return f"{'waits for the model' if self.for_model else 'working'} {self.seconds:.0f} s"
 
 
 @dataclass(frozen=True)
@@ -234,7 +242,7 @@ def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_S
     if busy is not None and busy.asking and not facts.approval_waits:
         entries.append(_StatusEntry("waits for an answer", "waits", palette.warn))
     if busy is not None and not busy.asking:
-        working = f"{'waits for the model' if busy.for_model else 'working'} {busy.seconds:.0f} s"
+        working = busy.text
         answers = facts.link.state is LinkState.CONNECTED and not facts.link.unanswered_s
         esc = f", {facts.keymap.name('interrupt')} interrupts" if answers else ""
         entries.append(_StatusEntry(working + esc, working, palette.accent))

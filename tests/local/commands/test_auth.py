@@ -20,7 +20,7 @@ from ccb.local.command_line.exit_codes import ExitCode
 pytestmark = pytest.mark.programs
 
 ROOT = Path(__file__).resolve().parents[3]
-RUN = "import sys; from ccb.local.commands.auth import run_auth; sys.exit(run_auth(sys.argv[1:]))"
+RUN = "import sys; from ccb.local.commands.auth.command import run_auth; sys.exit(run_auth(sys.argv[1:]))"
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,9 @@ class Machine:
 
     @property
     def stored(self) -> list[str]:
-        return list(json.loads(self.keyring.read_text()).values()) if self.keyring.exists() else []
+        """The keys of all accounts in the keyring."""
+        kept = json.loads(self.keyring.read_text()).values() if self.keyring.exists() else []
+        return [account["secret"] for text in kept for account in json.loads(text)["accounts"].values()]
 
     def write_settings(self, content: str) -> None:
         self.settings.parent.mkdir(parents=True)
@@ -157,13 +159,74 @@ async def test_status_names_what_outranks_the_keyring(machine: Machine) -> None:
     assert "apiKeyHelper is set, and ccb uses it instead" in login.out
 
 
+async def test_another_provider_has_its_own_accounts_and_its_key_is_checked_there(machine: Machine) -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        seen.append((request.path, request.headers.get("authorization")))
+        return web.json_response({"data": []}, status=200 if request.headers["authorization"] == "Bearer sk-o" else 401)
+
+    async with serving(handle) as url:
+        machine.write_settings(json.dumps({"providers": {"lab": {"kind": "openai", "baseUrl": f"{url}/v1"}}}))
+        wrong = await machine.auth("login", "lab", "--api-key-stdin", stdin="sk-wrong")
+        login = await machine.auth("login", "lab", "--account", "work", "--api-key-stdin", stdin="sk-o")
+        status = await machine.auth("status", "lab", "--json")
+        everything = await machine.auth("status")
+    assert (wrong.code, login.code, status.code) == (ExitCode.AUTH_FAILED, 0, 0)
+    assert seen == [("/v1/models", "Bearer sk-wrong"), ("/v1/models", "Bearer sk-o")]
+    found = json.loads(status.out)
+    assert (found["provider"], found["account"]) == ("lab", "work")
+    assert found["accounts"] == [{"name": "work", "kind": "api_key", "expires": None, "workspace": None}]
+    assert "(lab): account work, an API key in the keyring" in everything.out and "sk-o" not in everything.out
+    assert "Did you mean lab" in (await machine.auth("status", "labb")).err
+
+
+async def test_a_login_that_is_renewed_shows_when_its_token_ends(machine: Machine) -> None:
+    login = {"access_token": API_KEY, "refresh_token": "refresh-canary", "client_id": "me", "expires_in": 3_000}
+    stored = await machine.auth("login", "--oauth-stdin", "--workspace", "wrkspc_1", stdin=json.dumps(login))
+    status = await machine.auth("status")
+    broken = await machine.auth("login", "--oauth-stdin", stdin='{"access_token": "x"}')
+    assert (stored.code, status.code, broken.code) == (0, 0, ExitCode.USAGE)
+    assert "a login for workspace wrkspc_1 in the keyring" in status.out
+    assert "its token ends in 50 min, and is renewed" in status.out
+    for outcome in (stored, status, broken):
+        assert API_KEY not in outcome.out + outcome.err and "refresh-canary" not in outcome.out + outcome.err
+
+
+async def test_of_several_accounts_the_one_to_forget_is_named(machine: Machine) -> None:
+    first = await machine.auth("login", "--account", "work", "--api-key-stdin", stdin=API_KEY)
+    second = await machine.auth("login", "--account", "lab", "--api-key-stdin", stdin=API_KEY)
+    status = await machine.auth("status")
+    unclear = await machine.auth("logout")
+    one = await machine.auth("logout", "--account", "work")
+    rest = await machine.auth("logout", "--all")
+    assert "To use it" not in first.out, "it is the only one"
+    assert '{"credentials": {"account": {"anthropic": "lab"}}}' in second.out
+    assert "none is chosen: set credentials.account" in status.out and status.code == ExitCode.AUTH_FAILED
+    assert unclear.code == ExitCode.USAGE and "work, lab" in unclear.err
+    assert "the account work" in one.out and "Removed" in rest.out and machine.stored == []
+
+
+async def test_without_a_keyring_a_key_can_be_kept_under_a_passphrase(machine: Machine, tmp_path: Path) -> None:
+    machine.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
+    machine.write_settings(json.dumps({"credentials": {"passphraseHelper": "echo 'correct horse'"}}))
+    login = await machine.auth("login", "--file", "--api-key-stdin", stdin=API_KEY)
+    status = await machine.auth("status")
+    assert (login.code, status.code) == (0, 0)
+    file = machine.settings.with_name("credentials.sealed")
+    assert f"an API key in the encrypted file {file}" in status.out
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or API_KEY.encode() not in path.read_bytes(), path
+    assert (await machine.auth("logout")).code == 0 and (await machine.auth("status")).code == ExitCode.AUTH_FAILED
+
+
 async def test_a_broken_settings_file_is_named(machine: Machine) -> None:
     machine.write_settings("{")
     status = await machine.auth("status")
     assert status.code == ExitCode.CONFIG and str(machine.settings) in status.err
 
 
-@pytest.mark.parametrize("args", [[], ["nothing"], ["login", "--wrong"], ["status", "extra"]])
+@pytest.mark.parametrize("args", [[], ["nothing"], ["login", "--wrong"], ["status", "--extra"]])
 async def test_wrong_arguments_are_a_usage_error(machine: Machine, args: list[str]) -> None:
     outcome = await machine.auth(*args)
     assert outcome.code == ExitCode.USAGE and "ccb auth --help" in outcome.err

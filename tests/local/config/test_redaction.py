@@ -15,6 +15,7 @@ from ccb.tunnel.errors import CredentialError
 from ccb.tunnel.plain_text import neutralise
 
 KEY = "key-of-a-strange-form"
+LAB_KEY = "a-key-that-the-settings-name"
 log = logging.getLogger("ccb.test")
 
 
@@ -28,6 +29,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
         "HOME": str(tmp_path),
         "XDG_STATE_HOME": str(tmp_path / "state"),
         "ANTHROPIC_API_KEY": KEY,
+        "LAB_KEY": LAB_KEY,
         "https_proxy": "http://bob:pa/ss%20w:rd@proxy:3128",
     }
     with logging_to_file(debug=True, environ=environ) as file:
@@ -38,6 +40,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
     ("text", "secret"),
     [
         (f"using {KEY} now", KEY),
+        (f"using {LAB_KEY} now", LAB_KEY),
         ("it is sk-ant-REDACTED", "sk-ant"),
         ("Authorization: Bearer abcdefghij", "abcdefghij"),
         ('{"nonce":"Zx8_abcdefghijkl"}', "Zx8_abc"),

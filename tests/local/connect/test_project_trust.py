@@ -88,6 +88,16 @@ async def test_always_keeps_a_rule_under_the_directory_of_the_session(projects: 
     assert kept == {"allow": ["Read"], "additionalDirectories": ["/srv/lib"]}
 
 
+async def test_a_rule_that_is_added_or_removed_counts_on_this_laptop_at_once(projects: Projects) -> None:
+    desk = ProjectDesk(parse_arguments([]), Settings(), projects)
+    await desk.option(HELLO)
+    rule = {"behavior": "allow", "rules": [{"toolName": "mcp__notes"}], "destination": "localSettings"}
+    await desk.keep([{**rule, "type": "addRules"}])
+    assert desk.kept_rules == {"allow": ["mcp__notes"]}
+    await desk.keep([{**rule, "type": "removeRules"}])
+    assert not desk.kept_rules.get("allow")
+
+
 async def test_a_policy_can_rule_out_that_permissions_are_bypassed(projects: Projects, tmp_path: Path) -> None:
     settings = settings_with({"permissions": {"disableBypassPermissionsMode": "disable"}}, tmp_path)
     with pytest.raises(UsageError, match="the settings do not allow the permission mode bypassPermissions"):

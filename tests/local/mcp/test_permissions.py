@@ -17,6 +17,7 @@ from ccb.local.mcp.permissions import LaptopPermissions
 from ccb.local.session.client import Received, Skipped
 from ccb.local.session.remote_session import RemoteSession
 from ccb.tunnel.wire import Event, Input, Snapshot
+from ccb.tunnel.wire.kinds.commands import CHANGE_RULES
 from ccb.tunnel.wire.kinds.mcp import LAPTOP_MCP_MESSAGE, MCP_MESSAGE, McpMessage
 from ccb.tunnel.wire.requests import (
     CAN_USE_TOOL,
@@ -294,6 +295,23 @@ async def test_always_in_this_session_counts_from_then_on() -> None:
         assert await worker.tries({"a": 1}, "t9") == ""
         assert await worker.tries({"a": 2}, "t10", request_id="m2") == ""
         assert await worker.tries({"a": 2}, "t11", request_id="m3", tool="remove")
+
+
+async def test_rules_that_the_person_adds_and_removes_on_the_list_count_from_then_on() -> None:
+    async def change(kind: str, behavior: str, tool: str = ADD) -> None:
+        update = {"type": kind, "rules": [{"toolName": tool}], "behavior": behavior, "destination": "localSettings"}
+        await worker.session.send(Request(CHANGE_RULES, [update]).public())
+
+    async with hostile() as worker:
+        await change("addRules", "allow")
+        assert await worker.tries({"a": 1}, request_id="m1") == ""
+        await change("removeRules", "allow")
+        assert await worker.tries({"a": 1}, request_id="m2")
+        await change("addRules", "allow")
+        await change("addRules", "deny", "mcp__notes")
+        assert "denies" in await worker.tries({"a": 1}, request_id="m3")
+        await worker.session.send(Request(CHANGE_RULES, [{"type": "setMode", "mode": "default"}]).public())
+        assert "denies" in await worker.tries({"a": 1}, request_id="m4")
 
 
 async def test_a_hook_of_the_client_may_allow_what_it_is_for_and_the_strictest_of_several_holds() -> None:

@@ -30,8 +30,11 @@ class Authority:
         self.ca_file = directory / "ca.pem"
         self.ca_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
-    def server(self, address: str = "127.0.0.1", *, expired: bool = False) -> ssl.SSLContext:
-        """A server's context with a certificate for `address`."""
+    def server(
+        self, address: str = "127.0.0.1", *, expired: bool = False, wants_client: bool = False
+    ) -> ssl.SSLContext:
+        """A server's context with a certificate for `address`, which is in `pem_of(address)` with its key.
+        `wants_client`: clients must show a certificate of this CA."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, address)])
         authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
@@ -42,7 +45,7 @@ class Authority:
             .add_extension(authority, critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        path = self._directory / f"server-{address}-{expired}.pem"
+        path = self.pem_of(address, expired=expired)
         path.write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -51,7 +54,13 @@ class Authority:
         )
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(path)
+        if wants_client:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(self.ca_file)
         return context
+
+    def pem_of(self, address: str, *, expired: bool = False) -> Path:
+        return self._directory / f"server-{address.replace(':', '-')}-{expired}.pem"
 
     def _builder(
         self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, expired: bool = False

@@ -42,7 +42,11 @@ class AnthropicProvider(HttpProvider):
     @asynccontextmanager
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
         credential = await self._credential.get() if self._credential is not None else None
-        headers = {**request.headers, **_UNENCODED, **(credential.headers() if credential is not None else {})}
+        headers = {
+            **request.headers,
+            **_UNENCODED,
+            **(credential.headers(request.headers) if credential is not None else {}),
+        }
         async with self._client.request(replace(request, headers=headers)) as response:
             if response.status == 401 and await self._may_have_another(credential):
                 kept = [(name, value) for name, value in response.headers if name.lower() != "x-should-retry"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Protocol
 
@@ -21,12 +22,15 @@ class CredentialKind(Enum):
 class Credential:
     """A model credential. `api_key` goes into x-api-key, `bearer` into Authorization; at least one is set.
 
-    `source` is the public name of where it came from (`apiKeySource` in system/init).
+    `source` is the public name of where it came from (`apiKeySource` in system/init). `workspace` and `betas` are
+    Anthropic's: which workspace pays, and what the API must switch on to take the credential.
     """
 
     source: str
     api_key: Secret | None = None
     bearer: Secret | None = None
+    workspace: str = ""
+    betas: tuple[str, ...] = ()
 
     @property
     def kind(self) -> CredentialKind:
@@ -34,10 +38,15 @@ class Credential:
             return CredentialKind.BOTH
         return CredentialKind.API_KEY if self.api_key else CredentialKind.BEARER
 
-    def headers(self) -> dict[str, str]:
+    def headers(self, beside: Mapping[str, str] | None = None) -> dict[str, str]:
         """Return the request headers that carry the credential in the clear. Call it where the request is sent; do not
-        keep the result."""
+        keep the result. `beside` are the other headers of the request, whose betas stay."""
         headers = {}
+        if self.workspace:
+            headers["anthropic-workspace-id"] = self.workspace
+        if self.betas:
+            asked = [each.strip() for each in (beside or {}).get("anthropic-beta", "").split(",") if each.strip()]
+            headers["anthropic-beta"] = ",".join(dict.fromkeys((*asked, *self.betas)))
         if self.api_key:
             headers["x-api-key"] = self.api_key.reveal()
         if self.bearer:

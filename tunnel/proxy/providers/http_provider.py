@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Self
 
+from ...errors import CredentialError
 from ..policy import ROUTES
 from .credential import Credential, CredentialSource
 from .network.http_client import ProviderClient
+from .provider import ProviderError
 
 
 class HttpProvider:
@@ -42,7 +44,10 @@ class HttpProvider:
         self._client.prepare()
 
     async def credential_name(self) -> str:
-        return (await self._credential.get()).source if self._credential is not None else "none"
+        try:
+            return (await self._credential.get()).source if self._credential is not None else "none"
+        except ProviderError as error:  # what renews the token cannot be reached
+            raise CredentialError("The model credential cannot be renewed.", evidence=str(error)) from None
 
     async def _may_have_another(self, refused: Credential | None) -> bool:
         """Return whether the next call may send another credential than the one that the provider has refused."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from ....session.messages import ApiRetry
 from ....terminal.keymap import Keymap
 from ...model.transcript_reducer import TranscriptReducer
 from ...widgets.connection import ConnectionView
@@ -18,6 +19,8 @@ HINT_S = 3.0
 _FOR_MODEL_S = 2.0
 """Seconds of a turn after which the line may say that the agent waits for the model: most calls begin to answer before
 that, and a word that changes all the time says nothing."""
+
+_MAX_AGAIN_S = 3_600.0
 
 
 class StatusPresenter:
@@ -50,6 +53,8 @@ class StatusPresenter:
         self._interrupted_turn: int | None = None
         self._hint = ""
         self._hint_until = 0.0
+        self._retry: ApiRetry | None = None
+        self._again_at = 0.0
 
     def hint(self, text: str, seconds: float = HINT_S) -> None:
         """Show a short answer to a key for a while."""
@@ -104,7 +109,16 @@ class StatusPresenter:
         if worked_s is None:
             return Busy(0.0, asking=True) if self._waited else None
         for_model = worked_s >= _FOR_MODEL_S and self._reducer.waits_for_model
-        return Busy(worked_s, self._waited, for_model, self._interrupted_turn == self._reducer.turns)
+        interrupted = self._interrupted_turn == self._reducer.turns
+        return Busy(worked_s, self._waited, for_model, interrupted, self._again_in())
+
+    def _again_in(self) -> float | None:
+        """Return the seconds until the model is asked again, None if it has not failed."""
+        retry, now = self._reducer.notices.asked_again, time.monotonic()
+        if retry is not self._retry:
+            delay = min((retry.retry_delay_ms or 0) / 1000, _MAX_AGAIN_S) if retry is not None else 0.0
+            self._retry, self._again_at = retry, now + delay
+        return None if retry is None else max(self._again_at - now, 0.0)
 
     def _measure(self, now: float) -> None:
         """Measure how long the agent has been working in this turn."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ class Endpoint:
     @property
     def host(self) -> str:
         """The provider's host, with the port unless it is the usual one. A stored key belongs to this name."""
-        host = self.base.host or ""
+        host = f"[{self.base.host}]" if ":" in (self.base.host or "") else self.base.host or ""
         return host if self.base.is_default_port() else f"{host}:{self.base.port}"
 
 
@@ -85,10 +86,7 @@ def _proxy_for(base: URL, environ: Mapping[str, str]) -> URL | None:
     if name is None:
         return None
     no_proxy = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
-    import urllib.request  # only here: it loads http.client and email
-
-    bypass = urllib.request.proxy_bypass_environment  # type: ignore[attr-defined]
-    if bypass(f"{base.host}:{base.port}", {"no": no_proxy}):
+    if any(_excludes(entry, base.host or "", base.port or 0) for entry in re.split(r"[,\s]+", no_proxy)):
         return None
     text = environ[name] if "://" in environ[name] else f"http://{environ[name]}"
     try:
@@ -101,16 +99,39 @@ def _proxy_for(base: URL, environ: Mapping[str, str]) -> URL | None:
     return proxy
 
 
+def _excludes(entry: str, host: str, port: int) -> bool:
+    """Return whether an entry of NO_PROXY covers a host: `*`, a name with all below it (`example.com`,
+    `.example.com`, `*.example.com`), an address, or a network (`10.0.0.0/8`); each perhaps with a port."""
+    entry, host = entry.strip().lower(), host.lower()
+    if entry == "*":
+        return True
+    name, _, only = entry.rpartition(":")
+    if name and only.isdecimal() and (name.endswith("]") or ":" not in name):
+        if int(only) != port:
+            return False
+        entry = name
+    entry = entry.strip("[]")
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
+    except ValueError:  # one of them is a name; names are not resolved for this
+        suffix = entry.removeprefix("*").lstrip(".")
+        return bool(suffix) and (host == suffix or host.endswith(f".{suffix}"))
+
+
 _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
+CLIENT_CERTIFICATE, CLIENT_KEY = "CCB_CLIENT_CERT", "CCB_CLIENT_KEY"
+"""A certificate with which this machine shows who it is, as some gateways want it, and its key if that is in another
+file."""
 
 
 def names_authorities(environ: Mapping[str, str]) -> bool:
-    """Return whether the environment names CAs to trust instead of the system's."""
-    return any(environ.get(name) for name in _AUTHORITIES)
+    """Return whether the environment names CAs to trust instead of the system's, or a certificate to show."""
+    return any(environ.get(name) for name in (*_AUTHORITIES, CLIENT_CERTIFICATE))
 
 
 def tls_context(environ: Mapping[str, str] = os.environ) -> ssl.SSLContext:
-    """Return a verifying context with the system's CAs, or those of SSL_CERT_FILE and SSL_CERT_DIR.
+    """Return a verifying context with the system's CAs, or those of SSL_CERT_FILE and SSL_CERT_DIR, and with the
+    certificate of CCB_CLIENT_CERT.
 
     Raise ConfigError.
     """
@@ -122,10 +143,26 @@ def tls_context(environ: Mapping[str, str] = os.environ) -> ssl.SSLContext:
         if not good:
             raise ConfigError(f"{name} does not exist: {value}", do=f"Correct or unset {name}.")
     try:
-        return ssl.create_default_context(cafile=cafile, capath=capath)
+        context = ssl.create_default_context(cafile=cafile, capath=capath)
     except (ssl.SSLError, OSError) as error:
         raise ConfigError(
             "SSL_CERT_FILE is not a file of CA certificates",
             evidence=str(error),
             do="Set SSL_CERT_FILE to a file of certificates in PEM format.",
         ) from None
+    certificate = environ.get(CLIENT_CERTIFICATE)
+    if certificate:
+        try:
+            context.load_cert_chain(certificate, environ.get(CLIENT_KEY) or None, password=_no_password)
+        except (ssl.SSLError, OSError) as error:
+            raise ConfigError(
+                f"the certificate in {CLIENT_CERTIFICATE} cannot be used",
+                evidence=str(error.strerror or error),
+                do=f"Set {CLIENT_CERTIFICATE} to a PEM file, and {CLIENT_KEY} to its key without a passphrase.",
+            ) from None
+    return context
+
+
+def _no_password() -> str:
+    """Answer OpenSSL, which would ask for the passphrase of a key on the terminal."""
+    return ""

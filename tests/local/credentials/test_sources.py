@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
-from tests.support.person.file_keyring import FileKeyring
 
-from ccb.local.config.credentials import (
-    HelperCredential,
-    KeyringCredential,
-    api_key_source,
-    credential_source,
-    environ_credential,
-)
-from ccb.local.config.keyring_store import KeyStore
+from ccb.local.config.sections import CredentialSettings
 from ccb.local.config.settings import Settings
+from ccb.local.credentials.helper import HelperCredential
+from ccb.local.credentials.sources import api_key_source, credential_source, environ_credential
+from ccb.local.credentials.stored import StoredCredential, StoredCredentials
 from ccb.tunnel.errors import ConfigError, CredentialError
-from ccb.tunnel.proxy.providers.credential import Credential, CredentialKind
+from ccb.tunnel.proxy.providers.credential import Credential, CredentialKind, CredentialSource
 from ccb.tunnel.secret import Secret
 
 PATH = {"PATH": os.environ["PATH"]}
-
-
-@pytest.fixture
-def keyring_file(tmp_path: Path) -> Path:
-    return tmp_path / "keyring.json"
-
-
-@pytest.fixture
-def store(keyring_file: Path) -> KeyStore:
-    return KeyStore(lambda: FileKeyring(keyring_file))
 
 
 def test_the_environment_gives_key_token_or_both() -> None:
@@ -64,12 +48,33 @@ def test_a_value_that_cannot_be_a_key_is_refused_without_showing_it(value: str) 
     assert value not in str(caught.value)
 
 
-async def test_the_order_is_environment_then_helper_then_keyring() -> None:
+def source_of(environ: dict[str, str], settings: Settings) -> CredentialSource:
+    return credential_source(environ, settings, "h", StoredCredentials(environ, settings=settings))
+
+
+async def test_the_order_is_environment_then_helper_then_stored_accounts(tmp_path: Path) -> None:
+    environ = {**PATH, "HOME": str(tmp_path)}
     helper = Settings(apiKeyHelper="echo from-helper")
-    with_key = credential_source({**PATH, "ANTHROPIC_API_KEY": "k"}, helper, "h")
-    assert (await with_key.get()).source == "ANTHROPIC_API_KEY"
-    assert (await credential_source(PATH, helper, "h").get()).source == "apiKeyHelper"
-    assert isinstance(credential_source(PATH, Settings(), "h"), KeyringCredential)
+    assert (await source_of({**environ, "ANTHROPIC_API_KEY": "k"}, helper).get()).source == "ANTHROPIC_API_KEY"
+    assert (await source_of(environ, helper).get()).source == "apiKeyHelper"
+    assert isinstance(source_of(environ, Settings()), StoredCredential)
+
+
+async def test_a_workspace_goes_with_keys_of_the_environment_and_of_the_helper(tmp_path: Path) -> None:
+    environ = {**PATH, "HOME": str(tmp_path)}
+    settings = Settings(apiKeyHelper="echo k", credentials=CredentialSettings(workspace="wrkspc_a"))
+    assert (await source_of(environ, settings).get()).headers()["anthropic-workspace-id"] == "wrkspc_a"
+    own = {**environ, "ANTHROPIC_API_KEY": "k", "ANTHROPIC_WORKSPACE_ID": "wrkspc_b"}
+    assert (await source_of(own, settings).get()).headers()["anthropic-workspace-id"] == "wrkspc_b"
+    with pytest.raises(ConfigError, match="ANTHROPIC_WORKSPACE_ID is no workspace"):
+        source_of({**own, "ANTHROPIC_WORKSPACE_ID": "a\r\nx: y"}, settings)
+
+
+async def test_the_settings_say_how_long_the_output_of_the_helper_is_used(tmp_path: Path) -> None:
+    environ = {**PATH, "HOME": str(tmp_path)}
+    settings = Settings(apiKeyHelper=counting_helper(tmp_path), credentials=CredentialSettings(helperSeconds=0))
+    source = source_of(environ, settings)
+    assert [(await source.get()).headers()["x-api-key"] for _ in range(2)] == ["k-1", "k-2"]
 
 
 def test_only_the_names_of_the_public_protocol_are_told_to_clients() -> None:
@@ -145,49 +150,6 @@ async def test_a_helper_that_hangs_is_killed_with_its_children(tmp_path: Path) -
 async def test_a_helper_cannot_read_the_terminal() -> None:
     with pytest.raises(CredentialError, match="empty"):
         await HelperCredential("cat", PATH).get()
-
-
-async def test_a_stored_key_belongs_to_one_host(store: KeyStore, keyring_file: Path) -> None:
-    store.put("api.anthropic.com", Secret("k"))
-    credential = await KeyringCredential(store, "api.anthropic.com").get()
-    assert (credential.source, credential.headers()) == ("keyring", {"x-api-key": "k"})
-    with pytest.raises(CredentialError, match=r"No model credential for other\.example") as caught:
-        await KeyringCredential(store, "other.example").get()
-    assert "ccb auth login" in caught.value.do
-    assert json.loads(keyring_file.read_text()) == {"ccb/api.anthropic.com": "k"}
-
-
-async def test_a_stored_key_is_read_once_and_again_after_it_was_refused(store: KeyStore) -> None:
-    store.put("h", Secret("old"))
-    source = KeyringCredential(store, "h")
-    old = await source.get()
-    store.put("h", Secret("new"))
-    assert (await source.get()) is old
-    assert await source.refused(old)
-    new = await source.get()
-    assert new.headers() == {"x-api-key": "new"}
-    assert not await source.refused(new)
-
-
-def test_delete_says_whether_there_was_a_key(store: KeyStore) -> None:
-    store.put("h", Secret("k"))
-    assert (store.delete("h"), store.delete("h"), store.get("h")) == (True, False, None)
-
-
-async def test_a_locked_keyring_is_an_error_with_what_to_do(store: KeyStore, keyring_file: Path) -> None:
-    keyring_file.write_text("locked")
-    with pytest.raises(ConfigError, match="cannot be used") as caught:
-        await KeyringCredential(store, "h").get()
-    assert "locked" in caught.value.evidence and "Unlock" in caught.value.do
-
-
-async def test_without_a_keyring_the_message_says_what_else_to_do() -> None:
-    from keyring.backends import fail
-
-    with pytest.raises(CredentialError, match="No model credential for h") as caught:
-        await KeyringCredential(KeyStore(fail.Keyring), "h").get()
-    assert "no usable keyring" in caught.value.evidence
-    assert "ANTHROPIC_API_KEY" in caught.value.do and "apiKeyHelper" in caught.value.do
 
 
 def test_a_credential_shows_its_source_and_nothing_else() -> None:

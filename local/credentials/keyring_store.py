@@ -18,8 +18,9 @@ SERVICE = "ccb"
 
 NO_BACKEND = "this machine has no usable keyring"
 WITHOUT_KEYRING = (
-    "Without a keyring, export ANTHROPIC_API_KEY, or set apiKeyHelper in the settings to a command that prints the key."
-    " On a Linux desktop, installing gnome-keyring or KWallet gives you one."
+    "Without a keyring, export ANTHROPIC_API_KEY, set apiKeyHelper in the settings to a command that prints the key,"
+    " or store it in a file under a passphrase: `ccb auth login --file`. On a Linux desktop, installing gnome-keyring"
+    " or KWallet gives you one."
 )
 
 
@@ -51,6 +52,13 @@ class KeyStore:
         with _errors():
             self._backend().delete_password(SERVICE, host)
         return True
+
+    async def unlock(self, *, create: bool = False) -> None:
+        """See SecretStore: the system asks by itself."""
+
+    def described(self) -> str:
+        """See SecretStore."""
+        return f"the keyring ({self.require()})"
 
     def require(self) -> str:
         """Return the name of the backend. Raises NoKeyring if there is none."""

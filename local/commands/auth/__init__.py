@@ -1,0 +1,1 @@
+"""`ccb auth`: the stored credentials of model providers."""

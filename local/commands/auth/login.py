@@ -1,0 +1,192 @@
+"""`ccb auth login`: ask for a credential, check it with the provider, and store it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from ccb.tunnel.errors import ConfigError, CredentialError, Unreachable, UsageError
+from ccb.tunnel.proxy.providers.anthropic import anthropic_endpoint
+from ccb.tunnel.proxy.providers.network.endpoint import endpoint_at
+from ccb.tunnel.proxy.providers.provider import ProviderError
+
+from ...config.log import state_dir
+from ...config.settings import Settings, load_settings
+from ...credentials.accounts import DEFAULT, Account, Accounts, Kind, checked_name
+from ...credentials.encrypted_file import MIN_PASSPHRASE, EncryptedFile, credentials_path
+from ...credentials.key_text import checked, checked_workspace
+from ...credentials.keyring_store import KeyStore, NoKeyring
+from ...credentials.sources import ANTHROPIC
+from ...credentials.store import SecretStore, open_store
+from ...login.prompts import TerminalPrompts
+from ...terminal.line_prompt import read_secret
+from .targets import AuthTarget, target
+
+_CHECK_S = 30.0
+_MAX_INPUT = 64 * 1024
+_TOKEN_PATH = "/v1/oauth/token"  # noqa: S105  # a path
+
+
+@dataclass(frozen=True)
+class LoginWish:
+    """What the person wants to store: which kind of credential, under which name, and where."""
+
+    provider: str = ANTHROPIC
+    account: str = DEFAULT
+    kind: Kind = "api_key"
+    from_stdin: bool = False
+    in_file: bool = False
+    workspace: str = ""
+
+
+def login(environ: Mapping[str, str], wish: LoginWish | None = None) -> None:
+    """Ask for a credential, check it with the provider, and store it. Raises CcbError; nothing is stored then."""
+    wish = wish or LoginWish()
+    settings = load_settings(environ)
+    environ = settings.network.over(environ)
+    where = target(wish.provider, environ, settings)
+    if where.name == ANTHROPIC:
+        anthropic_endpoint(environ)  # no credential without TLS
+    checked_name(wish.account)
+    store = _store(environ, settings, wish)
+    account = replace(_read(where, wish), workspace=checked_workspace(wish.workspace, "--workspace"))
+    note = asyncio.run(_check(where, account, environ))
+    asyncio.run(store.unlock(create=True))
+    accounts = Accounts(store, where.host, state_dir(environ))
+    accounts.put(account)
+    named = "" if account.name == DEFAULT else f" of account {account.name}"
+    _print(f"Stored the {_what(account)}{named} for {where.host} in {store.described()}.{note}")
+    _say_what_counts(environ, settings, where, account, alone=len(accounts.all()) == 1)
+
+
+def _store(environ: Mapping[str, str], settings: Settings, wish: LoginWish) -> SecretStore:
+    """Return where the credential is stored. Without a keyring, the person may choose the encrypted file."""
+    prompts = TerminalPrompts()
+    file = EncryptedFile(credentials_path(environ), environ, prompts, helper=settings.credentials.passphraseHelper)
+    if wish.in_file:
+        return file
+    store = open_store(environ, settings, prompts)
+    try:
+        store.described()
+    except NoKeyring:
+        if settings.credentials.store == "keyring" or wish.from_stdin or not sys.stdin.isatty():
+            raise
+        sys.stderr.write(
+            f"This machine has no keyring. The credential goes into {file.path}, encrypted under a passphrase of at "
+            f"least {MIN_PASSPHRASE} characters; ccb asks for it once in each run.\n"
+        )
+        return file
+    return store
+
+
+def _read(where: AuthTarget, wish: LoginWish) -> Account:
+    word = "token" if wish.kind == "bearer" else "API key"
+    if wish.from_stdin:
+        text = sys.stdin.read(_MAX_INPUT)
+    elif sys.stdin.isatty():
+        text = read_secret(f"{word} for {where.host} (not shown): ")
+    else:
+        raise UsageError(
+            "There is no terminal to ask for the key.", do="Pipe it into `ccb auth login --api-key-stdin`."
+        )
+    if wish.kind == "oauth":
+        return _login_in(text, where, wish.account)
+    return Account(wish.account, wish.kind, checked(text, "the input"))
+
+
+def _login_in(text: str, where: AuthTarget, name: str) -> Account:
+    """Read the answer of a token endpoint. Raise UsageError, CredentialError."""
+    if where.name != ANTHROPIC:
+        raise UsageError("only Anthropic's logins can be renewed", do="Store a key, or use keyHelper in the settings.")
+    try:
+        given = json.loads(text)
+        token, refresh, client = (str(given[each]) for each in ("access_token", "refresh_token", "client_id"))
+        ends, lasts = given.get("expires_at"), given.get("expires_in")
+        expires = float(ends) if ends is not None else time.time() + float(lasts) if lasts is not None else None
+        token_url = str(given.get("token_url") or str(where.endpoint.base).rstrip("/") + _TOKEN_PATH)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise UsageError(
+            "The input is not a login.", do="Give a JSON object with access_token, refresh_token and client_id."
+        ) from None
+    return Account(
+        name,
+        "oauth",
+        checked(token, "access_token"),
+        expires=expires,
+        refresh=checked(refresh, "refresh_token"),
+        token_url=token_url,
+        client_id=client,
+    )
+
+
+async def _check(where: AuthTarget, account: Account, environ: Mapping[str, str]) -> str:
+    """Check the credential with a request that costs nothing.
+
+    Returns a note for the person. Raises CredentialError or Unreachable.
+    """
+    if account.token_url:
+        endpoint_at(account.token_url, "token_url", environ)
+    try:
+        async with asyncio.timeout(_CHECK_S):
+            status = await where.ask(account.credential("the input"), environ)
+    except ProviderError as error:
+        raise _not_checked(where.host, str(error)) from None
+    except TimeoutError:
+        raise _not_checked(where.host, f"no answer within {_CHECK_S:g} s") from None
+    if status in (401, 403):
+        raise CredentialError(
+            f"{where.host} refused the key (HTTP {status}); nothing was stored.",
+            do="Copy the key again from the provider's console.",
+        )
+    if status in (200, 429):
+        return ""
+    if status in (404, 405):
+        return f" It could not be checked: {where.host} has no list of models."
+    raise _not_checked(where.host, f"it answered HTTP {status}")
+
+
+def _not_checked(host: str, cause: str) -> Unreachable:
+    return Unreachable(
+        f"The key could not be checked with {host}; nothing was stored.",
+        evidence=cause,
+        do="Check the network (HTTPS_PROXY, SSL_CERT_FILE, ANTHROPIC_BASE_URL) and try again.",
+    )
+
+
+def _say_what_counts(
+    environ: Mapping[str, str], settings: Settings, where: AuthTarget, account: Account, *, alone: bool
+) -> None:
+    """Say it if sessions would not use what was just stored."""
+    shadow = shadowed_by(environ, where)
+    if shadow:
+        _print(f"{shadow} is set, and ccb uses it instead of the stored key.")
+        return
+    chosen = settings.credentials.account_for(where.name, "")
+    taken = where.needs_key and (account.name == (chosen or DEFAULT) or (alone and chosen is None))
+    if not taken and chosen != account.name:
+        example = json.dumps({"credentials": {"account": {where.name: account.name}}})
+        _print(f"To use it, set {example} in settings.json (`hosts` there sets it for single hosts).")
+    if settings.credentials.store == "auto" and credentials_path(environ).exists():
+        with suppress(ConfigError):
+            KeyStore().require()
+            _print('This machine has a keyring, too. To use the file, set {"credentials": {"store": "file"}}.')
+
+
+def shadowed_by(environ: Mapping[str, str], where: AuthTarget) -> str:
+    """Return the name of the source that ccb uses before stored accounts: a variable or the helper; "" if neither is
+    set."""
+    variable = next((name for name in where.variables if environ.get(name, "").strip()), "")
+    return variable or (where.helper_name if where.helper else "")
+
+
+def _what(account: Account) -> str:
+    return {"api_key": "key", "bearer": "token", "oauth": "login"}[account.kind]
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text + "\n")

@@ -1,0 +1,99 @@
+"""The providers that a person can have credentials for: where they are, and how a credential is checked there."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+
+from ccb.tunnel.errors import ConfigError, UsageError
+from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.proxy.providers.anthropic import anthropic_endpoint, list_models
+from ccb.tunnel.proxy.providers.credential import Credential
+from ccb.tunnel.proxy.providers.kinds import KINDS
+from ccb.tunnel.proxy.providers.network.endpoint import Endpoint
+from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
+from ccb.tunnel.proxy.providers.provider import ProviderRequest
+
+from ...config.settings import Settings
+from ...credentials.helper import HELPER
+from ...credentials.sources import ANTHROPIC, API_KEY_VARIABLE, TOKEN_VARIABLE
+from ...providers.named import named_provider
+
+_CHECKED_AT = {"openrouter": "/key"}
+"""Where a wrong key is refused; `/models` elsewhere. OpenRouter's list of models is for everybody."""
+
+
+@dataclass(frozen=True)
+class AuthTarget:
+    """A provider. `variables` may hold its key, and the command `helper` may print it; `helper_name` is the setting.
+    `needs_key` is False for a server that often runs without one."""
+
+    name: str
+    endpoint: Endpoint
+    anthropic: bool
+    key_header: str
+    variables: tuple[str, ...]
+    helper: str
+    helper_name: str
+    needs_key: bool = True
+
+    @property
+    def host(self) -> str:
+        return self.endpoint.host
+
+    async def ask(self, credential: Credential, environ: Mapping[str, str]) -> int:
+        """Return the status of a request that costs nothing and shows whether the credential is good. Raise
+        ProviderError."""
+        client = ProviderClient(self.endpoint, environ)
+        if self.anthropic:
+            return (await list_models(client, credential))[0]
+        key = credential.bearer or credential.api_key
+        assert key is not None
+        shown = f"Bearer {key.reveal()}" if self.key_header == "authorization" else key.reveal()
+        headers = {self.key_header: shown, "accept": "application/json", "user-agent": "ccb"}
+        request = ProviderRequest("GET", _CHECKED_AT.get(self.name, "/models"), headers, _no_body(), 0)
+        async with client, client.request(request) as response:
+            return response.status
+
+
+def target(name: str, environ: Mapping[str, str], settings: Settings) -> AuthTarget:
+    """Return the provider with a name. Raise UsageError, ConfigError."""
+    if name == ANTHROPIC:
+        endpoint = anthropic_endpoint(environ, allow_plain=True)
+        variables = (API_KEY_VARIABLE, TOKEN_VARIABLE)
+        return AuthTarget(name, endpoint, True, "x-api-key", variables, settings.apiKeyHelper or "", HELPER)
+    named = named_provider(name, environ, settings)
+    if named is None:
+        near = difflib.get_close_matches(name, [ANTHROPIC, *KINDS, *settings.providers], 3)
+        raise UsageError(
+            f"there is no provider {one_line(name)!r}",
+            do=f"Did you mean {' or '.join(near)}?" if near else "docs/guide/models.md lists them.",
+        )
+    own, kind = named.own, named.kind
+    if named.dialect in ("bedrock", "vertex"):
+        raise UsageError(f"{name} is signed with the credentials of the cloud's own tools", do="Log in with those.")
+    return AuthTarget(
+        name,
+        named.endpoint(environ),
+        named.dialect == "anthropic",
+        kind.key_header,
+        (own.keyVariable,) if own.keyVariable else kind.key_variables,
+        own.keyHelper or "",
+        f"providers.{name}.keyHelper",
+        kind.needs_key,
+    )
+
+
+def targets(environ: Mapping[str, str], settings: Settings) -> Iterator[AuthTarget]:
+    """Yield Anthropic, the providers of the settings, and those that ccb knows; not those without an address."""
+    for name in dict.fromkeys((ANTHROPIC, *settings.providers, *KINDS)):
+        try:
+            yield target(name, environ, settings)
+        except (ConfigError, UsageError):  # it is not set up
+            continue
+
+
+async def _no_body() -> AsyncIterator[bytes]:
+    return
+    yield b""

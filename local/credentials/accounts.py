@@ -1,0 +1,168 @@
+"""The accounts of a person at one provider: each has a name, and an API key, a token, or a login that is refreshed.
+
+All accounts at a provider's host are one secret in the store, so nothing about them is kept in the clear.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Literal, get_args
+
+from ccb.tunnel.errors import ConfigError, CredentialError
+from ccb.tunnel.proxy.providers.credential import Credential
+from ccb.tunnel.secret import Secret
+
+from .store import SecretStore
+
+DEFAULT = "default"
+OAUTH_BETA = "oauth-2025-04-20"
+"""Anthropic's API takes the tokens of a login only with this beta."""
+
+Kind = Literal["api_key", "bearer", "oauth"]
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,63}")
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Account:
+    """One account. `secret` is the key or the token. `expires` is the time at which a token ends, None if that is not
+    known. With `refresh`, a new token is got from `token_url` for `client_id`. `workspace` is Anthropic's."""
+
+    name: str
+    kind: Kind
+    secret: Secret
+    workspace: str = ""
+    expires: float | None = None
+    refresh: Secret | None = None
+    token_url: str = ""
+    client_id: str = ""
+
+    def credential(self, source: str) -> Credential:
+        if self.kind == "api_key":
+            return Credential(source, api_key=self.secret, workspace=self.workspace)
+        betas = (OAUTH_BETA,) if self.kind == "oauth" else ()
+        return Credential(source, bearer=self.secret, workspace=self.workspace, betas=betas)
+
+
+class Accounts:
+    """The accounts at one host. `directory` is for locks. All methods block; see SecretStore for what they raise."""
+
+    def __init__(self, store: SecretStore, host: str, directory: Path) -> None:
+        self.store = store
+        self.host = host
+        self._directory = directory
+
+    def all(self) -> dict[str, Account]:
+        """Return the accounts by their names, in the order in which they were added."""
+        found = self.store.get(self.host)
+        return {} if found is None else _read(found, self.host)
+
+    def chosen(self, name: str | None) -> Account:
+        """Return the account with a name; without one the only account, or that with the name `default`. Raise
+        CredentialError."""
+        accounts = self.all()
+        if not accounts:
+            raise CredentialError(
+                f"No model credential for {self.host}.", do="Run `ccb auth login`, or export ANTHROPIC_API_KEY."
+            )
+        account = accounts.get(name or DEFAULT) or (next(iter(accounts.values())) if len(accounts) == 1 else None)
+        if account is None or (name and account.name != name):
+            names = ", ".join(accounts)
+            raise CredentialError(
+                f"No account {name or DEFAULT!r} at {self.host}: there is {names}.",
+                do="Name one of them as `accounts` in the settings, or run `ccb auth login --account NAME`.",
+            )
+        return account
+
+    def put(self, account: Account) -> None:
+        """Keep an account, and replace an earlier one of its name."""
+        with self.alone():
+            self._write({**self.all(), account.name: account})
+
+    def remove(self, name: str) -> bool:
+        """Remove an account; return False if there was none of this name."""
+        with self.alone():
+            accounts = self.all()
+            if accounts.pop(name, None) is None:
+                return False
+            if accounts:
+                self._write(accounts)
+            else:
+                self.store.delete(self.host)
+            return True
+
+    def renewed(self, account: Account) -> None:
+        """Keep a new token of an account that still exists. Call it while this process is `alone`."""
+        accounts = self.all()
+        if account.name in accounts:
+            self._write({**accounts, account.name: account})
+
+    @contextmanager
+    def alone(self, *, wait: bool = True) -> Iterator[None]:
+        """Let other processes wait that change the accounts at this host. Raise BlockingIOError if another one does
+        and `wait` is false."""
+        digest = hashlib.sha256(self.host.encode()).hexdigest()[:16]
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = (self._directory / f"accounts-{digest}.lock").open("a", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{self._directory} cannot be written", evidence=str(error.strerror)) from None
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            yield
+
+    def _write(self, accounts: Mapping[str, Account]) -> None:
+        kept = {name: _shown(account) for name, account in accounts.items()}
+        self.store.put(self.host, Secret(json.dumps({"ccb": _FORMAT, "accounts": kept})))
+
+
+def checked_name(name: str) -> str:
+    """Return the name of an account. Raise ConfigError."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{name!r} cannot be the name of an account", do="Use letters, digits, '-', '_', '.', '@'.")
+    return name
+
+
+def _shown(account: Account) -> dict[str, object]:
+    """Return the fields of an account in the clear: only for the store."""
+    shown: dict[str, object] = {}
+    for each in fields(account):
+        value = getattr(account, each.name)
+        if each.name != "name" and value not in (None, ""):
+            shown[each.name] = value.reveal() if isinstance(value, Secret) else value
+    return shown
+
+
+def _read(found: Secret, host: str) -> dict[str, Account]:
+    text = found.reveal()
+    if not text.startswith("{"):  # as earlier versions kept one key for each host
+        return {DEFAULT: Account(DEFAULT, "api_key", found)}
+    try:
+        return {str(name): _account(str(name), each) for name, each in json.loads(text)["accounts"].items()}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise ConfigError(
+            f"What is stored for {host} cannot be read.", do=f"`ccb auth logout --all` removes it ({host})."
+        ) from None
+
+
+def _account(name: str, kept: Mapping[str, object]) -> Account:
+    kind, expires, refresh = kept["kind"], kept.get("expires"), kept.get("refresh")
+    if kind not in get_args(Kind):
+        raise ValueError(kind)
+    return Account(
+        name,
+        kind,  # type: ignore[arg-type]  # it is one of Kind
+        Secret(str(kept["secret"])),
+        workspace=str(kept.get("workspace", "")),
+        expires=float(expires) if isinstance(expires, int | float) else None,
+        refresh=Secret(refresh) if isinstance(refresh, str) else None,
+        token_url=str(kept.get("token_url", "")),
+        client_id=str(kept.get("client_id", "")),
+    )

@@ -1,0 +1,165 @@
+"""Secrets in a file that a passphrase encrypts, for machines without a keyring.
+
+The passphrase is asked for once in a run, or comes from a command. Neither it nor the secrets are
+ever written in the clear.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ccb.tunnel.errors import ConfigError, CredentialError
+from ccb.tunnel.secret import Secret
+
+from ..config.settings import config_dir
+from ..terminal.stdio import in_thread
+from .command import output_of
+from .sealing import COST, SealKey, WrongPassphrase, fits, key_for, new_key, seal, unseal
+
+if TYPE_CHECKING:
+    from ccb.tunnel.login.prompter import Prompts
+
+MIN_PASSPHRASE = 8
+_MAX_BYTES = 1024 * 1024
+_TRIES = 3
+_HELPER = "credentials.passphraseHelper"
+
+
+def credentials_path(environ: Mapping[str, str]) -> Path:
+    """Return the path of the encrypted file. It may not exist."""
+    return config_dir(environ) / "credentials.sealed"
+
+
+class EncryptedFile:
+    """See SecretStore. `unlock` opens the file, or with a new passphrase makes it: `prompts` ask for that."""
+
+    def __init__(
+        self, path: Path, environ: Mapping[str, str], prompts: Prompts, *, helper: str | None = None, cost: int = COST
+    ) -> None:
+        self.path = path
+        self._environ = environ
+        self._prompts = prompts
+        self._helper = helper
+        self._cost = cost
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    async def unlock(self, *, create: bool = False) -> None:
+        sealed = await in_thread(self._sealed)
+        key = self._key
+        if (sealed is None and not create) or (key is not None and (sealed is None or fits(key, sealed))):
+            return
+        if self._helper:
+            await self._try(sealed, await output_of(self._helper, _HELPER, self._environ))
+            return
+        if sealed is None:
+            await self._try(None, await self._new_passphrase())
+            return
+        for attempt in range(1, _TRIES + 1):
+            passphrase = await self._prompts.passphrase(str(self.path), attempt)
+            if not passphrase:
+                break
+            with suppress(WrongPassphrase):
+                await self._try(sealed, passphrase)
+                return
+        raise CredentialError(
+            f"{self.path} stays locked: nobody has given its passphrase.",
+            do="Type the passphrase in a terminal, name a command that prints it as credentials.passphraseHelper, "
+            "or export the key.",
+        )
+
+    def get(self, name: str) -> Secret | None:
+        text = self._read().get(name)
+        return Secret(text) if text else None
+
+    def put(self, name: str, secret: Secret) -> None:
+        with self._alone():
+            self._write({**self._read(), name: secret.reveal()})
+
+    def delete(self, name: str) -> bool:
+        with self._alone():
+            kept = self._read()
+            if kept.pop(name, None) is None:
+                return False
+            self._write(kept)
+            return True
+
+    def described(self) -> str:
+        return f"the encrypted file {self.path}"
+
+    async def _new_passphrase(self) -> str:
+        first, second = [await self._prompts.passphrase(f"{self.path} (new)", attempt) for attempt in (1, 2)]
+        if not first or first != second:
+            raise CredentialError("The two passphrases differ; nothing was stored.", do="Try again.")
+        return first
+
+    @property
+    def _key(self) -> SealKey | None:
+        found = self._prompts.memory.seals.get(self.path)
+        return found if isinstance(found, SealKey) else None
+
+    async def _try(self, sealed: bytes | None, passphrase: str) -> None:
+        """Remember the key of the passphrase. Raise WrongPassphrase, ConfigError."""
+        passphrase = passphrase.rstrip("\r\n")
+        if sealed is None:
+            if len(passphrase) < MIN_PASSPHRASE:
+                raise ConfigError(
+                    f"the passphrase is shorter than {MIN_PASSPHRASE} characters", do="Take a longer one."
+                )
+            key = await in_thread(lambda: new_key(passphrase, self._cost))
+        else:
+            key = await in_thread(lambda: key_for(sealed, passphrase))
+            unseal(sealed, key)
+        self._prompts.memory.seals[self.path] = key
+
+    def _sealed(self) -> bytes | None:
+        try:
+            with self.path.open("rb") as file:
+                sealed = file.read(_MAX_BYTES + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ConfigError(f"{self.path} cannot be read", evidence=str(error.strerror)) from None
+        if len(sealed) > _MAX_BYTES:
+            raise ConfigError(f"{self.path} is larger than {_MAX_BYTES} bytes", do=f"Check {self.path}.")
+        return sealed
+
+    def _read(self) -> dict[str, str]:
+        sealed = self._sealed()
+        if sealed is None:
+            return {}
+        if self._key is None:
+            raise ConfigError(f"{self.path} is locked", do="Give its passphrase.")
+        kept = json.loads(unseal(sealed, self._key))
+        return {str(name): str(text) for name, text in kept.items()} if isinstance(kept, dict) else {}
+
+    def _write(self, kept: Mapping[str, str]) -> None:
+        if self._key is None:
+            raise ConfigError(f"{self.path} is locked", do="Give its passphrase.")
+        fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        try:
+            fresh.touch(mode=0o600)
+            fresh.write_bytes(seal(json.dumps(kept), self._key))
+            fresh.replace(self.path)
+        except OSError as error:
+            fresh.unlink(missing_ok=True)
+            raise ConfigError(f"{self.path} cannot be written", evidence=str(error.strerror)) from None
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let other processes wait that change the file."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = self.path.with_suffix(".lock").open("a", encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{self.path} cannot be written", evidence=str(error.strerror)) from None
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield

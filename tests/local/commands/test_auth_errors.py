@@ -1,0 +1,62 @@
+"""What `ccb auth` refuses, and in which words."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.support.person.file_keyring import FileKeyring
+
+from ccb.local.command_line.exit_codes import ExitCode
+from ccb.local.commands.auth.command import run_auth
+from ccb.local.credentials.accounts import Account, Accounts
+from ccb.local.credentials.keyring_store import KeyStore
+from ccb.tunnel.secret import Secret
+
+LOGIN = json.dumps({"access_token": "a", "refresh_token": "r", "client_id": "c"})
+
+
+@pytest.fixture
+def auth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr("keyring.get_keyring", lambda: FileKeyring(tmp_path / "keyring.json"))
+
+    def run(*args: str, stdin: str = "") -> int:
+        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+        return run_auth(args)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("args", "stdin", "says"),
+    [
+        (["login", "--oauth-stdin"], "not JSON", "The input is not a login"),
+        (["login", "--oauth-stdin"], '{"access_token": "a"}', "The input is not a login"),
+        (["login", "openai", "--oauth-stdin"], LOGIN, "only Anthropic's logins can be renewed"),
+        (["login", "opnai", "--api-key-stdin"], "k", "Did you mean openai"),
+        (["login", "--account", "a b", "--api-key-stdin"], "k", "cannot be the name of an account"),
+        (["login", "--workspace", "a b", "--api-key-stdin"], "k", "--workspace is no workspace"),
+        (["login", "bedrock", "--api-key-stdin"], "k", "cloud's own tools"),
+        (["login", "azure", "--api-key-stdin"], "k", "has no base URL"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused_before_anybody_is_asked(
+    auth: Callable[..., int], capsys: pytest.CaptureFixture[str], args: list[str], stdin: str, says: str
+) -> None:
+    assert auth(*args, stdin=stdin) in (ExitCode.USAGE, ExitCode.CONFIG)
+    assert says in capsys.readouterr().err
+
+
+def test_of_several_accounts_none_is_forgotten_by_accident(
+    auth: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    accounts = Accounts(KeyStore(lambda: FileKeyring(tmp_path / "keyring.json")), "api.anthropic.com", tmp_path)
+    for name in ("work", "lab"):
+        accounts.put(Account(name, "api_key", Secret("k")))
+    assert auth("logout") == ExitCode.USAGE
+    assert "has several accounts: work, lab" in capsys.readouterr().err and len(accounts.all()) == 2

@@ -1,0 +1,68 @@
+"""The transport of a session: one at a time, however many ask for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.support.model.fake_model import FakeModel
+from tests.support.proxy.proxy_client import proxy_to
+
+from ccb.deploy.bundle import Bundle
+from ccb.local.connect.dial import Dialer
+from ccb.tunnel.errors import AuthFailed
+from ccb.tunnel.transports.local import LocalTransport
+from ccb.tunnel.transports.pipe import Transport
+
+
+class Host:
+    """Counts the logins to it. A login takes until `answers` is set. The first `refusals` of them fail."""
+
+    def __init__(self) -> None:
+        self.logins = 0
+        self.answers = asyncio.Event()
+        self.refusals = 0
+
+    async def log_in(self, ask: bool) -> Transport:
+        self.logins += 1
+        await self.answers.wait()
+        if self.logins <= self.refusals:
+            raise AuthFailed("refused")
+        return LocalTransport()
+
+
+@pytest.fixture
+def host() -> Host:
+    return Host()
+
+
+@pytest.fixture
+async def dialer(host: Host, fake_model: FakeModel) -> AsyncIterator[Dialer]:
+    async with proxy_to(fake_model.url) as proxy:
+        dialer = Dialer(host.log_in, Bundle.of(b""), proxy)
+        yield dialer
+        await dialer.aclose()
+
+
+async def test_callers_at_the_same_time_get_one_transport(dialer: Dialer, host: Host) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        asked = [tasks.create_task(dialer.transport(ask=False)) for _ in range(3)]
+        while not host.logins:
+            await asyncio.sleep(0)
+        host.answers.set()
+    first = asked[0].result()
+    assert host.logins == 1 and all(each.result() is first for each in asked)
+    first.abort()
+    assert await dialer.transport(ask=False) is not first, "a dead one is replaced"
+
+
+async def test_a_caller_behind_a_login_that_failed_tries_itself(dialer: Dialer, host: Host) -> None:
+    host.refusals = 1
+    first, second = (asyncio.create_task(dialer.transport(ask=False)) for _ in range(2))
+    while not host.logins:
+        await asyncio.sleep(0)
+    host.answers.set()
+    with pytest.raises(AuthFailed):
+        await first
+    assert (await second).alive and host.logins == 2

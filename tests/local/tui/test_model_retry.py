@@ -1,0 +1,48 @@
+"""While a model does not answer, every way to see a session says so, and when it is asked again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.support.repl.pilot import desk
+
+from ccb.local.headless.stderr_reports import RetryReports
+from ccb.local.plain.printer import LinePrinter
+from ccb.local.session.messages import ApiRetry
+from ccb.local.tui.model.notices import Notices
+from ccb.tunnel.wire.messages import SystemLine, parse_message
+
+
+def retry(attempt: int, delay_s: float) -> dict[str, Any]:
+    note = {"type": "system", "subtype": "api_retry", "error": "overloaded", "error_status": 529, "max_retries": 10}
+    return {**note, "attempt": attempt, "retry_delay_ms": delay_s * 1000}
+
+
+async def test_the_status_line_counts_down_to_the_next_try_and_stops_when_the_model_answers() -> None:
+    async with desk(size=(120, 30)) as at:
+        await at.prompt("go")
+        at.session.begin()
+        at.session.say(retry(3, 30))
+        await at.sees("The model is overloaded (HTTP 529); try 3 of 10 in 30 s", "asks the model again in 30 s")
+        await at.sees("asks the model again in 29 s")
+        at.session.text("The answer.")
+        await at.until(lambda: "again" not in at.screen.splitlines()[-1])
+
+
+def test_lines_say_each_try() -> None:
+    lines: list[str] = []
+    notices = Notices(LinePrinter(lines.append), "me")
+    for attempt, delay_s in ((1, 1), (2, 8)):
+        notices.retry(ApiRetry.model_validate(retry(attempt, delay_s)))
+    assert [line.partition("try ")[2] for line in lines] == ["1 of 10 in 1 s", "2 of 10 in 8 s"]
+
+
+def test_headless_runs_report_the_first_try_and_those_that_take_long(capsys: pytest.CaptureFixture[str]) -> None:
+    reports = RetryReports(quiet=False)
+    for attempt, delay_s in ((1, 0.5), (2, 1), (3, 8), (4, 16)):
+        line = parse_message(retry(attempt, delay_s))
+        assert isinstance(line, SystemLine)
+        reports.system(line)
+    said = [line.partition("try ")[2] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["1 of 10; trying again", "3 of 10 in 8 s; trying again", "4 of 10 in 16 s; trying again"]
