@@ -1,7 +1,8 @@
 """The clipboard of the person's terminal: which program takes a text, and what is known about where it went.
 
-A terminal takes text with the escape sequence OSC 52 and never says whether it did. tmux drops that sequence from
-programs unless its option set-clipboard is "on", but has a command of its own.
+The program of the system is asked first: it says whether it took the text. It is no use over SSH, where the
+clipboard is that of another machine. A terminal takes text with the escape sequence OSC 52 and never says whether it
+did. tmux drops that sequence from programs unless its option set-clipboard is "on", but has a command of its own.
 """
 
 from __future__ import annotations
@@ -9,21 +10,28 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import os
+import shutil
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Mapping
 
-_TMUX_S = 3.0
+_PROGRAM_S = 3.0
 _WITHOUT = ("linux", "dumb", "vt100", "vt220")
 """Values of TERM that stand for terminals without a clipboard."""
 
 
 async def copy(text: str, environ: Mapping[str, str], write: Callable[[str], None]) -> str:
     """Copy `text`. Return what happened, in words that follow "it was". `write` writes to the terminal."""
+    system = await _taken_by_system(text, environ)
     sent = "sent to the terminal's clipboard"
     if environ.get("TMUX"):
-        taken = await _taken_by_tmux(text, environ)
-        if taken:
-            return taken
+        taken = await _taken_by_tmux(text, environ, sends=not system)
+        if taken or system:
+            return " and ".join(filter(None, (system, taken)))
         sent = "sent to tmux, which takes it only if its option set-clipboard is on"
+    elif system:
+        return system
     elif environ.get("STY"):
         return "not copied: GNU screen passes nothing on to the clipboard"
     elif environ.get("TERM", "") in _WITHOUT:
@@ -32,8 +40,32 @@ async def copy(text: str, environ: Mapping[str, str], write: Callable[[str], Non
     return sent
 
 
-async def _taken_by_tmux(text: str, environ: Mapping[str, str]) -> str:
-    """Return what tmux did with the text, or "" if it could not be asked."""
+def _system_programs(environ: Mapping[str, str]) -> list[list[str]]:
+    """Return the programs that could reach the clipboard of the person's screen from here, the best first."""
+    if any(environ.get(name) for name in ("SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT")):
+        return []
+    programs = [["pbcopy"]] if sys.platform == "darwin" else []
+    if environ.get("WAYLAND_DISPLAY"):
+        programs.append(["wl-copy"])
+    if environ.get("DISPLAY"):
+        programs += [["xclip", "-selection", "clipboard"], ["xsel", "--clipboard", "--input"]]
+    return programs
+
+
+async def _taken_by_system(text: str, environ: Mapping[str, str]) -> str:
+    """Return which program took the text into the clipboard, "" if none did."""
+    for program, *arguments in _system_programs(environ):
+        path = shutil.which(program, path=environ.get("PATH", os.defpath))
+        if path is not None and await _run([path, *arguments], text, environ, output=DEVNULL) is not None:
+            return f"copied to the clipboard by {program}"
+    return ""
+
+
+async def _taken_by_tmux(text: str, environ: Mapping[str, str], *, sends: bool) -> str:
+    """Return what tmux did with the text, or "" if it could not be asked. `sends`: it also sends it to its terminal."""
+    if not sends:
+        kept = await _tmux(["load-buffer", "-"], text, environ)
+        return "" if kept is None else "to the tmux buffer"
     report = ["display-message", "-p", "#{set-clipboard} #{client_termfeatures}"]
     said = await _tmux(["load-buffer", "-w", "-", ";", *report], text, environ)
     if said is None:
@@ -45,20 +77,21 @@ async def _taken_by_tmux(text: str, environ: Mapping[str, str]) -> str:
 
 async def _tmux(arguments: list[str], text: str, environ: Mapping[str, str]) -> str | None:
     """Run a command of tmux with `text` as its input. Return its output, or None if it failed."""
+    return await _run(["tmux", *arguments], text, environ, output=PIPE)
+
+
+async def _run(command: list[str], text: str, environ: Mapping[str, str], *, output: int) -> str | None:
+    """Run a command with `text` as its input. Return its output, or None if it failed. A program that stays to serve
+    the clipboard must get no pipe as its output: reading it would never end."""
     try:
         process = await asyncio.create_subprocess_exec(
-            "tmux",
-            *arguments,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env=dict(environ),
+            *command, stdin=PIPE, stdout=output, stderr=DEVNULL, env=dict(environ)
         )
     except OSError:
         return None
     try:
-        async with asyncio.timeout(_TMUX_S):
-            output, _ = await process.communicate(text.encode())
+        async with asyncio.timeout(_PROGRAM_S):
+            printed, _ = await process.communicate(text.encode())
     except TimeoutError:
         return None
     finally:
@@ -66,4 +99,4 @@ async def _tmux(arguments: list[str], text: str, environ: Mapping[str, str]) -> 
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-    return output.decode(errors="replace") if process.returncode == 0 else None
+    return (printed or b"").decode(errors="replace") if process.returncode == 0 else None

@@ -45,7 +45,7 @@ class CommandTarget(Protocol):
     @property
     def connection(self) -> ConnectionView: ...
 
-    def help(self) -> None: ...
+    def help(self, sought: str = "") -> None: ...
 
     def show_queue(self) -> object: ...
 
@@ -93,11 +93,14 @@ class CommandReplies:
             "trust": self._trust,
             "config": steering.insight.config,
             "theme": self._theme,
+            "help": self._help,
+            "permissions": steering.facts.permissions,
+            "tools": steering.insight.tools,
+            "hosts": steering.insight.hosts,
         }
 
     def _without_argument(self) -> dict[str, Callable[[], Awaitable[None]]]:
         return {
-            "help": self._help,
             "keys": self._keys,
             "quit": self._quit,
             "stop": self._stop,
@@ -107,19 +110,16 @@ class CommandReplies:
             "queue": self._queue,
             "paste": self._paste,
             "vim": self._vim,
-            "permissions": self._view.steering.facts.permissions,
             "diff": self._view.steering.facts.diff,
             "reconnect": self._reconnect,
             "doctor": self._view.steering.insight.doctor,
-            "tools": self._view.steering.insight.tools,
-            "hosts": self._view.steering.insight.hosts,
             "bug": self._view.steering.insight.bug,
             "cost": self._show_cost,
             "status": self._show_status,
         }
 
-    async def _help(self) -> None:
-        self._view.help()
+    async def _help(self, sought: str) -> None:
+        self._view.help(sought)
 
     async def _keys(self) -> None:
         self._view.reading.open_panel("Keys", key_sections(self._shell.composer.keymap))

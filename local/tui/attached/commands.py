@@ -10,7 +10,7 @@ from ccb.tunnel.wire.kinds.reasoning import EFFORTS
 from ccb.tunnel.wire.models import ALIASES
 
 from ...terminal.keymap import DEFAULT_KEYS, Keymap
-from ..completion.candidates import Candidate
+from ..completion.candidates import Candidate, Choices
 from ..theme.themes import THEME_NAMES
 
 Section = tuple[str, Sequence[tuple[str, str]]]
@@ -27,7 +27,7 @@ class ReplCommand:
 
 
 COMMANDS = (
-    ReplCommand("help", "/help", "show this help"),
+    ReplCommand("help", "/help [WORD]", "show this help, or what of it has a word"),
     ReplCommand("keys", "/keys", "list the keys with their ids, by which the setting `keys` changes them"),
     ReplCommand("model", "/model [NAME]", "choose a model from a list, or name one: opus, sonnet, haiku, an id"),
     ReplCommand("mode", "/mode [MODE]", "show or change the mode: default, acceptEdits, plan, bypassPermissions"),
@@ -51,9 +51,9 @@ COMMANDS = (
     ReplCommand("paste", "/paste", "let the image in the laptop's clipboard go along with the prompt (also Ctrl+V)"),
     ReplCommand("copy", "/copy [N]", "copy the last answer (or the Nth from the end) to the clipboard"),
     ReplCommand("diff", "/diff", "show what the agent has changed in this session, a file each, with the lines"),
-    ReplCommand("permissions", "/permissions", "the rules that allow, ask and deny: where they are from, add, remove"),
-    ReplCommand("tools", "/tools", "list the tools of the agent: what each may change, and where it runs"),
-    ReplCommand("hosts", "/hosts", "the hosts of your last sessions: their sessions, or the command to open one"),
+    ReplCommand("permissions", "/permissions [RULE]", "the rules that allow, ask, deny: origin, add, remove"),
+    ReplCommand("tools", "/tools [NAME]", "list the tools of the agent: what each may change, and where it runs"),
+    ReplCommand("hosts", "/hosts [HOST:PATH]", "the hosts of your last sessions: sessions, or a command"),
     ReplCommand("doctor", "/doctor", "examine this laptop and the host; each finding with what helps"),
     ReplCommand("config", "/config [edit]", "show the settings of this laptop with their origin, or open the file"),
     ReplCommand("bug", "/bug", "write a report of a problem to a file, without prompts and secrets"),
@@ -67,7 +67,7 @@ COMMANDS = (
     ReplCommand("quit", "/quit", "leave; the session keeps running on the host (also /exit)"),
 )
 
-_CHOICES: Mapping[str, tuple[str, ...]] = {
+_FIXED: Mapping[str, tuple[str, ...]] = {
     "model": tuple(ALIASES),
     "mode": ("default", "acceptEdits", "plan", "bypassPermissions"),
     "effort": (*EFFORTS, "default"),
@@ -164,11 +164,12 @@ def refusal(text: str) -> str:
     return f"Nothing was sent: {why}.\nTo send this to the agent as it is, put a space in front of the {text[0]}."
 
 
-def own_candidates(choices: Mapping[str, tuple[str, ...]]) -> list[Candidate]:
+def own_candidates(choices: Mapping[str, Choices]) -> list[Candidate]:
     """Return the commands of the REPL for the list above the composer. `choices` are arguments that change."""
-    known = {**_CHOICES, **choices}
+    fixed: dict[str, Choices] = {name: dict.fromkeys(each, "") for name, each in _FIXED.items()}
+    known = {**fixed, "help": {each.name: each.does for each in COMMANDS}, **choices}
     return [
-        Candidate(each.name, each.usage.partition(" ")[2], each.does, choices=known.get(each.name, ()))
+        Candidate(each.name, each.usage.partition(" ")[2], each.does, choices=known.get(each.name, {}))
         for each in COMMANDS
     ]
 

@@ -39,6 +39,7 @@ from .presenters.status import StatusPresenter
 from .session_actions import SessionActions
 from .shell import ReplShell
 from .steering import Steering
+from .steering.arguments import KnownArguments
 from .steering.exporting import Exporting
 from .steering.insight import Insight
 from .steering.mcp_servers import McpServerList
@@ -81,20 +82,22 @@ class SessionView(Vertical):
         self.rewinding = Rewinding(client, self.reducer, shell.composer, self._actions)
         self.reading = reading = Reading(client, info, self.transcript, shell.composer, shell.copied)
         choosing = SessionChoosing(client, info.host, self.reducer, shell.composer, self._actions)
+        facts, mcp = SessionFacts(client, info, self.reducer, reading), McpServerList(client, self.reducer)
+        models = ModelChoosing(self.reducer, reading, self._actions)
+        arguments = KnownArguments(self.reducer, shell, choosing, mcp, facts, models)
         self.steering = Steering(
             TaskSteering(client, self.reducer, self._actions, self.hint),
-            McpServerList(client, self.reducer),
+            mcp,
             ThinkingSteering(client, self.reducer, self._actions),
             Exporting(client, self.reducer, info.place),
-            SessionFacts(client, info, self.reducer, reading),
+            facts,
             choosing,
             QueueEditing(client, self.reducer.prompts, shell.composer, self._actions),
             Insight(client, info, self.reducer, reading, shell, choosing),
             FileCarrying(client, self.reducer, self._actions, keymap),
-            ModelChoosing(self.reducer, reading, self._actions),
+            models,
         )
-        self.submissions = Submissions(client, info.host, shell.composer, self.reducer, self._actions)
-        self.submissions.choices = lambda: {"model": self.steering.models.names}
+        self.submissions = Submissions(client, info.host, shell.composer, self.reducer, self._actions, arguments)
         self.submissions.run = CommandReplies(self, shell, self._actions, client, info).answer
         self.stop_keys = StopKeys(self, shell, self._actions)
         self._pulse: Pulse | None = None
@@ -332,11 +335,11 @@ class SessionView(Vertical):
         if not self._status.todos.toggle():
             self._status.hint("nothing is on the todo list")
 
-    def help(self) -> None:
-        """Show the keys and commands, or close them again."""
+    def help(self, sought: str = "") -> None:
+        """Show the keys and commands, or close them again. `sought`: only what has these words."""
         if not self.reading.close():
             sections = help_sections(self._keymap, self.submissions.completion.worker_commands.known)
-            self.reading.open_panel("Help", sections)
+            self.reading.open_panel("Help", sections, sought)
 
     def details(self) -> None:
         """Show all of tool output and thinking, or the summary; pressed twice, open the whole conversation. On a
@@ -360,4 +363,5 @@ class SessionView(Vertical):
             lost=error.what if error is not None else "",
             asking=self.approvals.open_count > 0,
             working=self.reducer.running,
+            answer=self.reducer.answers[-1] if self.reducer.answers else "",
         )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from .offers import Offer, Offers
+
+Choices = Mapping[str, str]
+"""What may follow a command, with a few words about each."""
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,7 @@ class Candidate:
     hint: str
     does: str
     on_host: bool = False
-    choices: tuple[str, ...] = ()
+    choices: Choices = field(default_factory=dict)
 
 
 def fitting(typed: str, commands: Iterable[Candidate]) -> Sequence[Candidate]:
@@ -59,9 +62,11 @@ def choice_offers(text: str, commands: Iterable[Candidate]) -> Offers | None:
     name, space, typed = text.removeprefix("/").partition(" ")
     if not text.startswith("/") or not space or "\n" in text:
         return None
-    choices = next((each.choices for each in commands if each.name == name), ())
-    fits = [each for each in choices if each.startswith(typed)] or [each for each in choices if typed in each]
+    choices = next((each.choices for each in commands if each.name == name), {})
+    sought = typed.lower()
+    fits = [each for each in choices if each.lower().startswith(sought)]
+    fits = fits or [each for each in choices if sought in f"{each} {choices[each]}".lower()]
     if not fits or typed in choices:
         return None
     start = len(text) - len(typed)
-    return Offers([Offer(each, "", each, start, len(text), enter=bool(typed)) for each in fits], f"/{name} ")
+    return Offers([Offer(each, choices[each], each, start, len(text), enter=bool(typed)) for each in fits], f"/{name} ")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 
 from rich.table import Table
 from rich.text import Text
@@ -38,6 +38,7 @@ class CompletionList(Static):
         client: SessionClient,
         host: str,
         own: Callable[[], Sequence[Candidate]],
+        asks: Callable[[str], Awaitable[bool]],
         own_names: Container[str] = (),
     ) -> None:
         super().__init__()
@@ -45,6 +46,7 @@ class CompletionList(Static):
         self._own_names = own_names
         self._composer = composer
         self._own = own
+        self._asks = asks
         self._files = FileNames(client, host, self.refresh_list)
         self._laptop_files = LaptopNames(self.refresh_list)
         self._offers = _NOTHING
@@ -84,6 +86,8 @@ class CompletionList(Static):
         if self._searching:
             return history_offers(text, self._composer.recall.sent)
         at = self._composer.cursor_at
+        if text.startswith("/") and " " in text:
+            self.run_worker(self._ask_for_arguments(text[1:].partition(" ")[0]), group="arguments")
         mention = path_argument_at(text, at) or mention_at(text, at)
         commands = self._all_commands() if text.startswith("/") else ()
         about_command = command_offers(text, commands) or (choice_offers(text, commands) if mention is None else None)
@@ -108,6 +112,10 @@ class CompletionList(Static):
 
     async def _ask_for_commands(self) -> None:
         if await self.worker_commands.ask():
+            self.refresh_list()
+
+    async def _ask_for_arguments(self, command: str) -> None:
+        if await self._asks(command):
             self.refresh_list()
 
     def take_key(self, key: str) -> bool:

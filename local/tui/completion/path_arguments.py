@@ -1,4 +1,4 @@
-"""The paths behind /get, /put and /open: on the host or on the laptop, completed while the person types."""
+"""The paths behind /get, /put, /open and /export: on the host or on the laptop, completed while the person types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from ...terminal.stdio import in_thread
 from .file_names import Mention, offer_of
 from .offers import Offers
 
-_LOCAL: Mapping[str, tuple[bool, ...]] = {"get": (False, True), "put": (True, False), "open": (False,)}
+_LOCAL: Mapping[str, tuple[bool, ...]] = {
+    "get": (False, True),
+    "put": (True, False),
+    "open": (False,),
+    "export": (True,),
+}
 """By command, whether each of its arguments is a path on the laptop."""
 
 _WORD = re.compile(r'"(?P<quoted>[^"]*)(?P<end>"|\Z)|(?P<plain>\S+)')

@@ -41,6 +41,11 @@ class SessionChoosing(Vertical):
         self.switching: Switching | None = None
         self._picker: SessionPicker | None = None
 
+    @property
+    def here(self) -> str:
+        """The ID of the session on the screen."""
+        return self._client.hello.session
+
     async def new(self) -> None:
         """Begin another session in the same directory, with the model and the mode of this one."""
         if self._may_switch():
@@ -56,16 +61,15 @@ class SessionChoosing(Vertical):
         except CcbError as error:
             self._errors.show_error(error)
             return
-        here = self._client.hello.session
         named = [row for row in rows if len(sought) >= 4 and row.session.startswith(sought.lower())]
-        if len(named) == 1 and named[0].session != here:
+        if len(named) == 1 and named[0].session != self.here:
             self._go(NextSession(named[0].session))
             return
         from .panel import SessionPanel
         from .picker import SessionPicker
 
-        self._picker = SessionPicker(self._host, self.sessions, SessionPanel(self._host, rows, here, sought))
-        self._picker.here, self._picker.rename_here = here, self._rename
+        self._picker = SessionPicker(self._host, self.sessions, SessionPanel(self._host, rows, self.here, sought))
+        self._picker.here, self._picker.rename_here = self.here, self._rename
         await self.mount(self._picker)
         self._follow(self._picker)
 

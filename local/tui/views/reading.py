@@ -87,9 +87,9 @@ class Reading(Vertical):
             self.open_transcript()
         self._details_at = now
 
-    def open_panel(self, title: str, sections: Sequence[tuple[str, Sequence[HelpRow]]]) -> HelpPanel:
-        """Show rows that are searched by typing."""
-        panel = HelpPanel(sections, title)
+    def open_panel(self, title: str, sections: Sequence[tuple[str, Sequence[HelpRow]]], sought: str = "") -> HelpPanel:
+        """Show rows that are searched by typing, first for `sought`."""
+        panel = HelpPanel(sections, title, sought)
         self.open(panel)
         return panel
 

@@ -55,7 +55,8 @@ class HeldRule:
 
 
 class RulePanel(Static, can_focus=True):
-    """`place` is where the rules hold, `mode` the permission mode. `change` adds a rule (True) or removes one."""
+    """`place` is where the rules hold, `mode` the permission mode. `change` adds a rule (True) or removes one.
+    `marked` is the text of the rule that is marked first."""
 
     DEFAULT_CSS = """
     RulePanel { height: auto; border: round $accent; padding: 0 1; background: $background; }
@@ -70,13 +71,14 @@ class RulePanel(Static, can_focus=True):
         mode: str,
         rules: Sequence[HeldRule],
         change: Callable[[RulePanel, HeldRule, bool], Awaitable[None]],
+        marked: str = "",
     ) -> None:
         super().__init__()
         self._change = change
         self._place = place
         self._mode = mode
         self._rules = _sorted(rules)
-        self._at = 0
+        self._at = next((at for at, each in enumerate(self._rules) if each.rule == marked), 0)
         self._typed: str | None = None  # the new rule, None while none is typed
         self._kind = 0
         self._asks = False  # whether the marked rule is to be removed

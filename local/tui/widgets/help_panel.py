@@ -24,7 +24,8 @@ _SCROLLS = {"up": -1, "down": 1}
 
 
 class HelpPanel(VerticalScroll, can_focus=True):
-    """Lists `sections`: a heading with its rows. `title` stands above them. Escape and Enter close it."""
+    """Lists `sections`: a heading with its rows. `title` stands above them. Escape and Enter close it.
+    `sought` is what it is narrowed to at first."""
 
     DEFAULT_CSS = """
     HelpPanel {
@@ -36,11 +37,13 @@ class HelpPanel(VerticalScroll, can_focus=True):
     class HelpClosed(Message):
         """The person has read enough."""
 
-    def __init__(self, sections: Sequence[tuple[str, Sequence[HelpRow]]], title: str = "Help") -> None:
+    def __init__(
+        self, sections: Sequence[tuple[str, Sequence[HelpRow]]], title: str = "Help", sought: str = ""
+    ) -> None:
         super().__init__()
         self._title = title
         self._sections = sections
-        self._sought = ""
+        self._sought = sought
         self._page = Static()
 
     def compose(self) -> ComposeResult:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import neutralise, one_line
 
 _SHORT_ID = 8
+_MAX_ANSWER_LINES = 60
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class ReplInfo:
 class LeftSession:
     """The state in which the person leaves a session. `used`: tokens and cost in words. `in_memory`: the host keeps
     it only as long as its worker lives. `stopped`, `lost` (the reason), `asking` and `working` say what becomes of
-    it; the first one that applies is shown."""
+    it; the first one that applies is shown. `answer` is the last one of the agent, "" for none."""
 
     session_id: str
     used: str
@@ -47,16 +48,28 @@ class LeftSession:
     lost: str
     asking: bool
     working: bool
+    answer: str = ""
 
 
 def farewell(info: ReplInfo, left: LeftSession) -> str:
-    """Return the text that stays on the terminal: the session, its tokens and cost, its state, and how to return to
-    it."""
-    lines = [f"Session {one_line(left.session_id)} on {info.place}" + (f": {left.used}" if left.used else "")]
+    """Return the text that stays on the terminal: the end of the last answer, the session, its tokens and cost, its
+    state, and how to return to it."""
+    lines = [
+        *_end_of(left.answer),
+        f"Session {one_line(left.session_id)} on {info.place}" + (f": {left.used}" if left.used else ""),
+    ]
     lines += _fate(left)
     if info.resume and not (left.in_memory and left.stopped):
         lines += ["Come back with:", f"  {one_line(info.resume)}"]
     return "\n".join(lines)
+
+
+def _end_of(answer: str) -> list[str]:
+    """Return the last lines of an answer, and a blank one below them."""
+    lines = neutralise(answer).strip().splitlines()
+    left_out = len(lines) - _MAX_ANSWER_LINES
+    more = [f"… {left_out:,} earlier lines of the last answer are in the session"] if left_out > 0 else []
+    return [*more, *lines[-_MAX_ANSWER_LINES:], ""] if lines else []
 
 
 def way_back(left: LeftSession) -> str:

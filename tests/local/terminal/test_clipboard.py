@@ -63,3 +63,37 @@ async def test_tmux_takes_the_text_and_gives_it_to_its_terminal(tmux: list[str],
             await at.until(lambda: base64.b64encode(TEXT.encode()) in at.written)
     kept = subprocess.run([*tmux, "show-buffer"], check=True, capture_output=True, timeout=20)
     assert kept.stdout.decode() == TEXT
+
+
+@pytest.fixture
+def display(tmp_path: Path) -> dict[str, str]:
+    """The environment of a desktop whose xclip keeps the text in a file, and stays behind as the real one does."""
+    program = tmp_path / "xclip"
+    program.write_text(f'#!/bin/sh\ncat > {tmp_path}/kept\necho "$@" > {tmp_path}/asked\nsleep 3 &\n', encoding="utf-8")
+    program.chmod(0o755)
+    return {"TERM": "xterm-256color", "DISPLAY": ":0", "PATH": f"{tmp_path}:{os.defpath}"}
+
+
+async def test_the_program_of_the_desktop_takes_the_text_and_is_named(display: dict[str, str], tmp_path: Path) -> None:
+    assert await copy(TEXT, display, pytest.fail) == "copied to the clipboard by xclip"
+    assert (tmp_path / "kept").read_text(encoding="utf-8") == TEXT
+    assert (tmp_path / "asked").read_text(encoding="utf-8") == "-selection clipboard\n"
+
+
+async def test_over_ssh_the_desktop_is_another_one(display: dict[str, str]) -> None:
+    wrote: list[str] = []
+    said = await copy(TEXT, {**display, "SSH_CONNECTION": "10.0.0.1 1 10.0.0.2 22"}, wrote.append)
+    assert (said, wrote) == ("sent to the terminal's clipboard", [SEQUENCE])
+
+
+async def test_a_program_that_fails_is_not_believed(display: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "xclip").write_text("#!/bin/sh\ncat > /dev/null\nexit 1\n", encoding="utf-8")
+    assert await copy(TEXT, display, lambda _: None) == "sent to the terminal's clipboard"
+
+
+@pytest.mark.programs
+async def test_inside_tmux_on_a_desktop_both_have_it(tmux: list[str], display: dict[str, str]) -> None:
+    environ = {**display, "TMUX": f"{tmux[-1]},1,0", "PATH": f"{display['PATH']}:{os.environ['PATH']}"}
+    assert await copy(TEXT, environ, pytest.fail) == "copied to the clipboard by xclip and to the tmux buffer"
+    kept = subprocess.run([*tmux, "show-buffer"], check=True, capture_output=True, timeout=20)
+    assert kept.stdout.decode() == TEXT

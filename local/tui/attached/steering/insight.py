@@ -131,17 +131,17 @@ class Insight(Widget):
         else:
             self._reducer.notice("The settings are read from the next run on.", Level.DIM)
 
-    async def tools(self) -> None:
-        """List the tools of the agent: what each may change, and where it runs."""
+    async def tools(self, sought: str) -> None:
+        """List the tools of the agent, or those with a name: what each may change, and where it runs."""
         names = self._reducer.tools or tuple(BUILT_IN)
         own = [(name, _tool(name)) for name in names if not name.startswith("mcp__")]
         mcp = [(name, "of an MCP server: /mcp says where it runs") for name in names if name.startswith("mcp__")]
         sections = [("Built in", own), *([("MCP servers", mcp)] if mcp else [])]
         known = "" if self._reducer.tools else " (before the first turn)"
-        self._reading.open_panel(f"Tools of the agent on {self._info.host}{known}", sections)
+        self._reading.open_panel(f"Tools of the agent on {self._info.host}{known}", sections, sought)
 
-    async def hosts(self) -> None:
-        """List the hosts and directories of the last sessions."""
+    async def hosts(self, sought: str) -> None:
+        """List the hosts and directories of the last sessions, or take the one that is `sought`."""
         from ....ledger.recent_places import recent_places
 
         try:
@@ -155,7 +155,11 @@ class Insight(Widget):
             for each in places
             if (each.host, each.directory) != (here.host, here.directory)
         ]
-        self._reading.open(HostPanel([here, *others], self._chosen))
+        named = next((each for each in (here, *others) if f"{each.host}:{each.directory}" == sought), None)
+        if named is not None:
+            self._chosen(named)
+        else:
+            self._reading.open(HostPanel([here, *others], self._chosen))
 
     @work
     async def _chosen(self, host: RecentHost) -> None:

@@ -31,6 +31,13 @@ class McpServerList:
         self._reducer = reducer
         self.laptop: LaptopServers | None = None
 
+    @property
+    def names(self) -> list[str]:
+        """The servers of which something is known here: those of this laptop, and those with tools."""
+        own = [each.name for each in self.laptop.states()] if self.laptop is not None else []
+        others = [tool.split("__")[1] for tool in self._reducer.tools if tool.startswith("mcp__")]
+        return list(dict.fromkeys((*own, *others)))
+
     async def command(self, argument: str) -> None:
         """/mcp lists the servers, /mcp reconnect NAME connects one again."""
         word, _, name = argument.partition(" ")

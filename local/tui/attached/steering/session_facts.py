@@ -67,17 +67,18 @@ class SessionFacts:
 
         await self._answer(renamed)
 
-    async def permissions(self) -> None:
-        """Show the rules that hold, and let the person add and remove rules of theirs."""
+    async def permissions(self, sought: str) -> None:
+        """Show the rules that hold, the one of this text marked, and let the person add and remove rules of theirs."""
 
         async def listed() -> str:
             mode = self._reducer.mode
-            self._reading.open(RulePanel(self._info.place, mode, await self._rules(), self._change_rule))
+            self._reading.open(RulePanel(self._info.place, mode, await self.rules(), self._change_rule, sought))
             return ""
 
         await self._answer(listed)
 
-    async def _rules(self) -> list[HeldRule]:
+    async def rules(self) -> list[HeldRule]:
+        """Return the rules that hold. Raise CcbError, RequestFailed, ValidationError."""
         state = _read(_HeldRules, await self._client.request(Request(LIST_RULES, None))).state
         return [HeldRule(each.behavior, each.source, each.rule) for each in state.rules]
 
@@ -92,7 +93,7 @@ class SessionFacts:
             if held.source == KEPT and self.keep is not None:
                 await self.keep([update])
             said = f"{'Added' if adds else 'Removed'}: {held.behavior} {held.rule}"
-            panel.show(await self._rules(), one_line(said))
+            panel.show(await self.rules(), one_line(said))
         except CcbError as error:
             panel.fail(error.what)
         except RequestFailed as error:

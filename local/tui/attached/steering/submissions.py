@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from ccb.tunnel.plain_text import one_line
@@ -17,6 +17,7 @@ from ...widgets.composer import Composer
 from ...widgets.transcript import Transcript
 from ..commands import OWN_NAMES, TypedCommand, own_candidates, parse_command, refusal
 from ..session_actions import SessionActions
+from .arguments import KnownArguments
 
 _QUEUED = SendAs(waits=True)
 
@@ -27,15 +28,21 @@ class Submissions:
     to `composer`."""
 
     def __init__(
-        self, client: SessionClient, host: str, composer: Composer, reducer: TranscriptReducer, actions: SessionActions
+        self,
+        client: SessionClient,
+        host: str,
+        composer: Composer,
+        reducer: TranscriptReducer,
+        actions: SessionActions,
+        arguments: KnownArguments,
     ) -> None:
         self.run: Callable[[TypedCommand], Awaitable[None]] | None = None
-        self.choices: Callable[[], Mapping[str, tuple[str, ...]]] = dict
         self._composer = composer
         self._reducer = reducer
         self._actions = actions
+        self._arguments = arguments
         self._backlog: deque[str] = deque()  # sent one after the other, before anything that is submitted later
-        self.completion = CompletionList(composer, client, one_line(host), self._own_commands, OWN_NAMES)
+        self.completion = CompletionList(composer, client, one_line(host), self._own_commands, arguments.ask, OWN_NAMES)
         composer.around.completes = self.completion.take_key
 
     async def submit(self, text: str, transcript: Transcript, how: SendAs) -> None:
@@ -88,5 +95,4 @@ class Submissions:
         return await self._actions.send_prompt(text, content, how=how)
 
     def _own_commands(self) -> list[Candidate]:
-        tasks = [one_line(task.id) for task in self._reducer.tasks.running]
-        return own_candidates({"tasks": (*tasks, *(f"stop {each}" for each in tasks)), **self.choices()})
+        return own_candidates(self._arguments.now())

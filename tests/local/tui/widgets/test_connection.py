@@ -454,6 +454,20 @@ async def test_the_farewell_says_what_becomes_of_the_work_and_how_to_come_back(w
         assert not at.app.leaving.stopped
 
 
+async def test_the_last_answer_stays_on_the_terminal_above_the_way_back() -> None:
+    async with desk() as at:
+        for number, text in enumerate(("First.", "\n".join(f"line \x1b[31m{each}" for each in range(100)))):
+            await at.prompt("go")
+            at.session.begin()
+            at.session.text(text, f"msg_{number}")
+            at.session.finish()
+            await at.until(lambda: not at.app.view.reducer.running)
+        said = at.app.view.farewell().splitlines()
+        assert said[0] == "… 40 earlier lines of the last answer are in the session"
+        assert said[60].endswith("99") and said[61:63] == ["", said[62]] and said[62].startswith("Session 5e55")
+        assert "\x1b" not in "".join(said)
+
+
 @pytest.mark.parametrize("stopped", [False, True])
 async def test_the_farewell_to_a_session_in_memory_says_so_and_promises_no_way_back_to_one_that_is_gone(
     stopped: bool,
