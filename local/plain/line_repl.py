@@ -44,6 +44,8 @@ from ..tui.model.blocks import Level
 from ..tui.model.forms.questions import OpenQuestions, ReplayMonitor
 from ..tui.model.transcript_reducer import TranscriptReducer
 from ..tui.widgets.info import LeftSession, ReplInfo, farewell
+from ..tui.widgets.status import used_text
+from .commands import COMMAND_HELP, PlainCommands
 from .files import PlainFiles
 from .printer import LinePrinter
 from .questions import PlainQuestion
@@ -59,7 +61,7 @@ Type a prompt and press Enter. A line that ends with a backslash goes on in the 
 /get REMOTE [LOCAL] and /put LOCAL [REMOTE] copy files and folders between the two machines.
 /open PATH fetches a file of the host and says what it is; /open alone then shows it with a program of the laptop.
 /model NAME, /mode MODE, /status, /revoke (call no models any more), /stop (end the session on the host),
-/quit (leave; the session goes on)."""
+/quit (leave; the session goes on). Commands of the project, skills and /context are the agent's own."""
 _TYPED_AHEAD_S = 1.0
 """Seconds after a question in which a line is not taken as its answer: it was typed for something else."""
 _TICK_S = 0.2
@@ -86,6 +88,7 @@ class LineRepl:
         self.reducer = TranscriptReducer(
             self._printer, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
         )
+        self.commands = PlainCommands(client, info, self.reducer, write)
         self._questions = OpenQuestions()
         self._replay = ReplayMonitor()
         self._shown: PlainQuestion | None = None
@@ -134,7 +137,7 @@ class LineRepl:
         hello = self._client.hello
         left = LeftSession(
             session_id=hello.session,
-            used="",
+            used=used_text(self.reducer.totals),
             in_memory=hello.storage == "memory",
             stopped=self._stopping,
             lost=self._lost.what if self._lost is not None else "",
@@ -274,7 +277,9 @@ class LineRepl:
         if self._shown is not None and not word.startswith("/"):
             await self._answer(self._shown, text)
         elif word == "/help":
-            self._write(_HELP)
+            self._write("\n".join([_HELP, *(f"{usage}: {does}." for usage, does in COMMAND_HELP)]))
+        elif await self.commands.command(word, rest):
+            pass
         elif word == "/revoke":
             self._info.revoke()
         elif word == "/status":

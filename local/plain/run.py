@@ -91,6 +91,7 @@ async def run_plain(arguments: Arguments, environ: Mapping[str, str] = os.enviro
             revoke=connected.revoke,
         )
         repl = LineRepl(connected.session, info, _write, transfers, connected.models, fetched)
+        repl.commands.sessions = connected.sessions
         connected.projects.ask = repl.ask_about_project
         _write(f"ccb {__version__}, {info.place}. Type a prompt; /help says more.")
         for warning in connected.warnings:

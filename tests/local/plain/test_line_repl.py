@@ -33,6 +33,9 @@ from ccb.local.tui.widgets.info import ReplInfo
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.transports.local import LocalTransport
 from ccb.tunnel.transports.pipe import Transport
+from ccb.tunnel.wire.kinds.commands import CHANGE_RULES, LIST_RULES
+from ccb.tunnel.wire.kinds.rewind import REWIND_FILES, REWIND_POINTS
+from ccb.tunnel.wire.kinds.tasks import CANCEL_ASYNC_MESSAGE
 from ccb.tunnel.wire.requests import ProjectTrust
 
 Json = dict[str, Any]
@@ -337,3 +340,69 @@ async def test_a_model_that_its_provider_does_not_list_is_refused_and_short_name
             await at.until(lambda: at.session.controls and at.session.controls[-1][0] == "set_model")
             assert [kind for kind, _ in at.session.controls] == ["learn_models", "set_model"]
             assert at.session.controls[-1] == ("set_model", {"model": "lab/coder-8"})
+
+
+CHANGED = [
+    {"path": "/srv/shop/cart.py", "insertions": 1, "deletions": 2, "does": "change"},
+    {"path": "/srv/shop/new\x1b[31m.py", "deletions": 9, "does": "remove"},
+]
+LINES = [{"oldStart": 11, "oldLines": 1, "newStart": 11, "newLines": 1, "lines": ["-return 1", "+return 2\x1b[2J"]}]
+
+
+async def test_what_the_agent_has_changed_is_a_list_with_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with plain(monkeypatch) as at:
+        answers = at.session.control_answers
+        at.types("/diff")
+        await at.reads("ccb: The agent's tools have changed no file in this session.")
+        answers[REWIND_POINTS.name] = {"points": [{"id": "p1"}]}
+        answers[REWIND_FILES.name] = {"files": CHANGED}
+        at.types("/diff")
+        await at.reads("1: /srv/shop/cart.py, changed, +2 -1", "2: /srv/shop/new", "new, +9 -0", "/diff N prints")
+        answers[REWIND_FILES.name] = {"files": [{**CHANGED[0], "patch": LINES}]}
+        at.types("/diff 1", "/diff 3")
+        await at.reads("11 - return 1", "11 + return 2", "ccb: there is no file 3")
+        assert "\x1b" not in at.text and not at.session.prompts
+
+
+async def test_rules_are_listed_added_and_removed_by_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with plain(monkeypatch) as at:
+        rules = [
+            {"behavior": "deny", "source": "managed", "rule": "Read(.env)"},
+            {"behavior": "allow", "source": "session", "rule": "Bash(make:*)"},
+        ]
+        at.session.control_answers[LIST_RULES.name] = {"state": {"rules": rules}}
+        at.types("/permissions", "/permissions remove 1", "/permissions remove 2", "/permissions ask WebFetch")
+        await at.reads("1: deny Read(.env) (managed)", "2: allow Bash(make:*) (session)", "this one is of managed")
+        await at.reads("removed, for this session: allow Bash(make:*)", "added, for this session: ask WebFetch")
+        changes = [body for name, body in at.session.controls if name == CHANGE_RULES.name]
+        assert [each["updates"][0]["type"] for each in changes] == ["removeRules", "addRules"]
+
+
+async def test_prompts_that_wait_are_listed_and_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with plain(monkeypatch) as at:
+        at.types("first")
+        await at.until(lambda: at.session.prompts)
+        at.session.begin()
+        at.types("second", "third", "/queue")
+        await at.reads("1: second", "2: third")
+        at.session.control_answers[CANCEL_ASYNC_MESSAGE.name] = {"cancelled": True}
+        at.types("/queue drop 1", "/queue drop 7")
+        await at.reads("ccb: dropped", "ccb: no prompt 7 waits")
+
+
+async def test_session_and_laptop_answer_the_other_commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    async with plain(monkeypatch) as at:
+        at.types("/help", "/tools", "/cost", "/rename", "/rename a \x1bname", "/hosts", "/config", "/doctor")
+        await at.reads("/diff [N]: the files", "Bash: runs commands, on the host", "ccb: nothing was used yet")
+        await at.reads("/rename TITLE gives", "called a ", "no other host", "no setting is set", "Python")
+        at.types(f"/export {tmp_path}/session.txt", f"/export {tmp_path}/session.md")
+        await at.reads("/export writes FILE.md or FILE.json.", f"The session is in {tmp_path}/session.md")
+        assert not at.session.prompts and "\x1b" not in at.text
+
+
+async def test_a_host_that_refuses_a_command_is_an_error_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with plain(monkeypatch) as at:
+        at.session.refuse_controls = "not now"
+        at.types("/rename x")
+        await at.reads("ccb: error: not now")

@@ -134,7 +134,7 @@ class Insight(Widget):
     async def tools(self, sought: str) -> None:
         """List the tools of the agent, or those with a name: what each may change, and where it runs."""
         names = self._reducer.tools or tuple(BUILT_IN)
-        own = [(name, _tool(name)) for name in names if not name.startswith("mcp__")]
+        own = [(name, tool_words(name)) for name in names if not name.startswith("mcp__")]
         mcp = [(name, "of an MCP server: /mcp says where it runs") for name in names if name.startswith("mcp__")]
         sections = [("Built in", own), *([("MCP servers", mcp)] if mcp else [])]
         known = "" if self._reducer.tools else " (before the first turn)"
@@ -203,7 +203,8 @@ class Insight(Widget):
         )
 
 
-def _tool(name: str) -> str:
+def tool_words(name: str) -> str:
+    """Return what a tool may change, and where it runs."""
     traits = traits_of(name)
     where = {RunsOn.HOST: "on the host", RunsOn.LAPTOP: "on this laptop", RunsOn.CLIENT: "in the client"}
     asks = ", asks you each time" if traits.asks else ""

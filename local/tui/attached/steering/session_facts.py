@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -44,6 +45,15 @@ class _HeldRules(_FactsAnswer):
     state: _RuleState = _RuleState()
 
 
+@dataclass(frozen=True)
+class ChangedFiles:
+    """The files that the agent's tools have changed since the prompt `since`. `why_none` is for when there are none."""
+
+    why_none: str
+    since: str = ""
+    files: Sequence[DiffFile] = ()
+
+
 class SessionFacts:
     """Answers these commands. `keep` keeps rules for this host and directory, on the laptop. Failures are shown, never
     raised."""
@@ -79,8 +89,7 @@ class SessionFacts:
 
     async def rules(self) -> list[HeldRule]:
         """Return the rules that hold. Raise CcbError, RequestFailed, ValidationError."""
-        state = _read(_HeldRules, await self._client.request(Request(LIST_RULES, None))).state
-        return [HeldRule(each.behavior, each.source, each.rule) for each in state.rules]
+        return await held_rules(self._client)
 
     async def _change_rule(self, panel: RulePanel, held: HeldRule, adds: bool) -> None:
         """Add a rule or remove one: in the session, and if it holds always, also in what is kept on the laptop."""
@@ -105,17 +114,10 @@ class SessionFacts:
         """Show what the agent's tools have changed since the first prompt."""
 
         async def changed() -> str:
-            points = _read(PastPrompts, await self._client.request(Request(REWIND_POINTS, None)))
-            if not points.files_kept:
-                return "This session keeps no versions of files. `! git diff` shows what git knows."
-            since = points.points[-1].id if points.points else ""
-            files: list[DiffFile] = []
-            if since:
-                first = FileRewind(since, dry_run=True)
-                files = _read(DiffFiles, await self._client.request(Request(REWIND_FILES, first))).files
-            if not files:
-                return "The agent's tools have changed no file in this session. `! git status` shows what commands did."
-            self._reading.open(DiffPage(self._client, self._info.place, since, files))
+            changed = await changed_files(self._client)
+            if not changed.files:
+                return changed.why_none
+            self._reading.open(DiffPage(self._client, self._info.place, changed.since, changed.files))
             return ""
 
         await self._answer(changed)
@@ -134,6 +136,26 @@ class SessionFacts:
 
     def _show(self, text: str, level: Level = Level.INFO) -> None:
         self._reducer.notice(text, level)
+
+
+async def held_rules(client: SessionClient) -> list[HeldRule]:
+    """Return the rules that hold in a session. Raise CcbError, RequestFailed, ValidationError."""
+    state = _read(_HeldRules, await client.request(Request(LIST_RULES, None))).state
+    return [HeldRule(each.behavior, each.source, each.rule) for each in state.rules]
+
+
+async def changed_files(client: SessionClient, path: str = "") -> ChangedFiles:
+    """Return the files that a session has changed, or one of them with its lines. Raise CcbError, RequestFailed,
+    ValidationError."""
+    points = _read(PastPrompts, await client.request(Request(REWIND_POINTS, None)))
+    if not points.files_kept:
+        return ChangedFiles("This session keeps no versions of files. `! git diff` shows what git knows.")
+    none = "The agent's tools have changed no file in this session. `! git status` shows what commands did."
+    since = points.points[-1].id if points.points else ""
+    if not since:
+        return ChangedFiles(none)
+    first = FileRewind(since, dry_run=True, path=path)
+    return ChangedFiles(none, since, _read(DiffFiles, await client.request(Request(REWIND_FILES, first))).files)
 
 
 def _read(shape: type[Shape], answer: Json) -> Shape:
