@@ -79,6 +79,9 @@ _FIXED: Mapping[str, tuple[str, ...]] = {
 }
 """The arguments of commands that the list above the composer offers."""
 
+_TAKE_TEXT = ("help", "hosts", "permissions", "resume", "tools")
+"""The commands that also take other text than what is offered: Enter sends it."""
+
 KEYS = (
     ("{send}", "send; while the agent works, queued until its turn ends"),
     ("{steer}", "steer: while the agent works, it gets this with its next tool results; else the next queued prompt"),
@@ -169,7 +172,13 @@ def own_candidates(choices: Mapping[str, Choices]) -> list[Candidate]:
     fixed: dict[str, Choices] = {name: dict.fromkeys(each, "") for name, each in _FIXED.items()}
     known = {**fixed, "help": {each.name: each.does for each in COMMANDS}, **choices}
     return [
-        Candidate(each.name, each.usage.partition(" ")[2], each.does, choices=known.get(each.name, {}))
+        Candidate(
+            each.name,
+            each.usage.partition(" ")[2],
+            each.does,
+            choices=known.get(each.name, {}),
+            takes_text=each.name in _TAKE_TEXT,
+        )
         for each in COMMANDS
     ]
 

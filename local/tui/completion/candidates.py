@@ -14,13 +14,14 @@ Choices = Mapping[str, str]
 @dataclass(frozen=True)
 class Candidate:
     """One command. `name` is without its slash, `hint` shows its arguments, `does` explains it, `choices` are the
-    arguments that are known. `on_host`: the worker carries it out. All texts can be shown."""
+    arguments that are known; if it `takes_text`, others are as good. `on_host`: the worker carries it out. All texts can be shown."""
 
     name: str
     hint: str
     does: str
     on_host: bool = False
     choices: Choices = field(default_factory=dict)
+    takes_text: bool = False
 
 
 def fitting(typed: str, commands: Iterable[Candidate]) -> Sequence[Candidate]:
@@ -62,11 +63,12 @@ def choice_offers(text: str, commands: Iterable[Candidate]) -> Offers | None:
     name, space, typed = text.removeprefix("/").partition(" ")
     if not text.startswith("/") or not space or "\n" in text:
         return None
-    choices = next((each.choices for each in commands if each.name == name), {})
+    command = next((each for each in commands if each.name == name), None)
+    choices: Choices = command.choices if command is not None else {}
     sought = typed.lower()
     fits = [each for each in choices if each.lower().startswith(sought)]
     fits = fits or [each for each in choices if sought in f"{each} {choices[each]}".lower()]
     if not fits or typed in choices:
         return None
-    start = len(text) - len(typed)
-    return Offers([Offer(each, choices[each], each, start, len(text), enter=bool(typed)) for each in fits], f"/{name} ")
+    start, enter = len(text) - len(typed), bool(typed) and command is not None and not command.takes_text
+    return Offers([Offer(each, choices[each], each, start, len(text), enter=enter) for each in fits], f"/{name} ")
