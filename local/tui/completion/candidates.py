@@ -14,7 +14,8 @@ Choices = Mapping[str, str]
 @dataclass(frozen=True)
 class Candidate:
     """One command. `name` is without its slash, `hint` shows its arguments, `does` explains it, `choices` are the
-    arguments that are known; if it `takes_text`, others are as good. `on_host`: the worker carries it out. All texts can be shown."""
+    arguments that are known; if it `takes_text`, others are as good. `on_host`: the worker carries it out. All texts
+    can be shown."""
 
     name: str
     hint: str

@@ -17,7 +17,7 @@ from rich.color import Color as RichColor
 from rich.segment import Segment
 from rich.style import Style
 from tests.support.repl.pilot import Desk
-from tests.support.screens import scenes
+from tests.support.screens import panels, scenes
 from tests.support.screens.scenes import Scene, scene
 from textual.color import Color
 
@@ -25,6 +25,15 @@ from ccb.local.tui.render.block_renderer import SPINNER
 
 DIRECTORY = Path(__file__).resolve().parents[2] / "local" / "tui" / "goldens"
 NORMAL, NARROW, WIDE, TINY = (100, 30), (80, 24), (240, 70), (40, 16)
+PANELS: tuple[Scene, ...] = (
+    panels.sessions,
+    panels.changes,
+    panels.rules,
+    panels.conversation,
+    panels.tools,
+    panels.hosts,
+    panels.settings,
+)
 GOLDENS: tuple[tuple[Scene, tuple[int, int], str], ...] = (
     (scenes.first, NORMAL, "dark"),
     (scenes.first, TINY, "dark"),
@@ -42,6 +51,8 @@ GOLDENS: tuple[tuple[Scene, tuple[int, int], str], ...] = (
     (scenes.reconnecting, NARROW, "light"),
     (scenes.failed, NARROW, "dark"),
     (scenes.help_panel, NARROW, "light"),
+    *((panel, NARROW, "light") for panel in PANELS),
+    *((panel, TINY, "dark") for panel in PANELS),
 )
 
 

@@ -1,0 +1,101 @@
+"""Scenes of what a person opens above the input: lists, panels and pages."""
+
+from __future__ import annotations
+
+from tests.support.repl.pilot import Desk
+from tests.support.screens.scenes import answered, sessions
+
+from ccb.local.session.client import Received
+from ccb.local.tui.views.host_panel import HostPanel, RecentHost
+from ccb.tunnel.wire.kinds.commands import LIST_RULES
+from ccb.tunnel.wire.kinds.rewind import REWIND_FILES, REWIND_POINTS
+
+__all__ = ["changes", "conversation", "hosts", "rules", "sessions", "settings", "tools"]
+
+_LINES = [
+    {
+        "oldStart": 10,
+        "oldLines": 3,
+        "newStart": 10,
+        "newLines": 3,
+        "lines": ["     def total(self):", "-        return sum(self.prices)", "+        return sum(self.costs)", " "],
+    }
+]
+_CHANGED = [
+    {"path": "/srv/shop/cart.py", "insertions": 1, "deletions": 1, "does": "change"},
+    {"path": "/srv/shop/tests/test_cart_with_several_items.py", "deletions": 41, "does": "remove"},
+]
+_RULES = [
+    ("deny", "userSettings", "Read(**/.env)"),
+    ("ask", "projectSettings", "Bash(git push:*)"),
+    ("allow", "session", "Bash(python -m pytest:*)"),
+    ("allow", "userSettings", "WebFetch(domain:docs.python.org)"),
+]
+
+
+async def changes(at: Desk) -> None:
+    """What the agent has changed in the session."""
+    await answered(at)
+    answers = at.session.control_answers
+    answers[REWIND_POINTS.name] = {"points": [{"id": "p1", "text": "Repair it."}]}
+    answers[REWIND_FILES.name] = {"files": [{**each, "patch": _LINES} for each in _CHANGED]}
+    await _give(at, "/diff")
+    await at.sees("cart.py", "self.costs")
+
+
+async def rules(at: Desk) -> None:
+    """The permission rules that hold."""
+    await answered(at)
+    held = [{"behavior": behavior, "source": source, "rule": rule} for behavior, source, rule in _RULES]
+    at.session.control_answers[LIST_RULES.name] = {"state": {"rules": held}}
+    await _give(at, "/permissions")
+    await at.sees("Permission rules", "Read(**/.env)")
+
+
+async def conversation(at: Desk) -> None:
+    """The whole conversation on a page."""
+    await answered(at)
+    at.session.past = [_said(seq) for seq in range(1, 30)]
+    await _give(at, "/transcript")
+    await at.sees("Conversation on devbox:/srv/shop", "29 of them")
+
+
+def _said(seq: int) -> Received:
+    text = f"I have looked at `cart.py`, and counted **{seq}** of them."
+    message = {"id": f"m{seq}", "role": "assistant", "model": "m", "content": [{"type": "text", "text": text}]}
+    return Received("message", {"type": "assistant", "message": {**message, "usage": {}}, "uuid": f"u{seq}"}, seq, True)
+
+
+async def tools(at: Desk) -> None:
+    """The tools of the agent."""
+    await answered(at)
+    await _give(at, "/tools")
+    await at.sees("Tools of the agent on devbox")
+
+
+async def hosts(at: Desk) -> None:
+    """The hosts of the last sessions."""
+    await answered(at)
+    places = [
+        RecentHost("devbox", "/srv/shop", state="connected", here=True),
+        RecentHost("alice@gpu-7.example.com", "/data/training/experiments", 7_200.0, "connection kept"),
+        RecentHost("local", "/home/alice/notes", 260_000.0),
+    ]
+    at.app.view.reading.open(HostPanel(places, lambda host: None))
+    await at.sees("gpu-7")
+
+
+async def settings(at: Desk) -> None:
+    """The settings of this laptop."""
+    await answered(at)
+    path = "user: /home/alice/.config/ccb/settings.json, line"
+    rows = [("model", f'"opus"\n{path} 2'), ("keys", f'{{"details": "Ctrl+Y"}}\n{path} 3')]
+    more = [("/config edit", "opens the file in your editor; it counts from the next run on")]
+    at.app.view.reading.open_panel("Settings of this laptop", [("Set", rows), ("Change", more)])
+    await at.sees("Settings of this laptop", '"opus"')
+
+
+async def _give(at: Desk, command: str) -> None:
+    at.app.composer.text = command
+    at.app.composer.focus()
+    await at.pilot.press("enter")
