@@ -245,8 +245,8 @@ class PromptTracker:
         return block
 
     def _note_command_line(self, block: PromptBlock) -> None:
-        if block.facts.command_line and block.state is PromptState.TAKEN:
-            self.command_line = block.text
+        if block.state is PromptState.TAKEN:
+            self.command_line = block.text if block.facts.command_line else ""
 
     def _set_state(self, block: PromptBlock, state: PromptState) -> None:
         if block.state is not state:

@@ -105,8 +105,10 @@ class TranscriptReducer(Projection):
 
     @property
     def waits_for_model(self) -> bool:
-        """Whether a turn runs in which no tool works and no answer comes: the model has been asked."""
-        return self.running and not self._tools.any_open and not self._messages.streams
+        """Whether a turn runs in which no tool works and no answer comes: the model has been asked. The turn of a
+        command line asks no model."""
+        idle = not self._tools.any_open and not self._messages.streams
+        return self.running and idle and not self.prompts.command_line
 
     @property
     def todos(self) -> Todos:

@@ -128,7 +128,7 @@ class Composer(TextArea):
     async def _bound_action(self, key: str) -> bool:
         """Do what a key of the text area does, such as Backspace. Return whether it is one. Textual would do it after
         the key has been through all widgets around this one: the next letters of a quick hand would overtake it."""
-        bound = self._bindings.key_to_bindings.get(key, [])
+        bound = [] if self.keymap.uses(key) else self._bindings.key_to_bindings.get(key, [])
         own = next((each for each in bound if not each.id), None)  # the settings change the keys of ids
         return own is not None and await self.app.run_action(own.action, self)
 

@@ -91,3 +91,15 @@ async def test_an_interrupt_without_a_connection_says_that_it_is_on_its_way() ->
         await at.sees("no route to host")
         await at.pilot.press("escape")
         await at.sees("interrupting…", "sent when the connection is there again")
+
+
+async def test_while_a_command_line_runs_nobody_waits_for_the_model() -> None:
+    async with desk() as at:
+        await at.prompt("! sleep 60")
+        at.session.begin()
+        await at.until(lambda: at.app.view.reducer.running)
+        assert not at.app.view.reducer.waits_for_model
+        at.session.finish()
+        await at.prompt("and now?")
+        at.session.begin()
+        await at.until(lambda: at.app.view.reducer.waits_for_model)
