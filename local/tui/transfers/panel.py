@@ -22,6 +22,10 @@ class TransferPanel(Static):
     TransferPanel.busy { display: block; }
     """
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows = 0
+
     def show(self, transfers: Sequence[Transfer], *, working: bool) -> None:
         """Show how far the copies are. `working`: the agent works, and Esc interrupts it."""
         self.set_class(bool(transfers), "busy")
@@ -34,4 +38,6 @@ class TransferPanel(Static):
             text.append(progress_line(each.name, each.progress, width) + "\n", style=palette.accent)
         more = f"… {len(transfers)} in all · " if len(transfers) > _ROWS else ""
         way = "/get stop breaks off all copies" if working else "Esc breaks off the newest copy"
-        self.update(text.append(f"  {more}{way}", style=palette.dim))
+        rows, self._rows = self._rows, len(transfers[:_ROWS])
+        # A screen is laid out anew only for another number of lines: this happens ten times a second.
+        self.update(text.append(f"  {more}{way}", style=palette.dim), layout=rows != self._rows)
