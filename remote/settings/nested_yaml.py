@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-_KEY = re.compile(r"""("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'\[{#&*!|>-][^:]*?|-[^\s:][^:]*?)\s*:(?:\s+(.*))?""", re.DOTALL)
+_KEY = re.compile(
+    r"""(?:("(?:[^"\\]|\\.)*"|'[^']*')\s*|([^\s"'\[{#&*!|>-][^:]*|-[^\s:][^:]*)):(?:\s+(.*))?""", re.DOTALL
+)
 _QUOTED = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*')\s*(?:#.*)?""", re.DOTALL)
-_PARTS = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^,"'\[\]{}]+)\s*(?:,|\Z)""")
+_PARTS = re.compile(
+    r"""\s*(?:("(?:[^"\\]|\\.)*"|'(?:[^']|'')*')\s*|([^\s,"'\[\]{}][^,"'\[\]{}]*))(?:,|\Z)"""
+)  # no two neighbours take the same characters, so that no text takes long
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?")
 _WORDS = {"true": True, "false": False, "null": None, "~": None, "": None}
 _MAX_DEPTH = 20
@@ -29,7 +34,7 @@ class _Reader:
     """Goes through the lines of a block. `indent` is that of the next line, -1 at the end."""
 
     def __init__(self, lines: Sequence[str]) -> None:
-        self._lines = [line.rstrip() for line in lines]
+        self._lines = deque(line.rstrip() for line in lines)
         self._depth = 0
         self._skip()
 
@@ -81,8 +86,8 @@ class _Reader:
             match = _KEY.fullmatch(self._lines[0].strip())
             if match is None:
                 raise ValueError(f"{self._lines[0].strip()[:80]!r} is not `name: value`")
-            key = match[1]
-            found[str(_inline(key)) if key[0] in "\"'" else key] = self._rest(match[2] or "", indent)
+            key = match[2].rstrip() if match[2] else str(_inline(match[1]))
+            found[key] = self._rest(match[3] or "", indent)
         return found
 
     def _rest(self, text: str, indent: int) -> Any:
@@ -101,7 +106,7 @@ class _Reader:
         """Read a text of several lines, which are indented further."""
         taken: list[str] = []
         while self._lines and (not self._lines[0] or self.indent > indent):
-            taken.append(self._lines.pop(0))
+            taken.append(self._lines.popleft())
         self._skip()
         left = min((len(line) - len(line.lstrip()) for line in taken if line), default=0)
         return ("\n" if mark[0] == "|" else " ").join(line[left:] for line in taken).strip()
@@ -139,6 +144,6 @@ def _flow(text: str) -> Any:
         part = _PARTS.match(inner, at)
         if part is None:
             raise ValueError(f"{text[:80]!r} cannot be read: write it as JSON, or over several lines")
-        found.append(_inline(part[1].strip()))
+        found.append(_inline(part[1] or part[2].strip()))
         at = part.end()
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from ccb.remote.settings.front_matter import read_markdown
@@ -91,3 +93,19 @@ def test_the_other_forms_are_read(text: str, value: object) -> None:
 def test_what_cannot_be_read_is_refused(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         nested(text)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["[a," + " " * 3_000 + "[]"],
+        ["[a" + " " * 60_000 + "{}]"],
+        ["", "  a" + " " * 60_000 + "b"],
+        ["", *[""] * 200_000, "  a b"],
+    ],
+)
+def test_no_file_of_a_clone_keeps_the_reader_busy(lines: list[str]) -> None:
+    began = time.process_time()
+    with pytest.raises(ValueError):
+        read_nested(lines)
+    assert time.process_time() - began < 1
