@@ -20,6 +20,9 @@ _LONG_CHARS = 2 * PIECE_CHARS
 _BULLETS = ("- ", "* ", "+ ")
 _NUMBER = re.compile(r"\d{1,9}[.)] ")
 _CLOSING = ")]}"
+_LINE = re.compile(r"[^\n]*\n")
+"""A line as Markdown has it: others of the signs that end lines elsewhere are signs like any other."""
+
 _RULER = re.compile(r"\|([ \t]*:?-+:?[ \t]*\|)+\s*")
 """The line below the head of a table."""
 
@@ -93,9 +96,7 @@ class _Reader:
     def places(self) -> Iterator[int]:
         """Yield the places of cuts. A line that is not complete is not judged: it may become another one."""
         position = 0
-        for line in self._text.splitlines(keepends=True):
-            if not line.endswith("\n"):
-                return
+        for line in _LINE.findall(self._text):
             place = self._in_code(line, position) if self._fence else self._outside_code(line, position)
             if place:
                 yield place
@@ -142,9 +143,11 @@ class _Reader:
 
 
 def _opened_fence(line: str) -> str:
-    """Return the backticks or tildes that open a block of code on this line, or ""."""
+    """Return the backticks or tildes that open a block of code on this line, or "". With more backticks behind them,
+    they are code within a line."""
     for char in "`~":
-        run = line[: len(line) - len(line.lstrip(char))]
+        rest = line.lstrip(char)
+        run = line[: len(line) - len(rest)]
         if len(run) >= 3:
-            return run
+            return "" if char == "`" and char in rest else run
     return ""

@@ -77,6 +77,17 @@ def test_a_second_table_has_columns_of_its_own() -> None:
     assert drawn(blocks[-1])[0].split("  ")[0] == "the first of two columns"
 
 
+def test_a_line_that_is_all_code_opens_no_block_of_code() -> None:
+    pieces = pieces_of("```make``` builds it.\n\n" + PROSE)
+    assert len(pieces) > 3
+    assert not any(piece.opening.lines for piece in pieces)
+
+
+@pytest.mark.parametrize("sign", ["\u2028", "\x85"])
+def test_only_the_end_of_a_line_ends_a_line(sign: str) -> None:
+    assert len(pieces_of(f"a{sign}b\n\n" + PROSE)) == len(pieces_of("a-b\n\n" + PROSE))
+
+
 @pytest.mark.parametrize("end", ["- half an ite", "``", "| 7 | half a ro", "Half a para"])
 def test_a_line_that_is_not_complete_is_not_cut_off(end: str) -> None:
     text = "".join(f"A line of prose {n}.\n" for n in range(60)) + "\n" + end
