@@ -133,7 +133,7 @@ def _prices(item: Json) -> Json:
     for ours, theirs in names.items():
         try:
             price = float(given[theirs])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             continue
         if 0 <= price < 1:
             made[ours] = round(price * _PER_MILLION, 6)
