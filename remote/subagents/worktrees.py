@@ -22,6 +22,8 @@ PLACE = ".claude/worktrees"
 _MAKE_S, _REMOVE_S = 300.0, 60.0
 _MAX_NAME = 40  # characters
 _MAX_REASON = 500
+_BEING_MADE = "initializing"
+"""The reason that git writes into the lock of a work tree that it makes."""
 
 
 class WorktreeRefused(Exception):
@@ -52,10 +54,9 @@ class Worktrees:
     async def make(self, tree: WorktreeRecord) -> None:
         """Make a work tree, unless it is there. Raise WorktreeRefused."""
         if os.path.lexists(os.path.join(tree.path, ".git")):
-            lock = os.path.join(await self._shared(tree), "worktrees", os.path.basename(tree.path), "locked")
-            if not os.path.exists(lock):
+            if not _half_made(await self._shared(tree), tree):
                 return
-            await self.discard(tree)  # git was killed while it made this one
+            await self.discard(tree)
         place = os.path.dirname(tree.path)
         if os.path.realpath(place) != place:  # before anything is made: the link may lead out of the repository
             raise WorktreeRefused(f"{place} is behind a link")
@@ -110,6 +111,17 @@ class Worktrees:
         if why:
             raise WorktreeRefused(f"git is not safe to run there: {why}")
         return git
+
+
+def _half_made(shared: str, tree: WorktreeRecord) -> bool:
+    """Return whether git was killed while it made a work tree: its own lock is left. One that a person has locked is
+    whole."""
+    lock = os.path.join(shared, "worktrees", os.path.basename(tree.path), "locked")
+    try:
+        with open(lock, encoding="utf-8", errors="replace") as file:
+            return file.read(_MAX_REASON).strip() == _BEING_MADE
+    except OSError:
+        return False
 
 
 def directory_in(tree: WorktreeRecord, cwd: str) -> str:

@@ -166,6 +166,19 @@ async def test_a_worktree_that_git_was_killed_over_is_made_again(tmp_path: Path,
         assert await worktrees.remove(tree)
 
 
+async def test_a_worktree_that_a_person_has_locked_keeps_the_work_in_it(tmp_path: Path, project: Path) -> None:
+    async with delegation(tmp_path, {MAIN: delegates(isolated())}) as d:
+        context = d.session.agent.config.context
+        worktrees = Worktrees(context.host, context.cages)
+        tree = await worktrees.plan(str(project), "half", ONE)
+        await worktrees.make(tree)
+        work = Path(tree.path) / "file.txt"
+        work.write_text("the work of an hour")
+        git(project, "worktree", "lock", "--reason", "keep it", tree.path)
+        await worktrees.make(tree)
+        assert work.read_text() == "the work of an hour"
+
+
 async def test_an_agent_goes_on_in_its_worktree_after_the_worker_was_killed(tmp_path: Path, project: Path) -> None:
     scripts = {
         MAIN: delegates(isolated("begin")),
