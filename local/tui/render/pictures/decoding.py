@@ -28,7 +28,6 @@ class Picture(Protocol):
     """What is used of an image of Pillow."""
 
     mode: str
-    format: str | None
     size: tuple[int, int]
 
     def convert(self, mode: str) -> Picture: ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import os
 import struct
 import zlib
@@ -14,7 +15,7 @@ from textual import events
 
 from ccb.local.config.prompt_store import PromptStore
 from ccb.local.terminal.image_clipboard import NoImage
-from ccb.local.tui.widgets.composing.attachments import Attachments, NotAttached, read_attachment
+from ccb.local.tui.widgets.composing.attachments import Attachments, NotAttached, image_attachment, read_attachment
 from ccb.local.tui.widgets.composing.dropped_paths import dropped_paths
 from ccb.tunnel.wire.content.attached import is_attached_file
 from ccb.tunnel.wire.content.images import MAX_IMAGE_BYTES
@@ -148,6 +149,15 @@ def test_other_files_are_refused_and_the_reason_is_named(
     with pytest.raises(NotAttached) as refused:
         read_attachment(tmp_path / name)
     assert why in str(refused.value)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "CMYK", "L"])
+def test_a_large_photograph_stays_one_when_it_is_scaled(mode: str) -> None:
+    image = pytest.importorskip("PIL.Image").new(mode, (2_500, 10))
+    image.save(photograph := io.BytesIO(), "JPEG")
+    made = image_attachment(photograph.getvalue(), "photo.jpg", None)
+    assert made.scaled
+    assert made.block["source"]["media_type"] == "image/jpeg"
 
 
 def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
