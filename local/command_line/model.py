@@ -87,6 +87,7 @@ class SdkOptions:
     mcp_config: tuple[str, ...] = ()
     strict_mcp_config: bool = False
     setting_sources: str | None = None
+    bare: bool = False
     settings: str | None = None
     system_prompt_file: str | None = None
     append_system_prompt_file: str | None = None
@@ -195,6 +196,8 @@ def arguments_from(values: Mapping[Option, OptionValue]) -> Arguments:
             arguments = replace(arguments, **given)
         elif given:
             arguments = replace(arguments, **{group.value: replace(getattr(arguments, group.value), **given)})
+    if arguments.sdk.bare and arguments.sdk.setting_sources is None:
+        return replace(arguments, sdk=replace(arguments.sdk, setting_sources="", strict_mcp_config=True))
     return arguments
 
 

@@ -90,11 +90,11 @@ OPTIONS = (
         "and rules, agents, commands, skills, MCP servers.",
     ),
     Option(
-        ("--allowedTools", "--allowed-tools"), Group.AGENT, "allowed_tools", _VARIADIC,
+        ("--allowedTools", "--allowed-tools", "--allow"), Group.AGENT, "allowed_tools", _VARIADIC,
         "Allow tool calls that match these rules without asking, for example `Bash(git *),Edit(src/**)`.", "rules",
     ),
     Option(
-        ("--disallowedTools", "--disallowed-tools"), Group.AGENT, "disallowed_tools", _VARIADIC,
+        ("--disallowedTools", "--disallowed-tools", "--deny"), Group.AGENT, "disallowed_tools", _VARIADIC,
         "Deny tool calls that match these rules.", "rules",
     ),
     Option(

@@ -17,6 +17,7 @@ from ..session.remote_session import RemoteSession
 
 _MAX_SWITCHES = 12
 _MAX_SWITCH = 200  # characters
+_MAX_WARNING = 1000
 _LAST_PAGE = 64 * 1024  # bytes of earlier events to search for the start of the worker
 
 
@@ -39,15 +40,20 @@ _LONG_MS = 4_000
 
 
 class RetryReports:
-    """Reports that the model is asked again, unless `quiet`: a stream already contains the retries."""
+    """Reports that the model is asked again, and what the worker warns of, unless `quiet`: a stream contains both."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
         self._retrying = False
 
     def system(self, message: SystemLine) -> None:
-        """A system message came. Report the first retry of a model call, and each one that waits for long."""
-        if self._quiet or message.subtype != "api_retry":
+        """A system message came. Report the first retry of a model call, each one that waits for long, and what the
+        worker warns of."""
+        if self._quiet:
+            return
+        if message.subtype == "informational" and message.body.get("level") == "warning":
+            report(one_line(str(message.body.get("content")))[:_MAX_WARNING])
+        if message.subtype != "api_retry":
             return
         delay_ms = message.body.get("retry_delay_ms")
         waits = isinstance(delay_ms, int | float) and delay_ms >= _LONG_MS

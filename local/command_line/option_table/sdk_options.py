@@ -41,6 +41,11 @@ SDK_OPTIONS = (
         "names", read=read_sources,
     ),
     Option(
+        ("--bare",), Group.SDK, "bare", _FLAG,
+        "Let nothing count but the command line: no settings, hooks, instruction files, commands and skills, of yours "
+        "or of the project (as --setting-sources with an empty value).",
+    ),
+    Option(
         ("--settings",), Group.SDK, "settings", _VALUE,
         "Add these settings: a JSON object, or the path of a file that holds one.", "json",
     ),

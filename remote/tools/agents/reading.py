@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ccb.tunnel.wire.kinds.reasoning import EFFORTS
+from ccb.tunnel.wire.models import may_be_model
 
 from ...hooks.table import Hook, HookSource, read_hooks
 from ...settings.front_matter import NESTED, read_markdown
@@ -53,6 +54,9 @@ def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[Agen
     mode = str(fields.get("permissionMode") or "")
     if mode not in ("", INHERIT, *_MODES):
         raise ValueError(f"the agent {name} has an unknown permissionMode {mode!r}")
+    model = str(fields.get("model") or "")
+    if model not in ("", INHERIT) and not may_be_model(model):
+        raise ValueError(f"the agent {name} has a model that is none: {model[:100]!r}")
     isolation = str(fields.get("isolation") or "")
     if isolation not in ("", WORKTREE):  # without it the agent would work where it must not
         raise ValueError(f"the agent {name} asks for an isolation that ccb does not have: {isolation!r}")
@@ -69,7 +73,7 @@ def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[Agen
         prompt,
         tools=_tools(name, fields.get("tools")),
         disallowed_tools=_tools(name, fields.get("disallowedTools")) or (),
-        model=str(fields.get("model") or ""),
+        model=model,
         permission_mode="" if mode == INHERIT else mode,
         max_turns=_turns(name, fields.get("maxTurns")),
         background=str(fields.get("background")).lower() == "true",

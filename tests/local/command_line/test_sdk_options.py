@@ -41,6 +41,13 @@ NPM = [
 ]
 
 
+def test_names_of_the_family_are_understood_too() -> None:
+    arguments = parse_arguments(["-p", "hi", "--allow", "Bash(ls *)", "--deny=Read", "--bare"])
+    assert (arguments.agent.allowed_tools, arguments.agent.disallowed_tools) == (("Bash(ls *)",), ("Read",))
+    assert (arguments.sdk.setting_sources, arguments.sdk.strict_mcp_config) == ("", True)
+    assert parse_arguments(["-p", "hi", "--bare", "--setting-sources", "user"]).sdk.setting_sources == "user"
+
+
 def test_an_unknown_level_of_effort_is_refused() -> None:
     assert sdk_options.EFFORTS == EFFORTS
     with pytest.raises(UsageError, match=r"--effort <level>' argument 'huge' is invalid.*low, medium"):

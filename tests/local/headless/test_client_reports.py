@@ -11,8 +11,10 @@ import pytest
 from ccb.local.headless.input.early_input import EarlyInput
 from ccb.local.headless.input.stdin import BadInput
 from ccb.local.headless.line_limit import MAX_LINE, limited_line
+from ccb.local.headless.stderr_reports import RetryReports
 from ccb.local.headless.turn_reports import TurnReports, state_flags
 from ccb.local.session.client import Json
+from ccb.tunnel.wire.messages import SystemLine, parse_message
 
 INITIALIZE = {"type": "control_request", "request_id": "r1", "request": {"subtype": "initialize"}}
 
@@ -116,3 +118,23 @@ def test_no_line_is_longer_than_the_official_clients_read() -> None:
         assert len(line) <= MAX_LINE and json.loads(line) != body
     assert "left out" in limited_line({"content": [image]}) and "short" in limited_line({"content": [image, "short"]})
     assert json.loads(limited_line({"text": "x" * 900_000})) == {"text": "x" * 900_000}
+
+
+def test_what_the_worker_warns_of_is_on_stderr_where_no_stream_shows_it(capfd: pytest.CaptureFixture[str]) -> None:
+    warning = {
+        "type": "system",
+        "subtype": "informational",
+        "content": "There is no agent 'x'\x1b[2J",
+        "level": "warning",
+    }
+    line = parse_message(warning)
+    assert isinstance(line, SystemLine)
+    RetryReports(quiet=True).system(line)
+    assert capfd.readouterr().err == ""
+    RetryReports(quiet=False).system(line)
+    said = capfd.readouterr().err
+    assert said.startswith("ccb: There is no agent 'x'") and "\x1b" not in said
+    told = parse_message({**warning, "level": "info"})
+    assert isinstance(told, SystemLine)
+    RetryReports(quiet=False).system(told)
+    assert capfd.readouterr().err == ""

@@ -63,6 +63,7 @@ def test_front_matter_is_read(text: str, fields: object) -> None:
         (REVIEWER.replace("name: reviewer\n", ""), "no `name`"),
         (REVIEWER.replace("name: reviewer", "name: a b"), "is not a name"),
         (REVIEWER.replace("plan", "anything"), "unknown permissionMode"),
+        (REVIEWER.replace("model: opus ", "model: foo bar "), "a model that is none: 'foo bar'"),
         (REVIEWER.replace("maxTurns: 7", "maxTurns: -1"), "maxTurns must be"),
         (REVIEWER.replace("Read, Grep", "Bash(git *)"), "only the names of tools"),
         (REVIEWER.replace("color: red", "isolation: remote"), "asks for an isolation"),
