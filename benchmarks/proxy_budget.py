@@ -1,0 +1,179 @@
+"""The promises of the auth proxy: time to the first byte beside 50 streams, throughput against a bare aiohttp relay in
+the same run, and memory with 100 streams. Proxy and relay run alone in their processes, without the test kit.
+
+Run: .venv/bin/python -m benchmarks.proxy_budget
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import time
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+import aiohttp
+from aiohttp import web
+from tests.support.network.http_server import serving
+from tests.support.proxy.proxy_alone import NONCE
+
+STREAMS, MEMORY_STREAMS = 50, 100
+CALLS = 300
+MB = 1_000_000
+BODY = json.dumps({"model": "claude-test", "max_tokens": 10, "stream": True, "messages": []}).encode()
+HEADERS = {"x-auth-nonce": NONCE, "content-type": "application/json"}
+MOST_MB = {"claude-test": 60, "deepseek/deepseek-chat": 110, "openai/gpt-5": 110}
+
+
+@asynccontextmanager
+async def _process(module: str, *args: str) -> AsyncIterator[tuple[Process, str]]:
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", module, *args, stdin=PIPE, stdout=PIPE)
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        yield process, (await process.stdout.readline()).decode().strip()
+    finally:
+        process.stdin.close()
+        await process.wait()
+
+
+async def _first_byte(session: aiohttp.ClientSession) -> float:
+    """Milliseconds from sending a call to the first byte of its body."""
+    started = time.perf_counter()
+    async with session.post("/v1/messages?events=2&gap=1", data=BODY, headers=HEADERS) as answer:
+        answer.raise_for_status()
+        await answer.content.readany()
+        took = time.perf_counter() - started
+        await answer.read()
+    return took * 1000
+
+
+async def _stream(session: aiohttp.ClientSession) -> None:
+    while True:
+        async with session.post("/v1/messages?events=100&gap=20", data=BODY, headers=HEADERS) as answer:
+            await answer.read()
+
+
+async def _seconds(session: aiohttp.ClientSession) -> float:
+    """Seconds for 100 MB."""
+    started = time.perf_counter()
+    async with session.post(f"/v1/messages?bytes={100 * MB}", data=BODY, headers=HEADERS) as answer:
+        async for _ in answer.content.iter_any():
+            pass
+    return time.perf_counter() - started
+
+
+def _percentiles(values: Sequence[float]) -> tuple[float, float]:
+    cuts = statistics.quantiles(values, n=100)
+    return cuts[49], cuts[98]
+
+
+async def _speed(directory: Path) -> None:
+    async with AsyncExitStack() as stack:
+        _, url = await stack.enter_async_context(_process("tests.support.model.bulk_upstream"))
+        _, front = await stack.enter_async_context(
+            _process("tests.support.proxy.proxy_alone", str(directory), "claude-test", url)
+        )
+        _, relay = await stack.enter_async_context(
+            _process("tests.support.proxy.relay_alone", str(directory / "relay"), url)
+        )
+        ways = {"direct": await stack.enter_async_context(aiohttp.ClientSession(url))}
+        for name, socket in (("relay", relay), ("proxy", front)):
+            connector = aiohttp.UnixConnector(socket, limit=0)
+            ways[name] = await stack.enter_async_context(aiohttp.ClientSession("http://model", connector=connector))
+        took: dict[str, list[float]] = {name: [] for name in ways}
+        for session in ways.values():
+            for _ in range(20):
+                await _first_byte(session)
+        for name, session in ways.items():  # each beside 50 streams on its own way
+            streams = [asyncio.create_task(_stream(session)) for _ in range(STREAMS)]
+            await _first_byte(session)
+            took[name] = [await _first_byte(session) for _ in range(CALLS)]
+            for each in streams:
+                each.cancel()
+            await asyncio.gather(*streams, return_exceptions=True)
+        shown = {name: _percentiles(values) for name, values in took.items()}
+        for name, (middle, late) in shown.items():
+            print(f"first byte beside {STREAMS} streams, {name}: p50 {middle:.2f} ms, p99 {late:.2f} ms")
+        added = [got - bare for got, bare in zip(shown["proxy"], shown["direct"], strict=True)]
+        print(f"  added by the proxy: p50 {added[0]:.2f} ms (limit 1), p99 {added[1]:.2f} ms (limit 5)")
+        for name in ways:
+            took[name] = sorted([await _seconds(ways[name]) for _ in range(5)])
+        rate = {name: 100 / values[len(values) // 2] for name, values in took.items()}
+        print(
+            f"throughput: direct {rate['direct']:.0f} MB/s, relay {rate['relay']:.0f}, proxy {rate['proxy']:.0f}; "
+            f"ratio to the relay {rate['proxy'] / rate['relay']:.2f} (at least 0.9)"
+        )
+
+
+def _piece(model: str) -> bytes:
+    """An event of a stream that goes on."""
+    if model.startswith("openai"):
+        event = {"type": "response.output_text.delta", "delta": "words ", "output_index": 0, "content_index": 0}
+        return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+    if "/" in model:
+        delta = {"choices": [{"index": 0, "delta": {"content": "words "}}], "id": "c", "model": "m"}
+        return f"data: {json.dumps(delta)}\n\n".encode()
+    event = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "words "}}
+    return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+
+
+async def _memory(directory: Path, model: str) -> None:
+    """100 streams with a conversation of 200 KB each, open at the same time; then the resident size."""
+    opened, enough = 0, asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        nonlocal opened
+        await request.read()
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        for _ in range(50):
+            await response.write(_piece(model))
+        opened += 1
+        if opened == MEMORY_STREAMS:
+            enough.set()
+        await asyncio.Event().wait()
+        return response
+
+    messages = [{"role": "user", "content": "x" * 200_000}]
+    body = json.dumps({"model": model, "max_tokens": 10, "stream": True, "messages": messages}).encode()
+    async with (
+        serving(answer) as url,
+        _process("tests.support.proxy.proxy_alone", str(directory), model, url) as (it, socket),
+    ):
+        assert it.stdin is not None and it.stdout is not None
+
+        async def read(session: aiohttp.ClientSession) -> None:
+            async with session.post("/v1/messages", data=body, headers=HEADERS) as given:
+                async for _ in given.content.iter_any():
+                    pass
+
+        async with aiohttp.ClientSession("http://m", connector=aiohttp.UnixConnector(socket, limit=0)) as session:
+            readers = [asyncio.create_task(read(session)) for _ in range(MEMORY_STREAMS)]
+            async with asyncio.timeout(60):
+                await enough.wait()
+            await asyncio.sleep(1)  # what was sent last is on its way
+            it.stdin.write(b"\n")
+            now, most = (int(each) * 1024 / MB for each in (await it.stdout.readline()).split())
+            for each in readers:
+                each.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.gather(*readers, return_exceptions=True)
+    said = f"{now:.0f} MB now, {most:.0f} MB at most (limit {MOST_MB[model]})"
+    print(f"memory with {MEMORY_STREAMS} streams, {model}: {said}", flush=True)
+
+
+async def _main() -> None:
+    for model in MOST_MB:
+        with tempfile.TemporaryDirectory() as directory:
+            await _memory(Path(directory), model)
+    with tempfile.TemporaryDirectory() as directory:
+        await _speed(Path(directory))
+
+
+if __name__ == "__main__":
+    asyncio.run(_main())

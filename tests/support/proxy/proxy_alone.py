@@ -1,0 +1,48 @@
+"""The auth proxy alone in a process, without the test kit: for its memory and the time that it adds.
+
+`python -m tests.support.proxy.proxy_alone DIRECTORY MODEL UPSTREAM` serves the HTTP front and prints its socket. A line on
+stdin makes it print its resident size, now and at most, in KB. It ends with its stdin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from pathlib import Path
+
+from ccb.local.config.settings import Settings
+from ccb.local.providers.choosing import session_provider
+from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.proxy.http_front import HttpFront
+from ccb.tunnel.proxy.policy import Policy
+from ccb.tunnel.secret import Secret
+
+NONCE = "n" * 43
+
+
+async def _main(directory: Path, model: str, upstream: str) -> None:
+    keys = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k", "DEEPSEEK_API_KEY": "k"}
+    settings = Settings()
+    environ = {"HOME": str(directory), "ANTHROPIC_BASE_URL": upstream, **keys}
+    if "/" in model:
+        from ccb.local.config.provider_settings import ProviderSettings
+
+        name = model.partition("/")[0]
+        settings = Settings(providers={name: ProviderSettings(baseUrl=f"{upstream}/v1")})
+    policy = Policy(max_calls=200, max_burst=100_000, max_per_minute=1_000_000)
+    async with (
+        AuthProxy(session_provider(environ, settings, model), policy) as proxy,
+        HttpFront(proxy, Secret(NONCE), directory) as front,
+    ):
+        sys.stdout.write(f"{front.socket_path}\n")
+        sys.stdout.flush()
+        while await asyncio.to_thread(sys.stdin.readline):
+            status = Path("/proc/self/status").read_text(encoding="ascii")
+            found = dict(re.findall(r"^(VmRSS|VmHWM):\s+(\d+)", status, re.MULTILINE))
+            sys.stdout.write(f"{found['VmRSS']} {found['VmHWM']}\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(Path(sys.argv[1]), sys.argv[2], sys.argv[3]))
