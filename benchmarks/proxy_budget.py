@@ -52,8 +52,8 @@ async def _first_byte(session: aiohttp.ClientSession) -> float:
     return took * 1000
 
 
-async def _stream(session: aiohttp.ClientSession) -> None:
-    while True:
+async def _stream(session: aiohttp.ClientSession, over: asyncio.Event) -> None:
+    while not over.is_set():
         async with session.post("/v1/messages?events=100&gap=20", data=BODY, headers=HEADERS) as answer:
             await answer.read()
 
@@ -78,9 +78,8 @@ async def _speed(directory: Path) -> None:
         _, front = await stack.enter_async_context(
             _process("tests.support.proxy.proxy_alone", str(directory), "claude-test", url)
         )
-        _, relay = await stack.enter_async_context(
-            _process("tests.support.proxy.relay_alone", str(directory / "relay"), url)
-        )
+        bare = _process("tests.support.proxy.relay_alone", str(directory / "relay"), url)
+        _, relay = await stack.enter_async_context(bare)
         ways = {"direct": await stack.enter_async_context(aiohttp.ClientSession(url))}
         for name, socket in (("relay", relay), ("proxy", front)):
             connector = aiohttp.UnixConnector(socket, limit=0)
@@ -90,12 +89,12 @@ async def _speed(directory: Path) -> None:
             for _ in range(20):
                 await _first_byte(session)
         for name, session in ways.items():  # each beside 50 streams on its own way
-            streams = [asyncio.create_task(_stream(session)) for _ in range(STREAMS)]
+            over = asyncio.Event()
+            streams = [asyncio.create_task(_stream(session, over)) for _ in range(STREAMS)]
             await _first_byte(session)
             took[name] = [await _first_byte(session) for _ in range(CALLS)]
-            for each in streams:
-                each.cancel()
-            await asyncio.gather(*streams, return_exceptions=True)
+            over.set()
+            await asyncio.gather(*streams)
         shown = {name: _percentiles(values) for name, values in took.items()}
         for name, (middle, late) in shown.items():
             print(f"first byte beside {STREAMS} streams, {name}: p50 {middle:.2f} ms, p99 {late:.2f} ms")
@@ -123,7 +122,7 @@ def _piece(model: str) -> bytes:
 
 
 async def _memory(directory: Path, model: str) -> None:
-    """100 streams with a conversation of 200 KB each, open at the same time; then the resident size."""
+    """100 streams with a conversation of 20 KB each, open at the same time; then the resident size."""
     opened, enough = 0, asyncio.Event()
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -139,31 +138,35 @@ async def _memory(directory: Path, model: str) -> None:
         await asyncio.Event().wait()
         return response
 
-    messages = [{"role": "user", "content": "x" * 200_000}]
+    messages = [{"role": "user", "content": "x" * 20_000}]
     body = json.dumps({"model": model, "max_tokens": 10, "stream": True, "messages": messages}).encode()
     async with (
         serving(answer) as url,
         _process("tests.support.proxy.proxy_alone", str(directory), model, url) as (it, socket),
     ):
-        assert it.stdin is not None and it.stdout is not None
 
         async def read(session: aiohttp.ClientSession) -> None:
             async with session.post("/v1/messages", data=body, headers=HEADERS) as given:
                 async for _ in given.content.iter_any():
                     pass
 
+        async def size() -> float:
+            assert it.stdin is not None and it.stdout is not None
+            it.stdin.write(b"\n")
+            return int((await it.stdout.readline()).split()[0]) * 1024 / MB
+
+        idle = await size()
         async with aiohttp.ClientSession("http://m", connector=aiohttp.UnixConnector(socket, limit=0)) as session:
             readers = [asyncio.create_task(read(session)) for _ in range(MEMORY_STREAMS)]
             async with asyncio.timeout(60):
                 await enough.wait()
             await asyncio.sleep(1)  # what was sent last is on its way
-            it.stdin.write(b"\n")
-            now, most = (int(each) * 1024 / MB for each in (await it.stdout.readline()).split())
+            now = await size()
             for each in readers:
                 each.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(*readers, return_exceptions=True)
-    said = f"{now:.0f} MB now, {most:.0f} MB at most (limit {MOST_MB[model]})"
+    said = f"{now:.0f} MB, {idle:.0f} MB before the first (limit {MOST_MB[model]})"
     print(f"memory with {MEMORY_STREAMS} streams, {model}: {said}", flush=True)
 
 

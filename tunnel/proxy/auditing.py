@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..wire.dataclass import dataclass
+from .telling_lines import TellingLines
 
 MAX_BODY = 8 * 1024 * 1024
 """Bytes of a request body that are kept until it is looked at. A larger one is not looked at, and that is noted."""
@@ -75,27 +76,20 @@ class AnswerReader:
         self._call_id = call_id
         self._auditor = auditor
         self._record = auditor.recording(call_id)
-        self._rest = b""
-        self._skipping = False
+        self._lines = TellingLines(_TELLING, _MAX_LINE)
         self._open: dict[int, tuple[str, str, list[str]]] = {}
 
     def feed(self, chunk: bytes) -> None:
         """Read the next bytes."""
         if self._record is not None:
             self._record(chunk)
-        lines = (self._rest + chunk).split(b"\n")
-        self._rest = lines.pop()
-        for line in lines:
-            if self._skipping:
-                self._skipping = False
-            elif line.startswith(b"data:") and any(each in line for each in _TELLING):
-                self._event(_object(line[5:]))
-        if len(self._rest) > _MAX_LINE:
-            self._rest, self._skipping = b"", True
+        for text in self._lines.take(chunk):
+            self._event(_object(text))
 
     def close(self) -> None:
         """Read what is left: an answer in one piece, or calls whose stream was cut."""
-        content = _object(self._rest).get("content") if self._rest.startswith(b"{") else None
+        rest = self._lines.rest
+        content = _object(rest).get("content") if rest.startswith(b"{") else None
         for block in content if isinstance(content, list) else ():
             if isinstance(block, dict) and block.get("type") == "tool_use":
                 call = WantedCall(_text(block.get("id")), _text(block.get("name")), json.dumps(block.get("input")))

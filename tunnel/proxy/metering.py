@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from ..wire.dataclass import dataclass
 from ..wire.models import cost_usd, count
+from .telling_lines import TellingLines
 
 Json = dict[str, Any]
 
@@ -77,8 +78,8 @@ class CallMeter:
         self._status = 0
         self._streamed = True
         self._sent, self._digest = 0, ""
-        self._rest = b""
-        self._skipping = False
+        self._whole = bytearray()
+        self._lines = TellingLines(_TELLING, _MAX_EVENT)
         self._model = ""
         self._usage: Json = {}
 
@@ -92,18 +93,11 @@ class CallMeter:
         if self._first_byte is None:
             self._first_byte = time.monotonic()
         if not self._streamed:
-            if len(self._rest) + len(chunk) <= _MAX_EVENT:
-                self._rest += chunk
+            if len(self._whole) + len(chunk) <= _MAX_EVENT:
+                self._whole += chunk
             return
-        lines = (self._rest + chunk).split(b"\n")
-        self._rest = lines.pop()
-        for line in lines:
-            if self._skipping:
-                self._skipping = False
-            elif line.startswith(b"data:") and any(each in line for each in _TELLING):
-                self._event(line[5:])
-        if len(self._rest) > _MAX_EVENT:
-            self._rest, self._skipping = b"", True
+        for text in self._lines.take(chunk):
+            self._event(text)
 
     def uploaded(self, size: int, digest: str) -> None:
         """Note how many bytes of the request were sent, and the SHA-256 of a whole one."""
@@ -111,8 +105,8 @@ class CallMeter:
 
     def report(self, *, complete: bool) -> CallReport:
         """Return what is known of the call at its end."""
-        if not self._streamed and self._rest:
-            self._event(self._rest)
+        if not self._streamed and self._whole:
+            self._event(bytes(self._whole))
         ended = time.monotonic()
         counts = [count(self._usage, each) for each in _TOKENS]
         return CallReport(

@@ -1,5 +1,7 @@
-"""A bare aiohttp relay in a process: what the auth proxy is compared with. `python -m tests.support.proxy.relay_alone SOCKET
-UPSTREAM` ends with its stdin."""
+"""A bare aiohttp relay in a process: what the auth proxy is compared with.
+
+`python -m tests.support.proxy.relay_alone SOCKET UPSTREAM` ends with its stdin.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ async def _main(socket: str, upstream: str) -> None:
     async with aiohttp.ClientSession(upstream, connector=connector, auto_decompress=False) as session:
 
         async def relay(request: web.Request) -> web.StreamResponse:
-            async with session.post(request.raw_path, data=request.content, headers={"x-api-key": "k"}) as answer:
+            headers = {"x-api-key": "k", "content-length": request.headers["content-length"]}
+            async with session.post(request.raw_path, data=request.content, headers=headers) as answer:
                 response = web.StreamResponse(status=answer.status, headers={"content-type": answer.content_type})
                 await response.prepare(request)
                 async for piece in answer.content.iter_any():

@@ -69,7 +69,7 @@ def test_an_endless_line_is_not_kept() -> None:
     meter.answer(200, STREAM)
     for _ in range(40):
         meter.feed(b"data: " + b"x" * 100_000)
-        assert len(meter._rest) <= 1_200_000
+        assert len(meter._lines.rest) <= 1_200_000
     meter.feed(b"\n" + ANSWER)
     assert meter.report(complete=True).output_tokens == 200
 
