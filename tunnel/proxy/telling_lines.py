@@ -25,8 +25,10 @@ class TellingLines:
         whole = b""
         if end:  # lines are looked at one by one only if one of them tells something
             start = chunk.index(b"\n") + 1 if self._skipping else 0
-            whole = bytes(self._rest) + chunk[start:end]
-            self._rest.clear()
+            whole = chunk[start:end]
+            if self._rest:
+                whole = bytes(self._rest) + whole
+                self._rest.clear()
             self._skipping = False
         if not self._skipping:
             self._rest += chunk[end:]
