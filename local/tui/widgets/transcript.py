@@ -31,6 +31,7 @@ from .one_shot import call_once_after
 _MAX_ANIMATED = 60  # newest blocks that are searched for running tools
 _MAX_CACHED_LINES = 1_000
 _MAX_PAINTED = 256  # lines as they were last painted; about 10 KB each with what Textual keeps for them
+_SLICE_S = 0.012  # CPU seconds of a layout for lines some screens away; the next one draws more
 _EXACT_LINES = 500  # drawn blocks at the end of the transcript; further up heights are estimated
 _OVERLAP_LINES = 2  # lines of the page before that stay when a page is turned
 _UNWRAPPED = 4_000  # columns of a drawing to copy from
@@ -235,8 +236,7 @@ class Transcript(ScrollView, can_focus=False):
         self._frame_s = min(_MAX_FRAME_S, max(_MIN_FRAME_S, _FRAME_PER_LAYOUT * took))
 
     def _extend(self, size: Size) -> None:
-        """Set the size of what can be scrolled through. The other widgets are not arranged again, which takes most of a
-        frame, unless the scrollbar comes or goes."""
+        """Set the size of what can be scrolled through. Arrange other widgets only if the scrollbar comes or goes."""
         if size.height and self.show_vertical_scrollbar == (size.height > self.container_size.height):
             self.set_reactive(Transcript.virtual_size, size)
             self._scroll_update(size)
@@ -247,15 +247,19 @@ class Transcript(ScrollView, can_focus=False):
 
     def _measure(self, start: int, width: int) -> None:
         """Set the heights of the blocks from an index on. Draw those near the end, estimate the others."""
-        layout = self._block_layout
-        exact = _EXACT_LINES
+        layout, began, drawn, fresh = self._block_layout, time.thread_time(), 0, 0
         for position in range(len(layout.blocks) - 1, start - 1, -1):
             block = layout.blocks[position]
             height = self._drawn.height(block, self._cache_key(block, width))
             if height is None:
-                height = len(self._lines(block, width)) if exact > 0 else estimated_height(block, width)
+                near = drawn < _EXACT_LINES
+                spent = fresh and drawn > 3 * self.size.height and time.thread_time() - began > _SLICE_S
+                if near and spent:
+                    self._lay_out_soon(start)  # the next frame goes on
+                fresh += near
+                height = len(self._lines(block, width)) if near and not spent else estimated_height(block, width)
             layout.heights[position] = height
-            exact -= height
+            drawn += height
 
     def _scroll_back(self, top: tuple[Block, int] | None) -> None:
         """After a layout, scroll back to the person's place. `top`: the block at the top before, and its line there."""

@@ -75,6 +75,33 @@ async def test_what_grows_is_drawn_once_a_frame_and_only_its_last_piece(monkeypa
         assert not set(drawn) & set(blocks[:-1])
 
 
+async def test_what_is_far_from_the_screen_is_drawn_in_slices_and_all_of_it_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ccb.local.tui.widgets.transcript._SLICE_S", 0)
+    slices: list[int] = [0]
+
+    def counting(console: Console, renderer: BlockRenderer, block: Block, width: int) -> list[Line]:
+        slices[-1] += 1
+        return draw_lines(console, renderer, block, width)
+
+    class Sliced(Transcript):
+        def _measure(self, start: int, width: int) -> None:
+            slices.append(0)
+            super()._measure(start, width)
+
+    monkeypatch.setattr("ccb.local.tui.widgets.transcript.draw_lines", counting)
+    monkeypatch.setattr("ccb.local.tui.attached.view.Transcript", Sliced)
+    async with desk(size=(100, 30)) as at:
+        await at.prompt("go")
+        at.session.begin()
+        for number in range(100):
+            at.session.text(f"Message {number}.", message_id=f"m{number}")
+        await at.sees("Message 99.")
+        await at.until(lambda: sum(slices) >= 100)
+        assert max(slices) < 60, "no frame draws everything"
+
+
 async def _settled(at: Desk) -> None:
     await at.until(lambda: not at.app.view.reducer.running and at.app.view.transcript.virtual_size.height > 300)
 
