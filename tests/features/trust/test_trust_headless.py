@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -47,7 +48,9 @@ async def test_a_headless_run_names_what_it_leaves_out_and_trust_lets_it_count(
     assert "touch began" in left_out[0] and "\u202e" not in left_out[0]
     script(fake_model, "touch made")
     done = await laptop.run([str(project), "-p", "go", "--trust"])
-    assert (done.code, done.stderr) == (0, "")
+    assert done.code == 0 and re.fullmatch(
+        r"ccb: The MCP server evil of the project is not connected: .*\n", done.stderr
+    )
     assert (project / "made").exists() and (project / "began").exists()
 
 
