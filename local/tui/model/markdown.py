@@ -66,20 +66,23 @@ class _Table(TableElement):
             if isinstance(each, Table):
                 each.show_edge = False
                 self._tables.append(each)
-                if columns is not None:
+                widths = _widths_of(columns, console, options) if columns is not None else []
+                if widths:
                     each.show_header = not self._opening.lines
-                    for column, width in zip(each.columns, _widths_of(columns, console, options), strict=False):
+                    for column, width in zip(each.columns, widths, strict=False):
                         column.width = width
             yield each
 
 
 def _widths_of(columns: TableColumns, console: Console, options: ConsoleOptions) -> list[int]:
     """Return how wide the columns are: as the beginning of the table needs, and wider where there is room, for what
-    comes later."""
+    comes later. [] if the beginning only looked like that of a table."""
     room = options.max_width
     if room not in columns.widths:
         measured = TranscriptMarkdown(columns.beginning, "default")
         list(console.render(measured, options))
+        if not measured.tables:
+            return []
         table = measured.tables[0]
         padded = table._calculate_column_widths(console, options)
         spare = max(0, room - sum(padded)) // len(padded)

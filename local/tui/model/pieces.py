@@ -23,6 +23,7 @@ _CLOSING = ")]}"
 _LINE = re.compile(r"[^\n]*\n")
 """A line as Markdown has it: others of the signs that end lines elsewhere are signs like any other."""
 
+_BAR = re.compile(r"(?<!\\)\|")
 _RULER = re.compile(r"\|([ \t]*:?-+:?[ \t]*\|)+\s*")
 """The line below the head of a table."""
 
@@ -121,7 +122,7 @@ class _Reader:
         if self.in_table and line.startswith("|"):
             return position if position >= PIECE_CHARS else 0
         self.opened, self.in_table = "", False
-        if _RULER.fullmatch(line) and self._last.startswith("|"):
+        if _RULER.fullmatch(line) and self._last.startswith("|") and _cells(line) == _cells(self._last):
             self.opened, self.in_table = self._last + line, True
             head = position - len(self._last)
             if head:  # a table begins a piece
@@ -140,6 +141,12 @@ class _Reader:
         if line.startswith(_BULLETS) or (self._numbered and _NUMBER.match(line)):
             return True
         return not self._last.strip() and bool(line.strip()) and not line.startswith((" ", "\t"))
+
+
+def _cells(line: str) -> int:
+    """Return how many cells a line of a table has."""
+    line = line.strip()
+    return len(_BAR.findall(line)) - line.endswith("|")
 
 
 def _opened_fence(line: str) -> str:

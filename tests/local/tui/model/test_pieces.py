@@ -88,6 +88,16 @@ def test_only_the_end_of_a_line_ends_a_line(sign: str) -> None:
     assert len(pieces_of(f"a{sign}b\n\n" + PROSE)) == len(pieces_of("a-b\n\n" + PROSE))
 
 
+@pytest.mark.parametrize("before", ["| a | b | c |\n|---|---|\n", "<div>\n| a | b |\n|---|---|\n"])
+def test_what_only_looks_like_a_table_leaves_the_next_one_as_it_is(before: str) -> None:
+    *_, head, _, row = stacked(f"{before}{ROWS}\n\nfirst | second\n---|---\nalpha | beta\n")
+    assert (head.split(), row.split()) == (["first", "second"], ["alpha", "beta"])
+
+
+def test_a_head_with_too_many_cells_is_not_repeated() -> None:
+    assert not any(piece.opening.lines for piece in pieces_of("| a | b | c |\n|---|---|\n" + ROWS))
+
+
 @pytest.mark.parametrize("end", ["- half an ite", "``", "| 7 | half a ro", "Half a para"])
 def test_a_line_that_is_not_complete_is_not_cut_off(end: str) -> None:
     text = "".join(f"A line of prose {n}.\n" for n in range(60)) + "\n" + end
