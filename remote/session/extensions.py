@@ -50,6 +50,7 @@ class SessionExtensions:
         if isinstance(sub_agents, SubAgents):
             agent.config.disclosure.announced.add("agents", sub_agents.listed)
             sub_agents.session_servers = lambda: clients.running
+            sub_agents.strict_servers = lambda: not self._options().project_mcp
 
     async def settle(self) -> None:
         """Return when a turn may start."""

@@ -14,14 +14,17 @@ from ..mcp.servers import OF_AGENT, McpServers
 from ..settings.worker_settings import WorkerSettings
 from ..system.process import child_environment
 from ..tools.agents.definition import AgentDefinition
+from .catalogue import CLIENT
 
 _MAX_ERROR = 1000  # characters
+_STRICT = "this session uses only those of --mcp-config"
 
 
 def own_servers(
-    definition: AgentDefinition, taken: Collection[str], settings: WorkerSettings, cwd: str
+    definition: AgentDefinition, taken: Collection[str], settings: WorkerSettings, cwd: str, *, strict: bool
 ) -> tuple[dict[str, Wanted], list[str]]:
-    """Return the servers to start, and what the person is told of others. The session has those that are `taken`."""
+    """Return the servers to start, and what the person is told of others. The session has those that are `taken`.
+    `strict`: no file adds servers (--strict-mcp-config)."""
     environ = {**child_environment(os.environ), **settings.env}
     wanted: dict[str, Wanted] = {}
     told: list[str] = []
@@ -32,6 +35,8 @@ def own_servers(
             )
         elif described is not None and name in taken:
             told.append(f"The MCP server {name} of the session is used, and not the one that the agent calls so.")
+        elif described is not None and strict and definition.source != CLIENT:
+            told.append(f"The MCP server {name[:100]} of the agent {definition.name} does not start: {_STRICT}.")
         elif described is not None:
             wanted[name] = wanted_server(name, described, environ, cwd, settings.env)
     return wanted, told
@@ -44,11 +49,13 @@ async def running_servers(
     above: McpServers | None,
     forms: ServerForms,
     say: Callable[[str], None],
+    *,
+    strict: bool,
 ) -> AsyncIterator[McpServers | None]:
     """Run the servers of an agent with this configuration, which gets their tools; None if it brings none. The servers
-    `above` are those of the session."""
+    `above` are those of the session. `strict`: see `own_servers`."""
     taken = [str(each["name"]) for each in above.summary()] if above is not None else []
-    wanted, told = own_servers(definition, taken, config.settings, config.context.cwd)
+    wanted, told = own_servers(definition, taken, config.settings, config.context.cwd, strict=strict)
     for text in told:
         say(text)
     if not wanted:

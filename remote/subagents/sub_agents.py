@@ -78,6 +78,8 @@ class SubAgents:
         self._broker = broker
         self.session_servers: Callable[[], McpServers | None] = lambda: None
         """The MCP servers of the session, None while there are none."""
+        self.strict_servers: Callable[[], bool] = lambda: False
+        """Whether no file adds MCP servers (--strict-mcp-config)."""
         self._running: set[str] = set()
         self._going: dict[str, asyncio.Future[ToolResult]] = {}  # in the background, by agent id
         self._definitions = {each.name: each for each in BUILT_IN_AGENTS}
@@ -263,8 +265,8 @@ class SubAgents:
             from .own_servers import running_servers
 
             forms = ServerForms(self._broker, hooks)
-            above = self.session_servers()
-            async with running_servers(definition, config, above, forms, self._warn) as servers:
+            above, strict = self.session_servers(), self.strict_servers()
+            async with running_servers(definition, config, above, forms, self._warn, strict=strict) as servers:
                 agent = self._make(config, history, child.emitter)
                 if servers is not None:
                     agent.reminders.follow(servers.due)

@@ -146,7 +146,8 @@ class ClientSetup:
         taken = {*options.client_mcp, *options.laptop_mcp, *(settings.mcp_servers if options.project_mcp else ())}
         wanted: dict[str, Wanted] = {}
         if role is not None:
-            wanted, told = own_servers(role, taken, settings, self._agent.config.context.cwd)
+            cwd, strict = self._agent.config.context.cwd, not options.project_mcp
+            wanted, told = own_servers(role, taken, settings, cwd, strict=strict)
             for text in told:
                 self._say(text)
         servers.use(wanted)

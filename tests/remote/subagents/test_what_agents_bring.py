@@ -156,6 +156,16 @@ async def test_a_call_of_such_a_server_is_a_question_like_any_other(tmp_path: Pa
         await running
 
 
+async def test_where_only_servers_of_the_command_line_count_those_of_an_agent_do_not_start(tmp_path: Path) -> None:
+    scripts = {MAIN: delegates(task(ONE, "part one", subagent_type="helper")), "part one": [says("done")]}
+    own = agent_file(with_server(tmp_path))
+    async with delegation(tmp_path, scripts, own_agents=own, project_mcp=False) as d:
+        await d.turn(MAIN + "go")
+        assert not (tmp_path / "pid").exists()
+        (why,) = told(d)
+        assert why.endswith("does not start: this session uses only those of --mcp-config.")
+
+
 async def test_an_interrupt_ends_the_servers_of_an_agent(tmp_path: Path) -> None:
     scripts = {
         MAIN: [calls(task(ONE, "part one", subagent_type="helper"), message_id="m1"), says("Yes?", "m2")],
