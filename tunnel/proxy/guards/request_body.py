@@ -2,7 +2,8 @@
 provider gets it.
 
 It takes less than a JSON parser does. What two parsers could read in two ways has no reading at all: a member that
-stands twice, another encoding than UTF-8, numbers that are not JSON's.
+stands twice, or a second time in other letters (parsers in Go take `Model` for `model`), another encoding than UTF-8,
+numbers that are not JSON's.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ def read_request(body: bytes) -> Json:
         raise _refusal(f"the request body {why}, so the laptop cannot check it") from None
     if not isinstance(data, dict):
         raise _refusal("the request body is not a JSON object")
+    if len({name.casefold() for name in data}) != len(data):
+        raise _refusal("the request body has a member in small and in large letters, so the laptop cannot check it")
     return data
 
 

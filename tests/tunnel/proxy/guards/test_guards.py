@@ -79,6 +79,8 @@ async def test_only_allowed_models_and_lengths_reach_the_provider(fake_model: Fa
         (b'{"model": "m", "max_tokens": "9"}', 403),
         (b'{"model": "m", "model": "gpt-9", "max_tokens": 1}', 400),
         (b'{"model": "m", "max_tokens": 1, "max_tokens": 200}', 400),
+        (b'{"model": "m", "Model": "gpt-9", "max_tokens": 1}', 400),
+        ('{"model": "m", "max_tokens": 1, "max_to\u212aens": 200}'.encode(), 400),
         (b'{"model": ["m"], "max_tokens": 1}', 403),
         (b"[1]", 400),
         (b'{"model": "m"', 400),
