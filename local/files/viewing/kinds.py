@@ -42,7 +42,10 @@ _TEXTS = {
     ".tsv": FileKind("table", (".tsv",), "a spreadsheet may follow formulas in it"),
 }
 _PAGE = FileKind(
-    "web page", (".html",), "its scripts run in your browser; it loads nothing from elsewhere", is_page=True
+    "web page",
+    (".html",),
+    "its scripts run in your browser; it loads nothing from elsewhere, but may lead you to another address",
+    is_page=True,
 )
 _DRAWING = FileKind("SVG image", (".html",), "shown as a picture in a page; its scripts do not run", is_page=True)
 _OFFICE = {

@@ -1,7 +1,8 @@
-"""Web pages and drawings of a host, made so that a browser shows them without the network.
+"""Web pages and drawings of a host, made so that a browser loads nothing for them.
 
 A page from a file may run scripts, which plots need. The policy that is put in front of it lets none of them, and no
-image or style of it, reach another machine. A drawing becomes an image in a page: browsers run no script in an image.
+image or style of it, load anything or send a form. No policy keeps a page from leading the browser to another address,
+as a link does: the person is told before. A drawing becomes an image in a page: browsers run no script in an image.
 """
 
 from __future__ import annotations
