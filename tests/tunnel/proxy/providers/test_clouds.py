@@ -22,6 +22,7 @@ from tests.support.providers.cloud_server import (
     CloudServer,
     chunk,
     exception,
+    frame,
 )
 from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
 
@@ -247,6 +248,14 @@ async def test_a_stream_of_frames_that_breaks_off_or_is_damaged_is_no_answer(
             server.frames = frames
             with pytest.raises(ProviderError):
                 await ask(proxy, asked_of("bedrock/m", stream=True))
+
+
+async def test_a_frame_that_bedrock_does_not_send_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("botocore")
+    async with cloud("bedrock", monkeypatch, AWS) as (server, proxy):
+        server.frames = chunk(ANSWER[0]) + frame({":exception-type": "x", ":message-type": "exception"}, b"[1]")
+        with pytest.raises(ProviderError):
+            await ask(proxy, asked_of("bedrock/m", stream=True))
 
 
 async def test_without_credentials_or_a_place_the_person_is_told_what_to_do(

@@ -140,6 +140,8 @@ def _event(headers: Mapping[str, object], payload: bytes) -> bytes:
     """Return what one frame says, b"" for one that says nothing to the worker. Raise ValueError, KeyError,
     TypeError for a frame that Bedrock does not send."""
     data = json.loads(payload) if payload else {}
+    if not isinstance(data, dict):
+        raise ValueError("a frame holds an object")
     if headers.get(":message-type") != "event":
         code = str(headers.get(":exception-type") or headers.get(":error-code") or "")
         message = str(headers.get(":error-message") or data.get("message") or code)
