@@ -132,6 +132,8 @@ def _wanted(
         raise ValueError("a name has letters, digits, - and single _ only, at most 64 of them")
     if not isinstance(described, dict):
         raise ValueError("it is not described by an object")
+    if {"command", "url"} <= described.keys():  # the question about trust shows one of them
+        raise ValueError("it has a command and a url, and only one of them can count")
     kind = described.get("type", "http" if "url" in described else "stdio")
     if kind == "http":
         return _address(described, environ)

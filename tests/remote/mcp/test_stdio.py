@@ -224,3 +224,10 @@ def test_variables_stand_for_their_values() -> None:
     assert found["a"] == ServerCommand(("from settings/x", "d", "3"), "/work", {**shared, **own})
     assert [found[name] for name in "bc"] == ["the variable NONE is not set", str(found["c"])]
     assert "needs a command" in str(found["c"]) and "single _" in str(found["d__d"])
+
+
+@pytest.mark.parametrize("kind", [{}, {"type": "http"}, {"type": "stdio"}])
+def test_a_server_whose_question_could_show_something_else_does_not_start(kind: Json) -> None:
+    both = {**kind, "command": "notes", "url": "https://example.com/mcp"}
+    found = project_servers(settings({"mcpServers": {"a": both}}), "/", {})
+    assert found == {"a": "it has a command and a url, and only one of them can count"}
