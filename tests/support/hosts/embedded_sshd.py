@@ -13,6 +13,8 @@ from pathlib import Path
 
 import asyncssh
 
+_PIECE = 64 * 1024
+
 
 @dataclass(frozen=True)
 class EmbeddedSshd:
@@ -28,6 +30,23 @@ class EmbeddedSshd:
             "-P", str(self.port), "-i", str(self.identity),
             "-o", f"UserKnownHostsFile={self.known_hosts}", "-o", "IdentitiesOnly=yes",
         ]  # fmt: skip
+
+
+async def _feed(source: asyncssh.SSHReader[bytes], stdin: asyncio.StreamWriter) -> None:
+    """Give a child what the client sends, and then its end."""
+    with contextlib.suppress(OSError, asyncssh.Error):  # either of them has ended
+        while data := await source.read(_PIECE):
+            stdin.write(data)
+            await stdin.drain()
+    stdin.close()
+
+
+async def _pass_on(output: asyncio.StreamReader, channel: asyncssh.SSHWriter[bytes]) -> None:
+    """Send what a child prints. Raise OSError or asyncssh.Error if the channel is closed: asyncssh's own redirection
+    ends the whole connection then."""
+    while data := await output.read(_PIECE):
+        channel.write(data)
+        await channel.drain()
 
 
 @asynccontextmanager
@@ -46,16 +65,27 @@ async def embedded_sshd(directory: Path, env: Mapping[str, str], cwd: Path) -> A
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
             env=dict(env), cwd=cwd, start_new_session=True,
         )  # fmt: skip
+        assert child.stdin is not None and child.stdout is not None and child.stderr is not None
+        outputs = ((child.stdout, process.stdout), (child.stderr, process.stderr))
+        passing = [asyncio.create_task(_pass_on(*each)) for each in outputs]
+        feeding = asyncio.create_task(_feed(process.stdin, child.stdin))
         try:
-            await process.redirect(stdin=child.stdin, stdout=child.stdout, stderr=child.stderr)
-            status = await child.wait()
-            await process.stdout.drain()
-            process.exit(max(status, 0))
+            done, _ = await asyncio.wait(passing, return_when=asyncio.FIRST_EXCEPTION)
+            if not any(each.exception() for each in done):
+                status = await child.wait()
+                with contextlib.suppress(OSError):  # the channel was closed at the same moment
+                    process.exit(max(status, 0))
             await process.wait_closed()
         finally:
+            for each in (feeding, *passing):
+                each.cancel()
+            await asyncio.gather(feeding, *passing, return_exceptions=True)
             if child.returncode is None:
                 with contextlib.suppress(ProcessLookupError):  # it has ended, and that was not noticed yet
                     os.killpg(child.pid, signal.SIGKILL)
+                for output, _ in outputs:
+                    while await output.read(_PIECE):  # asyncio waits for the ends of the pipes
+                        pass
                 await child.wait()
 
     server = await asyncssh.listen(
