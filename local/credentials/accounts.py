@@ -51,7 +51,7 @@ class Account:
         return Credential(source, bearer=self.secret, workspace=self.workspace, betas=betas)
 
 
-class Accounts:
+class ProviderAccounts:
     """The accounts at one host. `directory` is for locks. All methods block; see SecretStore for what they raise."""
 
     def __init__(self, store: SecretStore, host: str, directory: Path) -> None:

@@ -16,7 +16,7 @@ from ccb.tunnel.proxy.providers.provider import ProviderError
 
 from ..config.log import state_dir
 from ..terminal.stdio import in_thread
-from .accounts import Account, Accounts
+from .accounts import Account, ProviderAccounts
 from .keyring_store import NoKeyring
 from .renewal import TokenRenewal
 from .store import open_store
@@ -57,7 +57,7 @@ class StoredCredentials:
 
     def of(self, provider: str, at: str) -> StoredCredential:
         """Return the credential for a provider, which is reached at the host `at`. Nothing is read before `get`."""
-        accounts = Accounts(self._store, at, state_dir(self._environ))
+        accounts = ProviderAccounts(self._store, at, state_dir(self._environ))
         return StoredCredential(accounts, self.chosen(provider), TokenRenewal(self._environ))
 
     def chosen(self, provider: str) -> str | None:
@@ -71,7 +71,7 @@ class StoredCredential:
     Several ccb at once renew a token once: who comes second finds the new one in the store.
     """
 
-    def __init__(self, accounts: Accounts, name: str | None, renewal: TokenRenewal) -> None:
+    def __init__(self, accounts: ProviderAccounts, name: str | None, renewal: TokenRenewal) -> None:
         self._accounts = accounts
         self._name = name
         self._renewal = renewal

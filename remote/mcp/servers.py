@@ -39,7 +39,7 @@ ON_LAPTOP = ServerPlace("laptop", "user", "laptop", RunsOn.LAPTOP)
 ON_HOST = ServerPlace("host", "project", "stdio", RunsOn.HOST, 30.0)
 OF_AGENT = ServerPlace("agent", "agent", "stdio", RunsOn.HOST, 30.0)
 
-_WAITS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+_WAITS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 300.0, 900.0)
 """Seconds before each new try to connect a server that may come back; the last one counts for all that follow."""
 
 _MAX_INSTRUCTIONS = 2048  # characters of what a server tells the model

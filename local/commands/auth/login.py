@@ -17,7 +17,7 @@ from ccb.tunnel.proxy.providers.provider import ProviderError
 
 from ...config.log import state_dir
 from ...config.settings import Settings, load_settings
-from ...credentials.accounts import DEFAULT, Account, Accounts, Kind, checked_name
+from ...credentials.accounts import DEFAULT, Account, Kind, ProviderAccounts, checked_name
 from ...credentials.encrypted_file import MIN_PASSPHRASE, EncryptedFile, credentials_path
 from ...credentials.key_text import checked, checked_workspace
 from ...credentials.keyring_store import KeyStore, NoKeyring
@@ -57,7 +57,7 @@ def login(environ: Mapping[str, str], wish: LoginWish | None = None) -> None:
     account = replace(_read(where, wish), workspace=checked_workspace(wish.workspace, "--workspace"))
     note = asyncio.run(_check(where, account, environ))
     asyncio.run(store.unlock(create=True))
-    accounts = Accounts(store, where.host, state_dir(environ))
+    accounts = ProviderAccounts(store, where.host, state_dir(environ))
     accounts.put(account)
     named = "" if account.name == DEFAULT else f" of account {account.name}"
     _print(f"Stored the {_what(account)}{named} for {where.host} in {store.described()}.{note}")

@@ -13,7 +13,7 @@ from ccb.tunnel.errors import CredentialError, UsageError
 from ...command_line.exit_codes import ExitCode
 from ...config.log import state_dir
 from ...config.settings import Settings, settings_path
-from ...credentials.accounts import DEFAULT, Account, Accounts
+from ...credentials.accounts import DEFAULT, Account, ProviderAccounts
 from ...credentials.keyring_store import NoKeyring
 from ...credentials.sources import ANTHROPIC, environ_credential
 from ...credentials.store import SecretStore, open_store
@@ -63,7 +63,7 @@ async def log_out(
     """Remove an account, or all of a provider."""
     store = open_store(environ, settings, TerminalPrompts())
     await store.unlock()
-    accounts = Accounts(store, where.host, state_dir(environ))
+    accounts = ProviderAccounts(store, where.host, state_dir(environ))
     place = store.described().partition(" (")[0]
     if everything:
         removed = store.delete(where.host)
@@ -89,7 +89,7 @@ async def _found(where: AuthTarget, environ: Mapping[str, str], settings: Settin
     try:
         place = store.described()
         await store.unlock()
-        accounts = Accounts(store, where.host, state_dir(environ)).all()
+        accounts = ProviderAccounts(store, where.host, state_dir(environ)).all()
     except (NoKeyring, CredentialError) as error:
         return _Found(where, before, {}, "", "", "" if before else str(error))
     name = settings.credentials.account_for(where.name, "")

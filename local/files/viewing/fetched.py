@@ -21,7 +21,7 @@ from ..copy import CopyOrder
 from ..orders import open_path
 from ..progress import size_of
 from ..transfers import Transfer, Transfers, outcome
-from .kinds import HEAD_BYTES, FileKind, kind_of, viewer_name
+from .kinds import HEAD_BYTES, ViewedKind, kind_of, viewer_name
 from .pages import write_drawing, write_page
 from .private_folder import MOST_BYTES, PrivateFolder
 from .viewer import NoViewer, start_viewer, viewer_command
@@ -35,7 +35,7 @@ class FetchedFile:
     """A file that waits for the person's key. `path` is where the viewer finds it."""
 
     path: Path
-    kind: FileKind
+    kind: ViewedKind
     size: int
 
     @property

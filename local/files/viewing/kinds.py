@@ -23,7 +23,7 @@ _BINARY = re.compile(r"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 
 
 @dataclass(frozen=True)
-class FileKind:
+class ViewedKind:
     """A kind of file. `ends` are the ends of names by which viewers know it, the usual one first; none: it is not
     opened. `note` is what the person should know before. `is_page`: a browser runs what is in it."""
 
@@ -33,57 +33,57 @@ class FileKind:
     is_page: bool = False
 
 
-_TEXT = FileKind("text", (".txt",))
+_TEXT = ViewedKind("text", (".txt",))
 _TEXTS = {
-    ".md": FileKind("Markdown text", (".md",)),
-    ".json": FileKind("JSON text", (".json",)),
-    ".log": FileKind("text", (".log",)),
-    ".csv": FileKind("table", (".csv",), "a spreadsheet may follow formulas in it"),
-    ".tsv": FileKind("table", (".tsv",), "a spreadsheet may follow formulas in it"),
+    ".md": ViewedKind("Markdown text", (".md",)),
+    ".json": ViewedKind("JSON text", (".json",)),
+    ".log": ViewedKind("text", (".log",)),
+    ".csv": ViewedKind("table", (".csv",), "a spreadsheet may follow formulas in it"),
+    ".tsv": ViewedKind("table", (".tsv",), "a spreadsheet may follow formulas in it"),
 }
-_PAGE = FileKind(
+_PAGE = ViewedKind(
     "web page",
     (".html",),
     "its scripts run in your browser; it loads nothing from elsewhere, but may lead you to another address",
     is_page=True,
 )
-_DRAWING = FileKind("SVG image", (".html",), "shown as a picture in a page; its scripts do not run", is_page=True)
+_DRAWING = ViewedKind("SVG image", (".html",), "shown as a picture in a page; its scripts do not run", is_page=True)
 _OFFICE = {
-    end: FileKind(label, (end,), "let your office program run no macros of it")
+    end: ViewedKind(label, (end,), "let your office program run no macros of it")
     for end, label in (
         (".docx", "Word document"), (".xlsx", "Excel table"), (".pptx", "PowerPoint slides"),
         (".odt", "text document"), (".ods", "spreadsheet"), (".odp", "slides"),
     )
 }  # fmt: skip
 _IMAGES = {
-    "image/png": FileKind("PNG image", (".png",)),
-    "image/jpeg": FileKind("JPEG image", (".jpg", ".jpeg")),
-    "image/gif": FileKind("GIF image", (".gif",)),
-    "image/webp": FileKind("WebP image", (".webp",)),
+    "image/png": ViewedKind("PNG image", (".png",)),
+    "image/jpeg": ViewedKind("JPEG image", (".jpg", ".jpeg")),
+    "image/gif": ViewedKind("GIF image", (".gif",)),
+    "image/webp": ViewedKind("WebP image", (".webp",)),
 }
 _ARCHIVE = b"PK\x03\x04"
-_BY_START: tuple[tuple[int, bytes, FileKind], ...] = (
-    (0, b"%PDF-", FileKind("PDF document", (".pdf",))),
-    (0, b"BM", FileKind("BMP image", (".bmp",))),
-    (0, b"II*\0", FileKind("TIFF image", (".tif", ".tiff"))),
-    (0, b"MM\0*", FileKind("TIFF image", (".tif", ".tiff"))),
-    (4, b"ftyp", FileKind("MP4 video", (".mp4", ".m4v", ".m4a", ".mov"))),
-    (0, b"\x1aE\xdf\xa3", FileKind("WebM or Matroska video", (".mkv", ".webm"))),
-    (0, b"OggS", FileKind("Ogg audio or video", (".ogg", ".oga", ".ogv", ".opus"))),
-    (8, b"WAVE", FileKind("WAV audio", (".wav",))),
-    (0, b"fLaC", FileKind("FLAC audio", (".flac",))),
-    (0, b"ID3", FileKind("MP3 audio", (".mp3",))),
-    (0, b"\x7fELF", FileKind("a program of Linux")),
-    (0, b"MZ", FileKind("a program of Windows")),
-    (0, b"\xcf\xfa\xed\xfe", FileKind("a program of macOS")),
-    (0, b"\xca\xfe\xba\xbe", FileKind("a program of macOS or Java")),
-    (0, _ARCHIVE, FileKind("an archive")),
-    (0, b"\x1f\x8b", FileKind("an archive")),
+_BY_START: tuple[tuple[int, bytes, ViewedKind], ...] = (
+    (0, b"%PDF-", ViewedKind("PDF document", (".pdf",))),
+    (0, b"BM", ViewedKind("BMP image", (".bmp",))),
+    (0, b"II*\0", ViewedKind("TIFF image", (".tif", ".tiff"))),
+    (0, b"MM\0*", ViewedKind("TIFF image", (".tif", ".tiff"))),
+    (4, b"ftyp", ViewedKind("MP4 video", (".mp4", ".m4v", ".m4a", ".mov"))),
+    (0, b"\x1aE\xdf\xa3", ViewedKind("WebM or Matroska video", (".mkv", ".webm"))),
+    (0, b"OggS", ViewedKind("Ogg audio or video", (".ogg", ".oga", ".ogv", ".opus"))),
+    (8, b"WAVE", ViewedKind("WAV audio", (".wav",))),
+    (0, b"fLaC", ViewedKind("FLAC audio", (".flac",))),
+    (0, b"ID3", ViewedKind("MP3 audio", (".mp3",))),
+    (0, b"\x7fELF", ViewedKind("a program of Linux")),
+    (0, b"MZ", ViewedKind("a program of Windows")),
+    (0, b"\xcf\xfa\xed\xfe", ViewedKind("a program of macOS")),
+    (0, b"\xca\xfe\xba\xbe", ViewedKind("a program of macOS or Java")),
+    (0, _ARCHIVE, ViewedKind("an archive")),
+    (0, b"\x1f\x8b", ViewedKind("an archive")),
 )
-_UNKNOWN = FileKind("data of a kind that ccb does not know")
+_UNKNOWN = ViewedKind("data of a kind that ccb does not know")
 
 
-def kind_of(name: str, head: bytes) -> FileKind:
+def kind_of(name: str, head: bytes) -> ViewedKind:
     """Return what a file is. `head` is its first HEAD_BYTES. Among texts and archives, the name tells more."""
     end = posixpath.splitext(name.lower())[1]
     media_type = image_type(head)
@@ -101,15 +101,15 @@ def kind_of(name: str, head: bytes) -> FileKind:
     return _TEXTS.get(end, _TEXT)
 
 
-def viewer_name(name: str, kind: FileKind) -> str:
+def viewer_name(name: str, kind: ViewedKind) -> str:
     """Return the name under which a viewer gets the file: harmless characters, and the end that belongs to its kind."""
     clean = _UNFIT.sub("_", one_line(name)).lstrip(".- ")[-_MAX_NAME:] or "file"
     return clean if clean.lower().endswith(kind.ends) else clean + kind.ends[0]
 
 
-def _with_pixels(kind: FileKind, head: bytes) -> FileKind:
+def _with_pixels(kind: ViewedKind, head: bytes) -> ViewedKind:
     size = image_size(head)
-    return FileKind(f"{kind.label}, {size[0]}x{size[1]}", kind.ends) if size else kind
+    return ViewedKind(f"{kind.label}, {size[0]}x{size[1]}", kind.ends) if size else kind
 
 
 def _text_of(head: bytes) -> str | None:

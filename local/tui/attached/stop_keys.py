@@ -19,7 +19,7 @@ from .shell import ReplShell
 from .steering import Steering
 
 
-class StopTarget(Protocol):
+class StopKeyTarget(Protocol):
     """The parts of a session's view that these keys act on."""
 
     reading: Reading
@@ -38,7 +38,7 @@ class StopTarget(Protocol):
 class StopKeys:
     """Carries out these keys for one session."""
 
-    def __init__(self, view: StopTarget, shell: ReplShell, actions: SessionActions) -> None:
+    def __init__(self, view: StopKeyTarget, shell: ReplShell, actions: SessionActions) -> None:
         self._view = view
         self._shell = shell
         self._actions = actions

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from .agents.agent_run import AgentRun
-from .pieces import NOTHING_OPEN, Opening
+from .pieces import NOTHING_OPEN, OpenBlock
 
 Json = dict[str, Any]
 
@@ -96,7 +96,7 @@ class MarkdownBlock(Block):
 
     text: str = ""
     live: bool = False
-    opening: Opening = NOTHING_OPEN
+    opening: OpenBlock = NOTHING_OPEN
 
     def size(self) -> int:
         return len(self.text)

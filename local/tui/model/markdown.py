@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..theme.palette import Palette
-from .pieces import NOTHING_OPEN, Opening, TableColumns
+from .pieces import NOTHING_OPEN, OpenBlock, TableColumns
 
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
 _NARROW = 80
@@ -103,7 +103,7 @@ class TranscriptMarkdown(Markdown):
         "table_open": _Table,
     }
 
-    def __init__(self, text: str, code_theme: str, opening: Opening = NOTHING_OPEN) -> None:
+    def __init__(self, text: str, code_theme: str, opening: OpenBlock = NOTHING_OPEN) -> None:
         super().__init__("", code_theme=code_theme, hyperlinks=False)
         self.markup = opening.lines + text
         self.parsed = _PARSER.parse(self.markup)
@@ -145,13 +145,13 @@ class _MarkdownToCopy(TranscriptMarkdown):
         "hr": _RuleToCopy,
     }
 
-    def __init__(self, text: str, code_theme: str, opening: Opening, width: int) -> None:
+    def __init__(self, text: str, code_theme: str, opening: OpenBlock, width: int) -> None:
         super().__init__(text, code_theme, opening)
         self.width = width
 
 
 def render_markdown(
-    text: str, palette: Palette, copied_from: int = 0, opening: Opening = NOTHING_OPEN
+    text: str, palette: Palette, copied_from: int = 0, opening: OpenBlock = NOTHING_OPEN
 ) -> TranscriptMarkdown:
     """Return a renderable for `text`, from which control characters have been removed. `copied_from` is not 0 for one
     to copy from: the width of the one on the screen. `opening` is that of a piece."""

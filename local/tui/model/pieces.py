@@ -38,7 +38,7 @@ class TableColumns:
 
 
 @dataclass(frozen=True)
-class Opening:
+class OpenBlock:
     """What the beginning of a piece goes on with: the code or the table that `lines` opened, or nothing. `columns` are
     those of the table with which the piece begins."""
 
@@ -46,7 +46,7 @@ class Opening:
     columns: TableColumns | None = None
 
 
-NOTHING_OPEN = Opening()
+NOTHING_OPEN = OpenBlock()
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Piece:
     """A part of a text."""
 
     text: str
-    opening: Opening = NOTHING_OPEN
+    opening: OpenBlock = NOTHING_OPEN
 
 
 def first_cut(piece: Piece) -> tuple[Piece, Piece] | None:
@@ -67,8 +67,8 @@ def first_cut(piece: Piece) -> tuple[Piece, Piece] | None:
     columns = opening.columns
     if reader.in_table and columns is None:
         columns = TableColumns(text[:place])
-    behind = Opening(reader.opened, columns if reader.in_table else None)
-    return Piece(text[:place], Opening(opening.lines, columns)), Piece(text[place:], behind)
+    behind = OpenBlock(reader.opened, columns if reader.in_table else None)
+    return Piece(text[:place], OpenBlock(opening.lines, columns)), Piece(text[place:], behind)
 
 
 def pieces_of(text: str) -> list[Piece]:

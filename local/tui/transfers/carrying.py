@@ -77,12 +77,13 @@ class FileCarrying(Vertical):
         self.run_worker(self.open_offered(), group="copies")
 
     async def open_offered(self) -> None:
-        """Open the file that the panel shows."""
-        shown = self.fetched is not None and self._offer.shows(self.fetched.offered)
-        file = self.fetched.take_first() if self.fetched is not None and shown else None
-        self._show_offer()
-        if self.fetched is None or file is None:
+        """Open the file that the panel shows, if the person has had the time to see it."""
+        if self.fetched is None or not self.fetched.offered:
             self._reducer.notice("No file waits to be opened: /open PATH fetches one of the host.")
+            return
+        file = self.fetched.take_first() if self._offer.was_seen(self.fetched.offered) else None
+        self._show_offer()
+        if file is None:
             return
         try:
             self._reducer.notice(await self.fetched.open_file(file))

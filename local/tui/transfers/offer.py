@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from rich.text import Text
@@ -10,6 +11,9 @@ from textual.widgets import Static
 from ...files.viewing.fetched import FetchedFile
 from ...terminal.keymap import Keymap
 from ..theme.palette import palette_of
+
+SEEN_S = 0.5
+"""For so long a file cannot be opened after it has come into the panel: the key was meant for the one before."""
 
 
 class OfferPanel(Static):
@@ -26,15 +30,17 @@ class OfferPanel(Static):
         super().__init__()
         self._keymap = keymap
         self._shown: FetchedFile | None = None
+        self._since = 0.0  # monotonic
 
-    def shows(self, offered: Sequence[FetchedFile]) -> bool:
-        """Return whether the person sees the file that waits first."""
-        return bool(offered) and self._shown is offered[0]
+    def was_seen(self, offered: Sequence[FetchedFile]) -> bool:
+        """Return whether the person has had the time to see the file that waits first."""
+        return bool(offered) and self._shown is offered[0] and time.monotonic() - self._since >= SEEN_S
 
     def show(self, offered: Sequence[FetchedFile], viewer: str) -> None:
         """Show the first of the files that wait. `viewer` is the program that opens it, "" if there is none."""
         self.set_class(bool(offered), "waits")
-        self._shown = offered[0] if offered else None
+        if self._shown is not (first := offered[0] if offered else None):
+            self._shown, self._since = first, time.monotonic()
         if self._shown is None:
             return
         palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)

@@ -15,7 +15,7 @@ from tests.support.network.http_server import serving
 from tests.support.person.file_keyring import FileKeyring
 from tests.support.person.laptop import Laptop, make_laptop
 
-from ccb.local.credentials.accounts import Account, Accounts, Kind
+from ccb.local.credentials.accounts import Account, Kind, ProviderAccounts
 from ccb.local.credentials.encrypted_file import EncryptedFile
 from ccb.local.credentials.keyring_store import KeyStore
 from ccb.local.credentials.store import SecretStore
@@ -74,7 +74,7 @@ async def kept_in(kind: str, laptop: Laptop, model: FakeModel, token_url: str) -
         settings.write_text(json.dumps({"credentials": {"store": "file", "passphraseHelper": helper}}))
         store = EncryptedFile(settings.with_name("credentials.sealed"), laptop.env, NobodyToAsk(), helper=helper)
         await store.unlock(create=True)
-    Accounts(store, host, laptop.home / "locks").put(account)
+    ProviderAccounts(store, host, laptop.home / "locks").put(account)
     return may_hold
 
 

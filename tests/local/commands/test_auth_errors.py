@@ -12,7 +12,7 @@ from tests.support.person.file_keyring import FileKeyring
 
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.commands.auth.command import run_auth
-from ccb.local.credentials.accounts import Account, Accounts
+from ccb.local.credentials.accounts import Account, ProviderAccounts
 from ccb.local.credentials.keyring_store import KeyStore
 from ccb.tunnel.secret import Secret
 
@@ -55,7 +55,7 @@ def test_what_cannot_be_stored_is_refused_before_anybody_is_asked(
 def test_of_several_accounts_none_is_forgotten_by_accident(
     auth: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    accounts = Accounts(KeyStore(lambda: FileKeyring(tmp_path / "keyring.json")), "api.anthropic.com", tmp_path)
+    accounts = ProviderAccounts(KeyStore(lambda: FileKeyring(tmp_path / "keyring.json")), "api.anthropic.com", tmp_path)
     for name in ("work", "lab"):
         accounts.put(Account(name, "api_key", Secret("k")))
     assert auth("logout") == ExitCode.USAGE

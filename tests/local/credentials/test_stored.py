@@ -15,7 +15,7 @@ from tests.support.network.http_server import serving
 from tests.support.person.file_keyring import FileKeyring
 
 from ccb.local.config.sections import CredentialSettings
-from ccb.local.credentials.accounts import Account, Accounts, Kind
+from ccb.local.credentials.accounts import Account, Kind, ProviderAccounts
 from ccb.local.credentials.keyring_store import KeyStore
 from ccb.local.credentials.renewal import TokenRenewal
 from ccb.local.credentials.stored import StoredCredential
@@ -79,7 +79,7 @@ class Laptop:
     """Several ccb over one keyring."""
 
     def __init__(self, store: KeyStore, tmp_path: Path) -> None:
-        self.accounts = Accounts(store, "h", tmp_path / "state")
+        self.accounts = ProviderAccounts(store, "h", tmp_path / "state")
         self.clock = Clock()
 
     def ccb(self, account: str | None = None) -> StoredCredential:
@@ -102,7 +102,7 @@ def laptop(store: KeyStore, tmp_path: Path) -> Laptop:
 async def test_an_account_belongs_to_one_host(laptop: Laptop, store: KeyStore, tmp_path: Path) -> None:
     laptop.add("default", "k")
     assert (await laptop.ccb().get()).headers() == {"x-api-key": "k"}
-    other = StoredCredential(Accounts(store, "other.example", tmp_path), None, TokenRenewal({}))
+    other = StoredCredential(ProviderAccounts(store, "other.example", tmp_path), None, TokenRenewal({}))
     with pytest.raises(CredentialError, match=r"No model credential for other\.example") as caught:
         await other.get()
     assert "ccb auth login" in caught.value.do
@@ -160,7 +160,7 @@ async def test_a_locked_keyring_is_an_error_with_what_to_do(laptop: Laptop, keyr
 async def test_without_a_keyring_the_message_says_what_else_to_do(tmp_path: Path) -> None:
     from keyring.backends import fail
 
-    accounts = Accounts(KeyStore(fail.Keyring), "h", tmp_path)
+    accounts = ProviderAccounts(KeyStore(fail.Keyring), "h", tmp_path)
     with pytest.raises(CredentialError, match="No model credential for h") as caught:
         await StoredCredential(accounts, None, TokenRenewal({})).get()
     assert "no usable keyring" in caught.value.evidence

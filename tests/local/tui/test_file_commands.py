@@ -19,7 +19,7 @@ from ccb.local.files.viewing.fetched import FetchedFiles
 from ccb.local.files.viewing.private_folder import PrivateFolder
 from ccb.local.session.client import FoundNames
 from ccb.local.tui.completion.path_arguments import path_argument_at
-from ccb.local.tui.widgets.cards.answer_keys import BURST_S
+from ccb.local.tui.transfers import offer
 from ccb.tunnel.transports.local import LocalTransport
 from ccb.tunnel.transports.pipe import Transport
 
@@ -146,7 +146,7 @@ async def test_paths_of_both_machines_complete(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.programs
-async def test_a_file_is_fetched_and_a_key_opens_it(tmp_path: Path) -> None:
+async def test_a_file_is_fetched_and_a_key_opens_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     viewer, seen = tmp_path / "viewer", tmp_path / "seen"
     viewer.write_text(f'#!/bin/sh\nbasename "$1" >> {seen}\n')
     viewer.chmod(0o755)
@@ -168,8 +168,11 @@ async def test_a_file_is_fetched_and_a_key_opens_it(tmp_path: Path) -> None:
             await at.sees("No file waits to be opened")
             await command(at, "/open run.sh")
             await at.sees("Alt+O opens it")
-            await asyncio.sleep(BURST_S)  # a chord in a burst of keys is a paste
-            await at.pilot.press("alt+o")
+            monkeypatch.setattr(offer, "SEEN_S", 60.0)
+            await at.chord("alt+o")  # the file has only just come: the key was meant for something else
+            assert files.fetched.offered
+            monkeypatch.setattr(offer, "SEEN_S", 0.0)
+            await at.chord("alt+o")
             await at.sees("Opened run.sh.txt with")
             await at.loses("Alt+O opens it")
             assert seen.read_text() == "run.sh.txt\n"

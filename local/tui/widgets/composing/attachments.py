@@ -10,9 +10,10 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.content.attached import attached_file
@@ -79,23 +80,26 @@ class Taken:
 
 class Attachments:
     """Keeps files by their placeholders: those that wait in the composer, and, while there is room, those that were
-    sent, so that a prompt that comes back still has them."""
+    sent, so that a prompt that comes back still has them. Files are taken in threads, beside an interface that reads:
+    so what is kept is replaced as a whole, by one thread at a time."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Attachment] = {}
-        self._sent: set[str] = set()
+        self._kept: Mapping[str, Attachment] = {}
+        self._sent: frozenset[str] = frozenset()
         self._images = 0
+        self._taking = Lock()
 
     def take_image(self, data: bytes) -> Taken:
         """Take an image out of the clipboard. Blocks."""
         try:
             image = image_attachment(data, "the image in the clipboard", None)
-            self._make_room(1, image.size)
+            with self._taking:
+                self._make_room(1, image.size)
+                self._images += 1
+                shown = image.placeholder.replace("[Image ", f"[Image #{self._images} ")
+                self._kept = {**self._kept, shown: image}
         except NotAttached as error:
             return Taken("", str(error))
-        self._images += 1
-        shown = image.placeholder.replace("[Image ", f"[Image #{self._images} ")
-        self._kept[shown] = image
         return Taken(shown, f"the image will go along with the prompt{_scaled_note([image])}; Backspace removes it")
 
     def take(self, text: str) -> Taken | None:
@@ -105,10 +109,11 @@ class Attachments:
             return None
         try:
             files = [read_attachment(path) for path in paths]
-            self._make_room(len(files), sum(each.size for each in files))
+            with self._taking:
+                self._make_room(len(files), sum(each.size for each in files))
+                shown = [self._keep(each) for each in files]
         except NotAttached as error:
             return Taken("", str(error))
-        shown = [self._keep(each) for each in files]
         names = shown_name(paths[0]) if len(paths) == 1 else f"{len(paths)} files"
         said = f"{names} of this laptop will go along with the prompt{_scaled_note(files)}; undo makes it text"
         return Taken(" ".join(shown), said)
@@ -122,7 +127,7 @@ class Attachments:
     def blocks(self, text: str) -> list[Json]:
         """Return the content of a prompt with this text: the text, then the files that it names."""
         named = self.named_in(text)
-        self._sent.update(named)
+        self._sent |= set(named)
         return [{"type": "text", "text": text}, *(self._kept[each].block for each in named)]
 
     def with_paths(self, text: str) -> str:
@@ -147,8 +152,8 @@ class Attachments:
         """Forget files that were sent, the oldest first, until there is room. Raise NotAttached."""
         for each in [placeholder for placeholder in self._kept if placeholder in self._sent]:
             if len(self._kept) + count > _MAX_KEPT or self._bytes + size > MAX_KEPT_BYTES:
-                del self._kept[each]
-                self._sent.discard(each)
+                self._kept = {name: file for name, file in self._kept.items() if name != each}
+                self._sent -= {each}
         if len(self._kept) + count > _MAX_KEPT:
             raise NotAttached(f"at most {_MAX_KEPT} files go along with a prompt: send first what you have")
         if self._bytes + size > MAX_KEPT_BYTES:
@@ -166,8 +171,8 @@ class Attachments:
         while placeholder in self._kept and self._kept[placeholder].block != new.block:
             number += 1
             placeholder = f"{new.placeholder[:-1]} #{number}]"
-        self._kept[placeholder] = new
-        self._sent.discard(placeholder)
+        self._kept = {**self._kept, placeholder: new}
+        self._sent -= {placeholder}
         return placeholder
 
 
