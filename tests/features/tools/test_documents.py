@@ -63,7 +63,9 @@ def test_a_png_is_scaled_to_the_mean_of_its_squares_whatever_its_filters() -> No
 async def test_an_image_that_is_too_large_is_scaled_on_a_host_without_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    (tmp_path / "bin").mkdir()
+    script(tmp_path / "bin" / "python3", "exit 1")  # it has no Pillow
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     async with open_toolbox(tmp_path) as box:
         wide = box.write("wide.png", png(9000, 4, [bytes((200, 100, 50)) * 9000] * 4))
         image, note = await blocks(box, wide)
