@@ -74,8 +74,8 @@ official-sdks: $(STAMP)
 	@.ci/official-sdks $(PYTHON)
 
 unit: $(STAMP) ## pytest on the laptop's Python
-	@$(BIN)/pytest --collect-only -qq >/dev/null || true  # compiles the tests once, not in each of six processes
-	@$(ROOT) $(BIN)/pytest -n 6 --dist worksteal -q
+	@$(BIN)/pytest --collect-only -qq >/dev/null || true  # compiles the tests once, not in each of four processes
+	@$(ROOT) $(BIN)/pytest -n 4 --dist worksteal -q
 
 worker-pythons: $(WORKER_PYTHONS) ## the worker's tests under every other Python from 3.9 to 3.14 that is installed
 

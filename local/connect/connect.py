@@ -29,9 +29,16 @@ from ..config.log import state_dir
 from ..config.projects import Projects
 from ..config.sent_files.own_files import own_files
 from ..config.settings import settings_choice
+from ..ledger.accounts import SessionAccounts, budgets
+from ..ledger.audit import SessionAudit
+from ..ledger.desk import ProxyDesk
+from ..ledger.entries import CallPlace
 from ..login.unattended_login import log_in_unattended
 from ..session.answers.notification_hooks import NotificationHooks
 from ..session.connection import AttachOptions
+from ..session.remote_session import RemoteSession
+from .file_connection import FileConnection
+from .laptop_mcp import laptop_permissions, laptop_servers
 from .project_trust import ProjectDesk
 from .session_request import options_for_existing, reconnect_seconds, session_options, session_parameters
 from .startup import SessionStartup, StartupLoader, chosen_model, load_session_startup, load_startup, without_alias
@@ -42,12 +49,9 @@ if TYPE_CHECKING:
     from ccb.tunnel.login.prompter import Prompts
 
     from ..config.settings import Settings
-    from ..ledger.desk import ProxyDesk
     from ..mcp.service import LaptopServers
     from ..providers.choice import ModelChoice
-    from ..session.remote_session import RemoteSession
     from .dial import Dialer
-    from .file_connection import FileConnection
     from .hosts.kept_transport import KeptTransport
     from .session_list import HostSessions, SessionRow
 
@@ -123,15 +127,11 @@ async def connect_session(
         dialer.parameters = await session_parameters(
             arguments, session_id, startup.settings, lambda: _choose(arguments, dialer, startup.bundle, choose)
         )
-        from ..ledger.entries import CallPlace
-        from ..providers.choice import ModelChoice
-        from ..providers.known_models import check_models, refresh_lists, said_at_start
-        from ..session.remote_session import RemoteSession
-        from .file_connection import FileConnection
-        from .laptop_mcp import laptop_permissions, laptop_servers
-
         servers, mcp_warnings = laptop_servers(arguments, startup.settings, environ)
         files, left = own_files() if choice.user else ("", [])
+        from ..providers.choice import ModelChoice
+        from ..providers.known_models import check_models, refresh_lists, said_at_start
+
         chosen = _models(arguments, startup.settings, new=bool(dialer.parameters.get("create")))
         not_found = await check_models(chosen, environ, startup.settings)
         options = await _options(arguments, startup, environ, list(servers), files)
@@ -243,10 +243,6 @@ async def _first_dialer(
         loader.start()
     try:
         startup = await loader.loaded()
-        from ..ledger.accounts import SessionAccounts, budgets
-        from ..ledger.audit import SessionAudit
-        from ..ledger.desk import ProxyDesk
-
         host = host_label(arguments.connection)
         spending = budgets(arguments.sdk.max_budget_usd, startup.settings, host)
         accounts = SessionAccounts(state_dir(environ), spending)
