@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import contextlib
 import enum
+import errno
 import functools
 import importlib.util
 import logging
@@ -67,10 +68,16 @@ sys.modules["kernel.zygote"].main(0)
 """
 _ANSWER_S = 20.0
 _MAX_REPORT = 4096
+_MAX_TRIES = 20
 
 
 class CageUnavailable(OSError):
     """The cage cannot be made, so the command was not run."""
+
+
+class PathVanished(CageUnavailable):
+    """Another command has removed a path after the look at the project and before the cage protected it. A new look
+    helps. To leave the path out does not: the command could make it."""
 
 
 class Mechanism(enum.Enum):
@@ -155,14 +162,10 @@ class CageServer:
         if not available.workspace:
             raise CageUnavailable(f"there is no workspace cage on this host: {available.why}")
         with self._workspace:
-            paths = self._begin(rules)
-            try:
-                protected = tuple(self._placeholders.make([*paths, *rules.protected]))
-                child = self._start(argv, cwd, env, replace(rules, protected=protected))
-                self._unchecked.add(child.pid)
-                return child
-            finally:
-                self._placeholders.started()
+            for _ in range(_MAX_TRIES - 1):
+                with contextlib.suppress(PathVanished):
+                    return self._start_for_workspace(argv, cwd, env, rules)
+            return self._start_for_workspace(argv, cwd, env, rules)
 
     @property
     def watches(self) -> bool:
@@ -222,6 +225,18 @@ class CageServer:
             return self._guard.begin(rules.write, alone)
         except TooLarge as error:
             raise CageUnavailable(f"there is no workspace cage here: {error}") from None
+
+    def _start_for_workspace(
+        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules
+    ) -> CagedChild:
+        paths = self._begin(rules)
+        try:
+            protected = tuple(self._placeholders.make([*paths, *rules.protected]))
+            child = self._start(argv, cwd, env, replace(rules, protected=protected))
+            self._unchecked.add(child.pid)
+            return child
+        finally:
+            self._placeholders.started()
 
     def _lives(self) -> bool:
         """Return whether a process of a command in the cage for the workspace lives: each has the mark of this server
@@ -355,7 +370,8 @@ def _start_error(report: bytes, fields: dict[str, object]) -> OSError:
     """Return the error for a command that did not start, from the report of its process."""
     step, number, text = marshal.loads(report)  # noqa: S302 - from our own child
     if step == "cage":
-        return CageUnavailable(f"the cage could not be made: {text}")
+        kind = PathVanished if number == errno.ENOENT else CageUnavailable
+        return kind(f"the cage could not be made: {text}")
     named = fields[step]
     assert isinstance(named, bytes)
     return OSError(number, os.strerror(number), os.fsdecode(named))

@@ -91,16 +91,13 @@ def _show_all(mounts: Mounts, request: CageRequest) -> None:
 
 def _show_workspace(mounts: Mounts, request: CageRequest) -> None:
     """Show everything, but let only the directories of the request be written. A protected path in them is a mount, so
-    it can be neither changed nor renamed. So is each directory on the way to it, which could be renamed otherwise."""
+    it can be neither changed nor renamed. So is each directory on the way to it, which could be renamed otherwise. Raise
+    FileNotFoundError if one has vanished: then the worker looks again."""
     _show_all(mounts, request)
     for path in _on_the_way(request):
         mounts.put(mounts.copy(path), path)
     for path in request.protected:
-        try:
-            mounts.put(mounts.copy(path, read_only=True), path)
-        except FileNotFoundError:
-            if os.path.dirname(path) in request.write:  # it holds the place of what must not be made
-                raise
+        mounts.put(mounts.copy(path, read_only=True), path)
     mounts.mount_new(b"tmpfs", b"/dev/shm", b"mode=1777")
     mounts.mount_new(b"devpts", b"/dev/pts", b"newinstance,ptmxmode=0666,mode=600")
 

@@ -7,7 +7,7 @@ import errno
 import fcntl
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from tests.remote.sandbox.workspace_kit import Workspace
 from tests.remote.tools_kit import until
 
 from ccb.remote.permissions.sandbox_mode import Cages
+from ccb.remote.sandbox.placeholders import Placeholders
 from ccb.remote.sandbox.rules import workspace_rules
 from ccb.remote.sandbox.server import CageServer, CageUnavailable
 from ccb.remote.system.host import LocalHost
@@ -36,6 +37,22 @@ async def test_the_project_can_be_changed_and_its_programs_run(workspace: Worksp
     assert printed.endswith("instructions\n")
     assert (workspace.root / "d" / "b").read_text() == "two\n"
     assert not (workspace.root / "p").exists()
+
+
+async def test_a_command_starts_although_another_removes_what_it_is_to_protect(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vanishing = workspace.root / ".envrc"
+    make = Placeholders.make
+
+    def lose_one(placeholders: Placeholders, paths: Sequence[str]) -> list[str]:
+        kept = make(placeholders, paths)
+        vanishing.rmdir()
+        monkeypatch.undo()
+        return kept
+
+    monkeypatch.setattr(Placeholders, "make", lose_one)
+    assert await workspace.run("echo ran; echo x >.envrc") == "ran\nbash: line 1: .envrc: Is a directory\n"
 
 
 async def test_what_programs_of_a_project_need_is_there(workspace: Workspace) -> None:
