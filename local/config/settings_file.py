@@ -31,13 +31,13 @@ _KINDS = (
 
 
 def read_settings_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return the JSON object in the file, None if there is no file. Raises ConfigError."""
+    """Return the JSON object in the file, or None without a file. Raises ConfigError."""
     text = read_settings_text(path, environ)
     return None if text is None else parse_settings(str(path), text)
 
 
 def read_settings_text(path: Path, environ: Mapping[str, str]) -> str | None:
-    """Return the text of the file, None if there is no file. Raises ConfigError."""
+    """Return the text of the file, or None without a file. Raises ConfigError."""
     try:
         raw = _content(path, environ)
     except FileNotFoundError:

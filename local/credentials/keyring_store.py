@@ -61,7 +61,7 @@ class KeyStore:
         return f"the keyring ({self.require()})"
 
     def require(self) -> str:
-        """Return the name of the backend. Raises NoKeyring if there is none."""
+        """Return the name of the backend. Raises NoKeyring."""
         with _errors():
             return str(self._backend().name)
 

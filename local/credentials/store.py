@@ -37,7 +37,8 @@ class SecretStore(Protocol):
 
 
 def open_store(environ: Mapping[str, str], settings: Settings, prompts: Prompts) -> SecretStore:
-    """Return the keyring. Where there is none, or the settings say so, return the encrypted file, if there is one."""
+    """Return the keyring, or the encrypted file: the settings name one of them, and by themselves they take the file
+    only where it exists and this machine has no keyring."""
     from .encrypted_file import EncryptedFile, credentials_path
 
     file = EncryptedFile(credentials_path(environ), environ, prompts, helper=settings.credentials.passphraseHelper)

@@ -22,7 +22,7 @@ _NAME = "ControlMaster"
 
 
 async def master_finding(config: HostConfig, target: SshTarget, *, allowed: bool) -> Finding | None:
-    """Return what becomes of the master for `target`, None if there is none. `allowed`: the settings let ccb use it."""
+    """Return what becomes of the master for `target`, or None. `allowed`: the settings let ccb use it."""
     found = find_master(config, target)
     if found is None:
         return None

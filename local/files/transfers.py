@@ -82,7 +82,7 @@ class Transfers:
         return transfer
 
     def cancel_newest(self) -> Transfer | None:
-        """Break off the copy that was started last. Return it, None if there is none."""
+        """Break off the copy that was started last. Return it, or None."""
         for each in reversed(self.running):
             if not each.task.cancelling():
                 each.progress.waiting = "breaking off"

@@ -96,7 +96,7 @@ class TerminalPrompts:
         if self.pause is None or (self.heard is not None and self.heard(text.rstrip())):
             self._show(text.rstrip())
         else:
-            self._banners.append(text.rstrip())  # shown again with the next question, if there is one
+            self._banners.append(text.rstrip())  # the next question shows it again
 
     def _show(self, text: str) -> None:
         sys.stderr.write(text + "\n")

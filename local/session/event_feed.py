@@ -80,7 +80,7 @@ class EventFeed:
         self._take()
 
     async def items(self) -> AsyncIterator[Item]:
-        """Yield every waiting item, then every new one. At the end, raise the failure if there is one."""
+        """Yield every waiting item, then every new one. At the end, raise the failure of the feed."""
         while self._queue or not self._ended.is_set():
             if self._queue:
                 yield self._take()

@@ -69,7 +69,7 @@ class InstructionReader:
                 return
 
     def add(self, path: str, scope: str, importer: str = "", depth: int = 0) -> bool:
-        """Read a file, if there is one. Return False when the limits are reached."""
+        """Read a file that may be missing. Return False when the limits are reached."""
         read = _read(path, min(_MAX_BYTES, self._left), self._seen)
         if read is None:
             return True

@@ -55,7 +55,7 @@ class RewindPoints(Projection):
         self._inputs: OrderedDict[str, tuple[str, str]] = OrderedDict()  # input id -> id of the message, text
 
     def find(self, message: str) -> Point | None:
-        """Return the point of a message, None if there is none."""
+        """Return the point of a message, or None."""
         return next((point for point in self.points if message and point.id == message), None)
 
     def changed_since(self, seq: int) -> list[FileChange]:

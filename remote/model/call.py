@@ -69,7 +69,7 @@ class ModelCall:
 
     def salvage(self) -> tuple[MessageHead, str, str] | None:
         """Call this after a cancelled `run`. Pass the finished block to the listener, and return (head, text, request
-        id) of an unfinished answer, None if there is none."""
+        id) of an unfinished answer, or None."""
         return self._attempt.salvage() if self._attempt is not None else None
 
     def close_events(self) -> None:

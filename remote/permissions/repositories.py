@@ -81,7 +81,7 @@ def _linked(marker: str, session: str) -> list[str]:
 
 
 def _line(path: str) -> str:
-    """Return the first line of a small file, "" if there is none."""
+    """Return the first line of a small file, or ""."""
     try:
         with open(path, "rb") as file:
             return os.fsdecode(file.read(_MAX_BYTES)).partition("\n")[0]

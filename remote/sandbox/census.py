@@ -117,7 +117,7 @@ class Census:
 
 
 def _state(path: str) -> _State | None:
-    """Return the state of a directory, None if there is none."""
+    """Return the state of a directory, or None."""
     try:
         info = os.lstat(path)
     except OSError:

@@ -132,7 +132,7 @@ class Turns(Projection):
         self._finish_by = None
 
     def interrupt(self) -> None:
-        """End the running turn, if there is one."""
+        """End the running turn, or do nothing between turns."""
         self._agent.interrupt()
 
     def fail(self, reasons: Sequence[str], *, full: bool = False, unkept: Json | None = None) -> None:

@@ -101,7 +101,7 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
 
 
 def wrong_value(values: Json) -> str:
-    """Return the name of a value whose type is wrong, with dots; "" if there is none."""
+    """Return the name of a value whose type is wrong, with dots, or ""."""
     for name, kind in _KEYS.items():
         if not isinstance(values.get(name, kind()), kind):
             return name

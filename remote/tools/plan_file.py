@@ -24,7 +24,7 @@ class PlanFile:
         return PlanFile(os.path.join(os.path.dirname(outputs), PLAN) if outputs else "")
 
     def read(self) -> str:
-        """Return the plan; "" if there is none. A link in its place is not followed."""
+        """Return the plan, or "". A link in its place is not followed."""
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with open(fd, encoding="utf-8", errors="replace", newline="") as file:

@@ -58,7 +58,7 @@ class ToolRegistry(Sequence["Tool"]):
             self._deferred.update(added)
 
     def named(self, name: str) -> Tool | None:
-        """Return the tool of that name, None if there is none."""
+        """Return the tool of that name, or None."""
         return self._tools.get(name)
 
     def redeclare(self, tool: Tool) -> None:

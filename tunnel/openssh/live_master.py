@@ -28,7 +28,7 @@ class LiveMaster:
 
 
 def find_master(config: HostConfig, target: SshTarget) -> LiveMaster | None:
-    """Return the master that the person's ssh_config names for `target`, None if there is none.
+    """Return the master that the person's ssh_config names for `target`, or None.
 
     ssh would use any master at ControlPath. ccb uses it only if nobody else can have made it, and if it leads to this
     account: its name says so, or the command line names it for this host.

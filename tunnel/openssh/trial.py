@@ -113,7 +113,7 @@ class MasterTrial:
         return await self._login.execute(command)
 
     async def answering(self, command: str) -> CommandPipe | None:
-        """Start `command` over the master. Return its pipe at the first word of the host, None if there is none."""
+        """Start `command` over the master. Return its pipe at the first word of the host, or None."""
         began = asyncio.get_running_loop().time()
         pipe = await self._commands.execute(command)
         why = ""

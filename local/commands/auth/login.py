@@ -60,7 +60,7 @@ def login(environ: Mapping[str, str], wish: LoginWish | None = None) -> None:
     accounts = ProviderAccounts(store, where.host, state_dir(environ))
     accounts.put(account)
     named = "" if account.name == DEFAULT else f" of account {account.name}"
-    _print(f"Stored the {_what(account)}{named} for {where.host} in {store.described()}.{note}")
+    sys.stdout.write(f"Stored the {_what(account)}{named} for {where.host} in {store.described()}.{note}\n")
     _say_what_counts(environ, settings, where, account, alone=len(accounts.all()) == 1)
 
 
@@ -164,17 +164,19 @@ def _say_what_counts(
     """Say it if sessions would not use what was just stored."""
     shadow = shadowed_by(environ, where)
     if shadow:
-        _print(f"{shadow} is set, and ccb uses it instead of the stored key.")
+        sys.stdout.write(f"{shadow} is set, and ccb uses it instead of the stored key.\n")
         return
     chosen = settings.credentials.account_for(where.name, "")
     taken = where.needs_key and (account.name == (chosen or DEFAULT) or (alone and chosen is None))
     if not taken and chosen != account.name:
         example = json.dumps({"credentials": {"account": {where.name: account.name}}})
-        _print(f"To use it, set {example} in settings.json (`hosts` there sets it for single hosts).")
+        sys.stdout.write(f"To use it, set {example} in settings.json (`hosts` there sets it for single hosts).\n")
     if settings.credentials.store == "auto" and credentials_path(environ).exists():
         with suppress(ConfigError):
             KeyStore().require()
-            _print('This machine has a keyring, too. To use the file, set {"credentials": {"store": "file"}}.')
+            sys.stdout.write(
+                'This machine has a keyring, too. To use the file, set {"credentials": {"store": "file"}}.\n'
+            )
 
 
 def shadowed_by(environ: Mapping[str, str], where: AuthTarget) -> str:
@@ -186,7 +188,3 @@ def shadowed_by(environ: Mapping[str, str], where: AuthTarget) -> str:
 
 def _what(account: Account) -> str:
     return {"api_key": "key", "bearer": "token", "oauth": "login"}[account.kind]
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(text + "\n")

@@ -52,7 +52,7 @@ async def status(environ: Mapping[str, str], settings: Settings, provider: str, 
     all_found = [await _found(each, environ, settings, store) for each in chosen]
     shown = [each for each in all_found if each.used or each.accounts or each.where.name in (provider, ANTHROPIC)]
     for each in shown:
-        _print(json.dumps(each.object()) if as_json else _lines(each))
+        sys.stdout.write((json.dumps(each.object()) if as_json else _lines(each)) + "\n")
     wanted = next((each for each in shown if each.where.name == (provider or ANTHROPIC)), shown[0])
     return ExitCode.OK if any(each.used for each in ([wanted] if provider else shown)) else ExitCode.AUTH_FAILED
 
@@ -73,14 +73,13 @@ async def log_out(
             raise UsageError(f"{where.host} has several accounts: {', '.join(names)}", do="Name one: --account NAME.")
         removed = accounts.remove(name or (names[0] if names else DEFAULT))
     what = f"the account {name}" if name else "the key"
-    _print(
-        f"Removed {what} for {where.host} from {place}."
-        if removed
-        else f"{place[0].upper()}{place[1:]} has no key for {where.host}."
-    )
+    if removed:
+        sys.stdout.write(f"Removed {what} for {where.host} from {place}.\n")
+    else:
+        sys.stdout.write(f"{place[0].upper()}{place[1:]} has no key for {where.host}.\n")
     shadow = shadowed_by(environ, where)
     if shadow:
-        _print(f"{shadow} is still set, and ccb goes on using it.")
+        sys.stdout.write(f"{shadow} is still set, and ccb goes on using it.\n")
     return ExitCode.OK
 
 
@@ -142,7 +141,3 @@ def _ends(account: Account) -> str:
 def _minutes(seconds: float) -> str:
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h" if minutes < 2_880 else f"{minutes // 1440} days"
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(text + "\n")

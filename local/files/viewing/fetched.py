@@ -101,7 +101,7 @@ class FetchedFiles:
 
     @property
     def viewer(self) -> str:
-        """The name of the program that would open a file, "" if there is none."""
+        """The name of the program that would open a file, or ""."""
         try:
             return _program(viewer_command(self._open_with, self._environ))
         except NoViewer:

@@ -87,7 +87,7 @@ def _locked(path: Path) -> int:
     """Lock a directory for as long as the descriptor that is returned is open. -1 if another process has it."""
     try:
         lock = os.open(path, _DIRECTORY)
-    except OSError:  # it has gone, or is none of ours
+    except OSError:  # another ccb has removed it, or another user made it
         return -1
     with contextlib.suppress(OSError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

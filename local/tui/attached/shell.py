@@ -44,7 +44,7 @@ class ThemeChoice(Protocol):
         """What the person may choose."""
 
     def choose(self, name: str) -> bool:
-        """Use a theme, now and in later runs. Return False if there is none of this name. Raise ThemeRefused."""
+        """Use a theme, now and in later runs. Return whether the name is known. Raise ThemeRefused."""
 
 
 class ReplShell(Protocol):

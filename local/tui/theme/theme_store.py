@@ -73,7 +73,7 @@ class ThemeStore:
         return [name for name in found if _NAME.fullmatch(name)]
 
     def read(self, name: str) -> Theme | None:
-        """Return a theme of the person, None if there is none of this name. Raise ThemeRefused."""
+        """Return a theme of the person, or None for an unknown name. Raise ThemeRefused."""
         path = self._own / f"{name}.json"
         if not _NAME.fullmatch(name) or not path.is_file():
             return None

@@ -37,7 +37,7 @@ class OfferPanel(Static):
         return bool(offered) and self._shown is offered[0] and time.monotonic() - self._since >= SEEN_S
 
     def show(self, offered: Sequence[FetchedFile], viewer: str) -> None:
-        """Show the first of the files that wait. `viewer` is the program that opens it, "" if there is none."""
+        """Show the first of the files that wait. `viewer` is the program that opens it, or ""."""
         self.set_class(bool(offered), "waits")
         if self._shown is not (first := offered[0] if offered else None):
             self._shown, self._since = first, time.monotonic()

@@ -110,7 +110,7 @@ def found_in_line(text: str, at: int, char: str, count: int, kind: str) -> int |
 
 
 def matching(text: str, at: int) -> int | None:
-    """Return the bracket that matches the first one in the rest of the line, None if there is none."""
+    """Return the bracket that matches the first one in the rest of the line, or None."""
     place = next((each for each in range(at, line_end(text, at)) if text[each] in "()[]{}"), None)
     if place is None:
         return None

@@ -211,7 +211,7 @@ class Composer(TextArea):
         self.move_cursor(self.document.end)
 
     def _remove_placeholder(self) -> bool:
-        """Remove a whole placeholder before the cursor. Return False if there is none."""
+        """Remove a whole placeholder before the cursor. Return whether there was one."""
         at = self.cursor_at
         before = self.text[:at] if self.selection.is_empty else ""
         placeholder = self._pasted.placeholder_before(before) or self.attachments.placeholder_before(before)
@@ -320,7 +320,7 @@ class Composer(TextArea):
         self.post_message(self.Submitted(text, before, steers))
 
     def _recall(self, step: int) -> bool:
-        """Show the previous or next prompt; after the newest one comes the draft. Return False if there is none."""
+        """Show the previous or next prompt; after the newest one comes the draft. Return whether there was one."""
         text = None if self.read_only else self.recall.step(step, self.text)
         if text is None:
             return False

@@ -89,7 +89,7 @@ class Conversation(Projection):
 
     @property
     def last_words(self) -> str:
-        """The newest text of the model, "" if there is none."""
+        """The newest text of the model, or ""."""
         for message in reversed(self.messages):
             if message.role == "assistant":
                 texts = [str(block.get("text")) for block in message.blocks if block.get("type") == "text"]

@@ -46,7 +46,7 @@ class TextListener:
 
 
 async def side_answer(deps: AgentDeps, agent: AgentState, question: str) -> str | None:
-    """Return the model's answer to a question about the conversation, None if there is none yet. Raise ModelError."""
+    """Return the model's answer to a question about the conversation, or None before the first. Raise ModelError."""
     if agent.prefix is None or not agent.conversation.messages:
         return None
     history = closed_part(agent.conversation.messages, agent.conversation.open_tool_uses)

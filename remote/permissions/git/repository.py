@@ -247,7 +247,7 @@ def _data(path: str) -> bytes:
 
 
 def _text(path: str) -> str | None:
-    """Return the text of a small regular file, None if there is none."""
+    """Return the text of a small regular file, or None."""
     try:
         data = _data(path)
     except OSError:

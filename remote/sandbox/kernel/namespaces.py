@@ -91,8 +91,8 @@ def _show_all(mounts: Mounts, request: CageRequest) -> None:
 
 def _show_workspace(mounts: Mounts, request: CageRequest) -> None:
     """Show everything, but let only the directories of the request be written. A protected path in them is a mount, so
-    it can be neither changed nor renamed. So is each directory on the way to it, which could be renamed otherwise. Raise
-    FileNotFoundError if one has vanished: then the worker looks again."""
+    it can be neither changed nor renamed. So is each directory on the way to it, which could be renamed otherwise. A
+    path that has vanished raises FileNotFoundError: then the worker looks again."""
     _show_all(mounts, request)
     for path in _on_the_way(request):
         mounts.put(mounts.copy(path), path)

@@ -112,7 +112,7 @@ class NameFinder:
                 answer(found)
 
     def _end(self) -> None:
-        """End the program, if there is one. What it was asked stays unanswered."""
+        """End the program. What it was asked stays unanswered."""
         if self._stdin >= 0:
             os.close(self._stdin)
         process, self._process, self._stdin = self._process, None, -1

@@ -74,7 +74,7 @@ def _json_of(session: str, place: str, events: Sequence[Received]) -> str:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file that nobody else can read, in one step. Raise FileExistsError if there is one, and other
+    """Write a file that nobody else can read, in one step. Raise FileExistsError rather than replace one, and other
     OSError."""
     descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:

@@ -83,7 +83,7 @@ class Form:
         return len(self.fields) > 1
 
     def go(self, by: int) -> bool:
-        """Go to another field, or to the overview. Return False if there is none in that direction."""
+        """Go to another field, or to the overview. Return whether there is one in that direction."""
         place = self.place + by
         if not 0 <= place < len(self.fields) + self.has_overview:
             return False
@@ -108,7 +108,7 @@ class Form:
 
     @property
     def missing(self) -> int:
-        """The index of the first field without an answer; -1 if there is none."""
+        """The index of the first field without an answer, or -1."""
         return next((place for place in range(len(self.fields)) if not self.answered(place)), -1)
 
     @property

@@ -145,7 +145,7 @@ def _rows(lines: Sequence[DiffLine]) -> Iterator[tuple[DiffLine | None, DiffLine
 
 
 def _language(block: ToolBlock) -> str:
-    """Return the name of the lexer for the file of an edit, "" if there is none."""
+    """Return the name of the lexer for the file of an edit, or ""."""
     path = block.tool_input.get("file_path")
     return _lexer_of(PurePosixPath(path).name) if isinstance(path, str) else ""
 

@@ -136,7 +136,7 @@ class Attachments:
         return self._replaced(text, lambda each: self._path_of(self._kept[each]))
 
     def placeholder_before(self, text: str) -> str:
-        """Return the placeholder at the end of `text`, "" if there is none."""
+        """Return the placeholder at the end of `text`, or ""."""
         return next((each for each in self._kept if text.endswith(each)), "")
 
     @staticmethod

@@ -36,5 +36,5 @@ class PastedTexts:
         return re.sub(names, lambda found: self._texts[found[0]], text)
 
     def placeholder_before(self, text: str) -> str:
-        """Return the placeholder at the end of `text`, "" if there is none."""
+        """Return the placeholder at the end of `text`, or ""."""
         return next((each for each in self._texts if text.endswith(each)), "")
