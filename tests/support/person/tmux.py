@@ -20,8 +20,9 @@ _LOOK_S = 0.03
 class Window:
     """The only window of a tmux server of its own."""
 
-    def __init__(self, socket: Path) -> None:
-        self._socket = socket
+    def __init__(self, directory: Path) -> None:
+        self._socket = directory / "socket"
+        self._exit_code = directory / "exit-code"
 
     async def tmux(self, *arguments: str, stdin: bytes | None = None) -> str:
         """Give a command to the server. Return what it prints."""
@@ -70,12 +71,15 @@ class Window:
         """Wait until all of these are on the screen. Return it."""
         return await self.until(lambda screen: all(text in screen for text in texts))
 
+    def reporting(self, argv: Sequence[str]) -> list[str]:
+        """Return a command line that runs `argv` and writes its exit code for `ended`. tmux 3.3 tells the code only if
+        it hears of the end of the program before that of its output."""
+        return ["sh", "-c", '"$@"; echo $? >"$0.new" && mv "$0.new" "$0"', str(self._exit_code), *argv]
+
     async def ended(self) -> int:
         """Wait for the end of the program. Return its exit code."""
-        async with asyncio.timeout(30):
-            while not (code := (await self.tmux("display-message", "-p", "#{pane_dead_status}")).strip()):
-                await asyncio.sleep(_LOOK_S)
-        return int(code)
+        await self.until(lambda _: self._exit_code.exists())
+        return int(self._exit_code.read_text())
 
 
 @asynccontextmanager
@@ -86,12 +90,12 @@ async def tmux_window(
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")
     with tempfile.TemporaryDirectory(prefix="tmux") as directory:  # the path of a socket must be short
-        window = Window(Path(directory) / "socket")
+        window = Window(Path(directory))
         told = [word for name, value in env.items() for word in ("-e", f"{name}={value}")]
         try:
             await window.tmux(
                 *("set-option", "-g", "remain-on-exit", "on", ";", "new-session", "-d", "-c", cwd),
-                *("-x", str(size[0]), "-y", str(size[1]), *told, "--", *argv),
+                *("-x", str(size[0]), "-y", str(size[1]), *told, "--", *window.reporting(argv)),
             )
             await window.tmux("set-option", "-g", "window-size", "manual")
             await window.resize(*size)
