@@ -84,8 +84,12 @@ async def play(plan: Plan, directory: Path, user: HostUser, sshd: Sshd, *, debug
 def _prepare(user: HostUser, files: Mapping[str, str], *, warm: bool, copy: str) -> None:
     owner = pwd.getpwnam(user.name)
     for name, text in files.items():
-        (user.home / name).write_text(text)
-        os.chown(user.home / name, owner.pw_uid, owner.pw_gid)
+        path = user.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        for each in (path, *path.parents):
+            if each.is_relative_to(user.home):
+                os.chown(each, owner.pw_uid, owner.pw_gid)
     if warm:
         visit(user.home, owner.pw_uid)
         if copy:

@@ -27,9 +27,10 @@ echo "$1-done"
 
 @dataclass(frozen=True)
 class Piece:
-    """One turn. `agents` are the answers of sub-agents by a word in their prompts. `counts` are the lines that it adds
-    to the file `count`, `near` those that it adds on the laptop. `kept` are the agents that leave a changed worktree.
-    `moments` say that it is in the midst of something: names of files, or "summary".
+    """One turn. `agents` are the answers of sub-agents by a word in their prompts, `systems` those of agents of the
+    project by words in their system prompts. `counts` are the lines that it adds to the file `count`, `near` those that
+    it adds on the laptop. `kept` are the agents that leave a changed worktree. `moments` say that it is in the midst of
+    something: names of files, or "summary".
 
     What the client does in it: interrupts when the file `interrupt_at` exists; says `says` when the file `says_at`
     exists, and makes `says_then` when that is in the journal; makes `ends` when the turn is over, which ends a task in
@@ -39,6 +40,7 @@ class Piece:
     answers: Answers
     counts: tuple[str, ...] = ()
     agents: Mapping[str, Answers] = field(default_factory=dict)
+    systems: Mapping[str, Answers] = field(default_factory=dict)
     near: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
     moments: tuple[str, ...] = ()

@@ -36,9 +36,9 @@ for line in sys.stdin:
 """Counts words. A call lasts for some `seconds`, so that a disturbance can come in its middle. With `until`, it ends
 when that file exists."""
 
-_COMMAND = {"command": "python3", "args": ["-I", "-S", "-c", SERVER]}
-MCP_JSON = json.dumps({"mcpServers": {NAME: _COMMAND}})
-LAPTOP_SETTINGS = json.dumps({"mcpServers": {NEAR_NAME: _COMMAND}})
+COMMAND = {"command": "python3", "args": ["-I", "-S", "-c", SERVER]}
+MCP_JSON = json.dumps({"mcpServers": {NAME: COMMAND}})
+LAPTOP_SETTINGS = json.dumps({"mcpServers": {NEAR_NAME: COMMAND}})
 
 
 def count(word: str, *, server: str = NAME, **more: object) -> Json:

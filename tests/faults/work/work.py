@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.faults.work import servers
+from tests.faults.work import own_parts, servers
 from tests.faults.work.basics import FINISH, LOOK, WAIT
 from tests.faults.work.breadth import AGENTS, BACKGROUND, FILL, QUEUE, TREES
+from tests.faults.work.own_parts import OWN_PARTS
 from tests.faults.work.piece import SCRIPT, SCRIPT_TEXT, Json, Piece
 from tests.support.model.model_script import Recorded
 
@@ -53,14 +54,20 @@ class Work:
     @property
     def flags(self) -> list[str]:
         """The options of ccb."""
-        allowed = ["--allowedTools", ",".join((*_ALLOWED, servers.ALLOWED))]
-        allowed += ["--trust"] if self.served else []
+        allowed = ["--allowedTools", ",".join((*_ALLOWED, servers.ALLOWED, *own_parts.ALLOWED))]
+        allowed += ["--trust"] if self.served or self.own_parts else []
         return [*allowed, "--settings", json.dumps({"hooks": _HOOKS})] if self.hooked else allowed
 
     @property
     def files(self) -> dict[str, str]:
         """What is on the host before."""
-        return {**_FILES, ".mcp.json": servers.MCP_JSON} if self.served else _FILES
+        served = {".mcp.json": servers.MCP_JSON} if self.served else {}
+        return {**_FILES, **served, **(own_parts.files() if self.own_parts else {})}
+
+    @property
+    def own_parts(self) -> bool:
+        """Whether agents of the project bring servers and hooks of their own."""
+        return OWN_PARTS in self.pieces
 
     @property
     def counts(self) -> list[str]:
@@ -80,7 +87,7 @@ class Work:
     @property
     def parallel(self) -> bool:
         """Whether some of it runs at the same time."""
-        return any(piece.agents for piece in self.pieces)
+        return any(piece.agents or piece.systems for piece in self.pieces)
 
     @property
     def moments(self) -> list[str]:
@@ -97,8 +104,12 @@ WORKS = {
     "agents": Work((AGENTS, TREES, FINISH), 18, hooked=True),
     "background": Work((BACKGROUND, QUEUE, servers.SERVE, servers.SPEND), 11, served=True),
     "compaction": Work((LOOK, FILL, FINISH), 10),
+    "owners": Work((OWN_PARTS, FINISH), 12),
     "everything": Work(
-        (FILL, BACKGROUND, AGENTS, TREES, WAIT, servers.SERVE, QUEUE, servers.SPEND), 32, hooked=True, served=True
+        (FILL, BACKGROUND, OWN_PARTS, AGENTS, TREES, WAIT, servers.SERVE, QUEUE, servers.SPEND),
+        42,
+        hooked=True,
+        served=True,
     ),
 }
 
@@ -117,13 +128,22 @@ class WorkModel:
     def __init__(self, work: Work, home: str) -> None:
         self.asked_for_summary = False
         self._agents = [entry for piece in work.pieces for entry in piece.agents.items()]
+        self._systems = [entry for piece in work.pieces for entry in piece.systems.items()]
         self._turns = list(_turns(work))
         self._home = home
 
     def __call__(self, request: Recorded) -> Mapping[str, Any] | None:
         first = str(request.messages[0].get("content"))
         agent = next((answers for word, answers in self._agents if word in first and _DID not in first), None)
-        answers, called = (agent, _calls(request.messages)) if agent is not None else self._turn(request.messages)
+        system = json.dumps(request.body.get("system"))
+        own = next((answers for words, answers in self._systems if words in system), None)
+        if own is not None:
+            called = [*_told(request.messages[0]), *_calls(request.messages)]
+            answers = own
+        elif agent is not None:
+            answers, called = agent, _calls(request.messages)
+        else:
+            answers, called = self._turn(request.messages)
         if "Answer with the summary alone" in request.last_user_text:
             self.asked_for_summary = True
             return {"text": f"{_DID} {json.dumps(called)}", "first_delay": 0.3, "delay": 0.02}
