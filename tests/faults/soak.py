@@ -29,6 +29,8 @@ from tests.support.model.model_script import Recorded
 from tests.support.network.relay import Relay, relay
 from tests.support.person.laptop import Running, make_laptop
 
+from ccb.tunnel.link.backoff import STEADY_S
+
 OUTPUT = 50_000_000
 LARGE = 2_000_000
 WARM = 0.02
@@ -168,14 +170,17 @@ def _worker(user: HostUser) -> int:
 
 
 async def _reattach(run: Running, between: Relay) -> float:
-    """Seconds from a cut until ccb says that it is connected again."""
+    """Seconds from a cut until ccb says that it is connected again. The next cut must not come at once: ccb would take
+    the connection for one that cannot last, and wait longer each time."""
     assert run.process.stderr is not None
     start = time.monotonic()
     between.cut()
     async with asyncio.timeout(30):
         while b"connected again" not in await run.process.stderr.readline():
             pass
-    return time.monotonic() - start
+    took = time.monotonic() - start
+    await asyncio.sleep(STEADY_S)
+    return took
 
 
 def main() -> int:
