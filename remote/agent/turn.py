@@ -181,7 +181,7 @@ class Turn:
         await self._stop.unless_set(make_prefix(self._config, self._agent, self._deps.home))
 
     async def _named(self, prompts: Sequence[Prompt]) -> list[Json]:
-        return await self._stop.unless_set(named_files(self._config, self._agent, prompts))
+        return await self._stop.unless_set(named_files(self._config, self._agent, prompts, self._deps.nested))
 
     def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json] = ()) -> None:
         items: list[PromptItem] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import stat
@@ -111,6 +112,11 @@ class NestedInstructions:
         self._looked: set[str] = {self._cwd}  # real paths of directories
         self._known: set[str] = set()  # directories as they were named
         self._said = 0
+
+    async def work_on(self, path: str) -> None:
+        """Note that the model works with a file."""
+        if self.is_new(path):
+            await asyncio.get_running_loop().run_in_executor(None, self.touched, path)
 
     def is_new(self, path: str) -> bool:
         """Return whether there may be files for `path` that were not looked for."""

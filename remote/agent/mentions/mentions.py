@@ -11,6 +11,7 @@ from typing import Any
 from ccb.tunnel.wire.content.attached import is_attached_file
 from ccb.tunnel.wire.tool_traits import LS, READ, READ_MCP_RESOURCE
 
+from ...context.instructions import NestedInstructions
 from ...context.reminders import reminder_block
 from ...tools.contract import ToolResult
 from ..deps import AgentConfig, Prompt
@@ -26,24 +27,28 @@ _MAX_CHARS = 30_000  # of one file
 _DEFAULT_LINES = 200  # behind a line that is named alone
 
 
-async def mentioned_blocks(config: AgentConfig, agent: AgentState, prompts: Sequence[Prompt]) -> list[Json]:
+async def mentioned_blocks(
+    config: AgentConfig, agent: AgentState, prompts: Sequence[Prompt], nested: NestedInstructions | None
+) -> list[Json]:
     """Return the blocks that go before the prompts. A word that names nothing on the host, or something that may not
-    be read without asking, stays a word."""
+    be read without asking, stays a word. `nested` learns of the files."""
     typed = [b for prompt in prompts if not prompt.origin for b in prompt.blocks if not is_attached_file(b)]
     texts = [str(block.get("text")) for block in typed if "text" in block]
     named = dict.fromkeys(quoted or plain for text in texts for quoted, plain in _MENTION.findall(text))
     blocks: list[Json] = []
     for each in list(named)[:_MAX_MENTIONS]:
-        blocks += await _blocks(config, agent, each)
+        blocks += await _blocks(config, agent, each, nested)
     return blocks
 
 
-async def _blocks(config: AgentConfig, agent: AgentState, named: str) -> list[Json]:
+async def _blocks(config: AgentConfig, agent: AgentState, named: str, nested: NestedInstructions | None) -> list[Json]:
     for name in dict.fromkeys((named, named.rstrip(".,;:!?)]'"))):
         lines = _LINES.search(name)
         path = os.path.join(config.context.cwd, os.path.expanduser(name[: lines.start()] if lines else name))
         if name and os.path.exists(path):
             found = await _shown(config, agent, os.path.normpath(path), lines)
+            if found is not None and nested is not None and os.path.isfile(path):
+                await nested.work_on(os.path.normpath(path))
         else:
             found = await _resource(config, agent, name)
             if found is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ...context.instructions import NestedInstructions
 from ...context.style import style_text
 from ...model.request import RequestPrefix
 from ...tools.contract import Tool
@@ -30,11 +31,13 @@ async def new_prefix(config: AgentConfig, listed: Sequence[Tool], home: str) -> 
     return RequestPrefix(system, tools)
 
 
-async def named_files(config: AgentConfig, agent: AgentState, prompts: Sequence[Prompt]) -> list[Json]:
-    """Return the files that prompts name with `@`, as content blocks."""
+async def named_files(
+    config: AgentConfig, agent: AgentState, prompts: Sequence[Prompt], nested: NestedInstructions | None
+) -> list[Json]:
+    """Return the files that prompts name with `@`, as content blocks. `nested` learns of them."""
     prompts = [prompt for prompt in prompts if not prompt.verbatim]
     if not any("@" in str(block.get("text", "")) for prompt in prompts for block in prompt.blocks):
         return []
     from ..mentions.mentions import mentioned_blocks  # few prompts name files
 
-    return await mentioned_blocks(config, agent, prompts)
+    return await mentioned_blocks(config, agent, prompts, nested)

@@ -64,8 +64,8 @@ async def run(context: PipelineContext, call: ParsedCall) -> CallOutcome:
 async def _touched(context: PipelineContext, call: ParsedCall) -> None:
     """Let the instruction files above a file that a call is about reach the model."""
     nested, path = context.deps.nested, call.tool.traits.file_in(call.input)
-    if nested is not None and path and nested.is_new(path):
-        await asyncio.get_running_loop().run_in_executor(None, nested.touched, path)
+    if nested is not None and path:
+        await nested.work_on(path)
 
 
 async def _ask_beside(context: PipelineContext, question: ModelQuestion) -> ModelReply:

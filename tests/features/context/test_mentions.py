@@ -41,6 +41,20 @@ async def test_files_that_a_prompt_names_come_with_it(host: WorkerHost, session:
     assert "mail me @notes.txt" in told and "three" not in told, "a file of the laptop names nothing on the host"
 
 
+async def test_a_file_that_a_prompt_names_brings_the_instructions_of_its_directories(
+    host: WorkerHost, session: str
+) -> None:
+    (host.project / "web/src").mkdir(parents=True)
+    (host.project / "web/CLAUDE.md").write_text("Two blanks in here.\n")
+    (host.project / "web/src/main.js").write_text("main\n")
+    laptop = await host.connect(session)
+    await laptop.attach()
+    assert "Two blanks" not in await asked(laptop, "see @web", "a"), "a list of names is no work in there"
+    told = await asked(laptop, "see @web/src/main.js", "b")
+    assert "1\tmain" in told and "Two blanks in here." in told
+    assert "Two blanks" not in await asked(laptop, "see @web/src/main.js again", "c")
+
+
 async def test_names_are_found_while_the_person_types_and_no_process_stays(host: WorkerHost, session: str) -> None:
     for number in range(300):
         (host.project / f"pkg{number % 10}").mkdir(exist_ok=True)
