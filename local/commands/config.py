@@ -77,7 +77,7 @@ def setting_lines(settings: Settings) -> Iterator[tuple[str, str, str]]:
         setting = [layer for layer in settings.layers if name in layer.values]
         for layer in setting if name in _JOINED or name == "hooks" else setting[-1:]:
             for keys, value in _parts([name], layer.values[name]):
-                yield ".".join(keys), json.dumps(value, ensure_ascii=False), _origin(layer, keys)
+                yield ".".join(keys), json.dumps(value, ensure_ascii=False), _origin(layer, keys, value)
 
 
 def _parts(keys: list[str], value: Any) -> Iterator[tuple[list[str], Any]]:
@@ -90,12 +90,13 @@ def _parts(keys: list[str], value: Any) -> Iterator[tuple[list[str], Any]]:
         yield keys, value
 
 
-def _origin(layer: SettingsLayer, keys: Sequence[str]) -> str:
-    return f"{layer.source}: {layer.path}, line {line_of(layer.text, keys)}"
+def _origin(layer: SettingsLayer, keys: Sequence[str], value: object) -> str:
+    rule = value if keys[0] == "permissions" and isinstance(value, str) else None
+    return f"{layer.source}: {layer.path}, line {line_of(layer.text, keys, rule)}"
 
 
 def _of_host(words: Sequence[str], environ: Mapping[str, str], *, origin: bool) -> list[str]:
-    """Return a line for each thing that a project on a host sets. Raises CcbError."""
+    """Return a line for each thing that a project on a host sets, and the host's own policy. Raises CcbError."""
     from ..command_line.arguments import parse_arguments
     from .host_projects import read_host_project
 
@@ -104,7 +105,8 @@ def _of_host(words: Sequence[str], environ: Mapping[str, str], *, origin: bool) 
     for problem in found.problems:
         sys.stderr.write(f"ccb: on the host: {problem}\n")
     counts = "" if trusted else ", not trusted, so it does not count"
-    return [each.line + (f"  (project: {one_line(each.path)}{counts})" if origin else "") for each in found.switches]
+    lines = [each.line + (f"  ({each.origin}{counts})" if origin else "") for each in found.switches]
+    return lines + [each.line + (f"  ({each.origin})" if origin else "") for each in found.policy]
 
 
 def _kept(projects: Projects, *, origin: bool) -> Iterator[str]:

@@ -16,7 +16,7 @@ from ..command_line.model import Arguments
 from ..config.projects import HostIdentity
 from ..connect.connect import connect_host
 from ..connect.hosts.identity import host_identity
-from ..connect.session_list import ReportRow, Text, reports, row_of
+from ..connect.session_list import Count, ReportRow, Text, reports, row_of
 from ..login.prompts import prompts_for
 
 _MAX_REPORTS = 2000
@@ -30,12 +30,20 @@ class _ProjectRow(ReportRow):
 
 
 class SwitchRow(ReportRow):
-    """One thing that a project switches on, as the host describes it."""
+    """One thing that a project or the policy of a host switches on, as the host describes it. `at` is the line in its
+    file, 0 if that is not known."""
 
     kind: Text = ""
     name: Text = ""
     detail: Text = ""
     path: Text = ""
+    source: Text = "project"
+    at: Count = 0
+
+    @property
+    def origin(self) -> str:
+        """Where it stands, as safe text: the source, the file on the host, and the line where that is known."""
+        return f"{one_line(self.source)}: {one_line(self.path)}" + (f", line {self.at}" if self.at else "")
 
     @property
     def line(self) -> str:
@@ -54,20 +62,22 @@ class SwitchRow(ReportRow):
 
 @dataclass(frozen=True)
 class HostProject:
-    """A project as its host describes it. `problems` are sentences about its files."""
+    """A project as its host describes it. `problems` are sentences about its files, `policy` is what the administrator
+    of the host has set."""
 
     host: HostIdentity
     directory: str
     fingerprint: str
     switches: Sequence[SwitchRow] = field(default=())
     problems: Sequence[str] = field(default=())
+    policy: Sequence[SwitchRow] = field(default=())
 
 
 async def read_host_project(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> HostProject:
     """Connect, and return the project of the directory that the arguments name. Raises CcbError."""
     directory = arguments.directory or (str(Path.cwd()) if arguments.connection.local else "~")
     command = {"command": "project", "directory": directory}
-    found, problems, switches = _ProjectRow(), [], []
+    found, problems, switches, policy = _ProjectRow(), [], [], []
     async with connect_host(arguments, prompts_for(headless=False), environ) as (transport, bundle):
         async with aclosing(reports(transport, bundle, command, _MAX_REPORTS)) as answer:
             async for report in answer:
@@ -78,5 +88,7 @@ async def read_host_project(arguments: Arguments, environ: Mapping[str, str] = o
                         problems.append(one_line(row_of(_ProjectRow, report.body, transport.name).text))
                     case "switch":
                         switches.append(row_of(SwitchRow, report.body, transport.name))
+                    case "policy":
+                        policy.append(row_of(SwitchRow, report.body, transport.name))
         identity = await host_identity(arguments.connection)
-    return HostProject(identity, found.directory, found.fingerprint, switches, problems)
+    return HostProject(identity, found.directory, found.fingerprint, switches, problems, policy)

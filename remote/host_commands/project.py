@@ -3,22 +3,65 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import asdict
+from typing import Any
 
+from ..session.settings import MANAGED_FILE
 from ..sessions.directory import resolve_directory
 from ..sessions.paths import home_directory
-from ..settings.project import read_project
-from ..settings.worker_settings import LOCAL, PROJECT
+from ..settings.project import Switch, line_in, read_project, switches_of
+from ..settings.settings_files import read_settings, read_text
+from ..settings.worker_settings import LOCAL, MANAGED, PROJECT, Layer
 from .report import Reports
+
+_BELOW = {"hook": "hooks", "mcp": "mcpServers", "allow": "permissions", "ask": "permissions", "deny": "permissions"}
+"""The keys of a settings file under which the kinds of switches stand."""
 
 
 def describe_project(path: str, reports: Reports) -> None:
-    """Report the project of a directory, each problem with its files, and each thing that it switches on. Raise
-    HostRefusal if there is no such directory."""
+    """Report the project of a directory, each problem with its files, each thing that it switches on, and what the
+    policy of the host sets. Raise HostRefusal if there is no such directory."""
     directory = resolve_directory(path)
     project = read_project(directory, home_directory() or os.path.expanduser("~"), frozenset((PROJECT, LOCAL)))
     reports.report("project", {"directory": project.directories[0], "fingerprint": project.fingerprint})
-    for text in project.problems:
+    problems = list(project.problems)
+    values = read_settings(MANAGED_FILE, problems.append)
+    for text in problems:
         reports.report("problem", {"text": text})
-    for switch in project.switches:
-        reports.report("switch", asdict(switch))
+    local = {layer.path for layer in project.layers if layer.source == LOCAL}
+    for path, switch in _by_file(project.switches):
+        source = LOCAL if path in local else PROJECT
+        reports.report("switch", {**switch, "source": source})
+    policy = [] if values is None else switches_of(Layer(MANAGED, MANAGED_FILE, values, on_host=True))
+    for _, switch in _by_file(policy):
+        reports.report("policy", {**switch, "source": MANAGED})
+
+
+def _by_file(switches: Iterable[Switch]) -> Iterable[tuple[str, dict[str, Any]]]:
+    """Yield each switch with the path of its file. Those of a settings file have the line there."""
+    texts: dict[str, str] = {}
+    for each in switches:
+        found = asdict(each)
+        if each.path.endswith(".json"):
+            if each.path not in texts:
+                texts[each.path] = _text(each.path)
+            found["at"] = line_in(texts[each.path], _keys(each))
+        yield each.path, found
+
+
+def _keys(switch: Switch) -> list[str]:
+    if switch.kind == "setting":
+        return switch.name.split(".")
+    words = [_BELOW[switch.kind]] if switch.kind in _BELOW else []
+    if switch.kind in ("allow", "ask", "deny"):
+        words.append(switch.kind)
+    words.append(switch.name.partition(" ")[0] if switch.kind == "hook" else switch.name)
+    return [*words, switch.detail] if switch.kind == "hook" else words
+
+
+def _text(path: str) -> str:
+    try:
+        return read_text(path) or ""
+    except ValueError:
+        return ""

@@ -93,7 +93,7 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
                 shared.append(Layer(PROJECT, os.path.join(directory, _MCP_FILE), only, on_host=True))
             texts += _texts(directory, agents)
     layers = shared + layers
-    switches = [each for layer in layers for each in _switches(layer)] + texts
+    switches = [each for layer in layers for each in switches_of(layer)] + texts
     if len(switches) > _MAX_ITEMS:
         problems.append(f"{directories[0]}: more than {_MAX_ITEMS} things are switched on; none of them counts")
         return Project(directories, problems=tuple(problems))
@@ -158,10 +158,15 @@ def _not_a_projects(values: Json, path: str, home: str) -> list[tuple[str, str]]
 
 def at_line(path: str, dotted: str) -> str:
     """Return the file with the number of the line on which a value stands."""
-    text, at = read_text(path) or "", 0
-    for key in dotted.split("."):
-        at = max(at, text.find(json.dumps(key), at))
-    return f"{path}, line {text.count(chr(10), 0, at) + 1}"
+    return f"{path}, line {line_in(read_text(path) or '', dotted.split('.'))}"
+
+
+def line_in(text: str, keys: Sequence[str]) -> int:
+    """Return the number of the line on which the last of these nested keys stands."""
+    at = 0
+    for key in keys:
+        at = max(at, text.find(json.dumps(key), at), text.find(json.dumps(key, ensure_ascii=False), at))
+    return text.count("\n", 0, at) + 1
 
 
 def project_directories(cwd: str, home: str) -> tuple[str, ...]:
@@ -178,7 +183,8 @@ def project_directories(cwd: str, home: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _switches(layer: Layer) -> Iterator[Switch]:
+def switches_of(layer: Layer) -> Iterator[Switch]:
+    """Yield each thing that a settings file switches on."""
     for name, value in sorted(layer.values.items()):
         if name == "hooks" and isinstance(value, dict):
             yield from _hooks(value, layer.path)

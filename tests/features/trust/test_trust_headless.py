@@ -75,7 +75,7 @@ async def test_trust_belongs_to_the_host_key_and_the_directory(
     assert (done.code, done.stderr) == (0, "")
     assert (project / "made").exists()
     shown = await laptop.run(["config", "show", "--origin", *where])
-    assert f'permissions.allow = "Bash(touch *)"  (project: {project}/.claude/settings.json)' in shown.stdout
+    assert f'permissions.allow = "Bash(touch *)"  (project: {project}/.claude/settings.json, line 1)' in shown.stdout
     revoked = await laptop.run(["trust", f"{host_user.name}@127.0.0.1:{record.directory}", "--revoke"])
     assert revoked.code == 0 and Projects(laptop.env).all() == [], revoked.stderr
 
