@@ -87,8 +87,9 @@ class Compactor:
             return False
         self.clear_old_results()
         try:
-            if self._agent.conversation.compactions.given_up:
-                raise CompactionFailed("it failed too often")
+            compactions = self._agent.conversation.compactions
+            if compactions.given_up and compactions.unfinished is not None:
+                raise CompactionFailed("its worker died too often")
             await self.compact("auto")
         except ModelError as failure:
             if not failure.prompt_too_long:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
-from ccb.tunnel.wire.tool_traits import READ, traits_of
+from ccb.tunnel.wire.tool_traits import READ
 
 from ...context.reminders import Occasion, reminder_block
 from ..deps import AgentConfig, AgentDeps
-from ..history.history_message import HistoryMessage
 from ..mentions.reading import cut, run_unasked
 from ..state import AgentState
 
@@ -21,7 +21,7 @@ _MAX_FILE_TOKENS = 5_000
 
 async def restored_blocks(config: AgentConfig, deps: AgentDeps, agent: AgentState, room: int) -> list[Json]:
     """Return the blocks that follow the summary. Files take at most `room` tokens."""
-    paths = recent_files(agent.conversation.messages)
+    paths = recent_files(agent.conversation.files.paths, config.context.cwd)
     blocks = list(await config.prompts.first_user_blocks())
     config.context.files.forget_views()
     texts = []
@@ -40,17 +40,7 @@ async def restored_blocks(config: AgentConfig, deps: AgentDeps, agent: AgentStat
     return blocks + deps.reminders.take(Occasion.COMPACTED)
 
 
-def recent_files(messages: Sequence[HistoryMessage]) -> list[str]:
-    """Return the files that were read or written last, the oldest of them first."""
-    found: list[str] = []
-    for message in reversed(messages):
-        if message.role != "assistant":
-            continue
-        for block in reversed(message.blocks):
-            is_call = block.get("type") == "tool_use"
-            path = traits_of(str(block.get("name"))).file_in(block["input"]) if is_call else ""
-            if path and path not in found:
-                found.append(path)
-                if len(found) == _MAX_FILES:
-                    return found[::-1]
-    return found[::-1]
+def recent_files(named: Sequence[str], cwd: str) -> list[str]:
+    """Return the files among those with these names that were used last, the oldest of them first."""
+    found = dict.fromkeys(os.path.normpath(os.path.join(cwd, name)) for name in reversed(named))
+    return list(found)[:_MAX_FILES][::-1]

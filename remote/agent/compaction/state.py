@@ -11,6 +11,7 @@ from ccb.tunnel.wire.records import Record
 MAX_FAILURES = 3
 """After so many failures in a row the conversation is not compacted without being asked."""
 
+_MAX_WORKED_FILES = 10
 _MAX_TEXT = 4_000  # characters of one prompt
 _MAX_FIRST = 8_000  # of the first prompts
 _MAX_LATEST = 16_000  # of the latest
@@ -21,11 +22,13 @@ class CompactionFailed(Exception):
 
 
 class Compactions(Projection):
-    """`unfinished` is the compaction that a dead worker had begun; `failures` counts those without a use in a row."""
+    """`unfinished` is the compaction that a dead worker had begun; `failures` counts those without a use in a row that
+    nobody has asked for."""
 
     def __init__(self) -> None:
         self.unfinished: CompactStartRecord | None = None
         self.failures = 0
+        self._counted = False
 
     @property
     def given_up(self) -> bool:
@@ -34,13 +37,14 @@ class Compactions(Projection):
     @on(CompactStartRecord)
     def _start(self, record: CompactStartRecord, _: Record) -> None:
         self.unfinished = record
-        self.failures += 1  # until it succeeds: one that kills its worker must not go on for ever
+        self._counted = record.trigger != "manual"
+        self.failures += self._counted  # until it succeeds: one that kills its worker must not go on for ever
 
     @on(CompactEndRecord)
     def _end(self, record: CompactEndRecord, _: Record) -> None:
         self.unfinished = None
         if record.outcome == "interrupted":
-            self.failures -= 1
+            self.failures -= self._counted
 
     @on(CompactLine)
     def _boundary(self, line: CompactLine, _: Record) -> None:
@@ -52,6 +56,21 @@ class Compactions(Projection):
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, __: Record) -> None:
         self.unfinished = None  # the original goes on with it
+
+
+class WorkedFiles:
+    """The files that tool calls were about, also those before earlier compactions, within a limit."""
+
+    def __init__(self) -> None:
+        self.paths: list[str] = []
+        """As the calls have named them, the one of the newest call last."""
+
+    def add(self, path: str) -> None:
+        """Take the file of the next call."""
+        if path in self.paths:
+            self.paths.remove(path)
+        self.paths.append(path)
+        del self.paths[:-_MAX_WORKED_FILES]
 
 
 class KeptPrompts:

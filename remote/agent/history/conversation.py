@@ -30,9 +30,10 @@ from ccb.tunnel.wire.records import (
     WithdrawnRecord,
     record_of,
 )
+from ccb.tunnel.wire.tool_traits import traits_of
 
 from ..compaction.size import ContextSize
-from ..compaction.state import Compactions, KeptPrompts
+from ..compaction.state import Compactions, KeptPrompts, WorkedFiles
 from .history_message import HistoryMessage
 
 Json = dict[str, Any]
@@ -53,9 +54,9 @@ class _Answer:
 
 class Conversation(Projection):
     """The history of the agent `agent_id`; it grows at its end, until a summary replaces it. `model` is the model that
-    was last chosen during the session. `size`, `compactions` and `prompts` say what compaction must know. Of the open
-    tool uses, `started` are those whose tool was about to run (read from the journal only), and `copied` are those that
-    were open in the original when this session was forked from it."""
+    was last chosen during the session. `size`, `compactions`, `prompts` and `files` say what compaction must know. Of
+    the open tool uses, `started` are those whose tool was about to run (read from the journal only), and `copied` are
+    those that were open in the original when this session was forked from it."""
 
     def __init__(self, agent_id: str = MAIN_AGENT, rewound: Sequence[tuple[int, int]] = ()) -> None:
         self.agent_id = agent_id
@@ -66,6 +67,7 @@ class Conversation(Projection):
         self.size = ContextSize()
         self.compactions = Compactions()
         self.prompts = KeptPrompts()
+        self.files = WorkedFiles()
         self._open: dict[str, HistoryMessage] = {}  # tool_use id -> the assistant message that holds it
         self._used_ids: set[str] = set()
         self._inputs: dict[str, list[Json]] = {}
@@ -197,6 +199,10 @@ class Conversation(Projection):
             if tool_use_id:
                 self._open[tool_use_id] = answer.message
                 self._used_ids.add(tool_use_id)
+                given = block.get("input")
+                path = traits_of(str(block.get("name"))).file_in(given) if isinstance(given, dict) else ""
+                if path:
+                    self.files.add(path)
 
     def _answer_of(self, message_id: str) -> _Answer:
         """Return the answer that a fragment belongs to. The result of an early tool may already follow its message."""
@@ -222,7 +228,7 @@ class Conversation(Projection):
             for ids in (self._open, self._used_ids, self.started, self.copied):
                 ids.clear()
             if not any(block.get("text") for block in line.blocks):  # the person wants nothing of it kept
-                self.prompts = KeptPrompts()
+                self.prompts, self.files = KeptPrompts(), WorkedFiles()
         if not line.is_replay:
             self._user(line.blocks)
 

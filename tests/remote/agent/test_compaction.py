@@ -213,6 +213,39 @@ async def test_three_failures_in_a_row_are_enough() -> None:
     assert again(world).compactions.given_up, "a restart knows it as well"
 
 
+async def test_compactions_by_hand_do_not_end_those_that_ccb_makes_by_itself() -> None:
+    by_hand = [summary(message_id=f"s{i}") for i in range(4)]
+    world = make_world(says("hello"), *by_hand, big(), summary(), says("on", "m2"), window=WINDOW)
+    await world.turn("first")
+    for _ in by_hand:
+        assert "Compacted" in (await world.turn("/compact"))["result"]
+    await world.turn("second")
+    assert (await world.turn("third"))["result"] == "on"
+    assert len(asked_for_summary(world)) == 5 and again(world).compactions.failures == 0
+
+
+async def test_a_request_that_is_too_long_gets_a_summary_also_after_three_failures() -> None:
+    failing = [error_reply(400, "invalid_request_error", "no")] * 3
+    answers = [big(message_id=f"m{i}") for i in range(4)]
+    mixed = [reply for pair in zip(answers, failing, strict=False) for reply in pair]
+    world = make_world(*mixed, answers[3], too_long(), summary("KNOWN"), says("on", "m9"), window=WINDOW)
+    for number in range(4):
+        await world.turn(f"prompt {number}")
+    assert world.conversation.compactions.given_up
+    assert (await world.turn("once more"))["result"] == "on"
+    assert "KNOWN" in texts(world.history()[0])
+
+
+async def test_a_summary_that_has_killed_its_worker_three_times_is_not_tried_again() -> None:
+    world = make_world(says("hello"))
+    await world.turn("first")
+    for _ in range(3):
+        world.emitter.emit(CompactStartRecord("auto", ""))
+    after = make_world(too_long(), says("on", "m2"), conversation=again(world), ledger=Ledger())
+    assert (await after.turn("second"))["result"] == "on"
+    assert not asked_for_summary(after) and "first" in texts(after.history()[0])
+
+
 async def test_a_compaction_without_effect_is_not_repeated_for_ever() -> None:
     long = "word " * 3000
     replies = [reply for i in range(8) for reply in (big(message_id=f"m{i}"), summary(long))]

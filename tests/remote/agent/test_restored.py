@@ -13,6 +13,7 @@ from tests.remote.agent_kit import World, calls, make_world, says
 
 from ccb.remote.agent.deps import Prompt
 from ccb.remote.agent.history.conversation import Conversation
+from ccb.remote.agent.messages import compact_summary
 from ccb.remote.permissions.decision import Behavior, Decision
 from ccb.remote.system.deadline import within
 from ccb.remote.tools.files.read import Read
@@ -20,6 +21,7 @@ from ccb.remote.tools.plan_file import PlanFile
 from ccb.remote.tools.planning.reminders import PlanReminders
 from ccb.remote.tools.registry import ToolRegistry, close_context, make_context
 from ccb.remote.tools.todo import TodoWrite
+from ccb.tunnel.wire.records import MessageRecord
 
 
 async def turn(world: World, text: str) -> None:
@@ -69,6 +71,25 @@ async def test_the_files_that_were_used_last_are_told_again_as_they_are_now(tmp_
     assert not any(str(path) in told for path in files[:3]), "only the last five, and none that is gone"
     assert "new line 1999" in str(world.history()[-2]), "what was cut can be read"
     assert [m.api() for m in Conversation.from_records(world.emitter.journal).messages] == world.history()
+
+
+async def test_the_files_are_told_again_by_each_later_compaction_also_in_a_new_worker(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("red house\n")
+    named = [("t1", "Read", {"file_path": str(path)}), ("t2", "Read", {"file_path": "a.txt"})]
+    summaries = [says("SUMMARY", f"m_s{number}") for number in range(3)]
+    world = make_world(calls(*named), says("done", "m2"), *summaries)
+    async with real_tools(world, tmp_path):
+        await turn(world, "read it")
+        for _ in summaries[1:]:
+            await turn(world, "/compact")
+        assert told_in(world).count("red house") == 1, "a file with two names is told once"
+    after = make_world(summaries[2], conversation=Conversation.from_records(world.emitter.journal))
+    async with real_tools(after, tmp_path):
+        await turn(after, "/compact")
+        assert "red house" in told_in(after)
+    after.emitter.emit(MessageRecord(compact_summary("")))  # as /clear does it
+    assert not Conversation.from_records(after.emitter.journal).files.paths
 
 
 @pytest.mark.parametrize("behavior", [Behavior.ALLOW, Behavior.ASK, Behavior.DENY])
