@@ -135,7 +135,7 @@ class WorkModel:
     def __call__(self, request: Recorded) -> Mapping[str, Any] | None:
         first = str(request.messages[0].get("content"))
         agent = next((answers for word, answers in self._agents if word in first and _DID not in first), None)
-        system = json.dumps(request.body.get("system"))
+        system = json.dumps((request.body or {}).get("system"))
         own = next((answers for words, answers in self._systems if words in system), None)
         if own is not None:
             called = [*_told(request.messages[0]), *_calls(request.messages)]
