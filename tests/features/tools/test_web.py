@@ -49,10 +49,16 @@ class Site(BaseHTTPRequestHandler):
             "/page": (gzip.compress(PAGE), "text/html; charset=utf-8"),
             "/file": (b"\0\1\2", "application/octet-stream"),
             "/long": (b"x" * 3000, "text/plain"),
+            "/sized": (PAGE, "text/html"),
+            "/empty": (b"", "text/plain"),
         }.get(self.path, (b"nothing here", "text/plain"))
-        self.send_response(200 if self.path in ("/page", "/file", "/long") else 404)
+        self.send_response(200 if self.path in ("/page", "/file", "/long", "/sized", "/empty") else 404)
         if self.path == "/page":
             self.send_header("Content-Encoding", "gzip")
+        if self.path in ("/sized", "/empty"):
+            self.send_header("Content-Length", str(len(body)))
+        if self.path == "/sized":
+            self.send_header("Connection", "close")
         self.send_header("Content-Type", kind)
         self.end_headers()
         self.wfile.write(body)
@@ -253,6 +259,15 @@ def test_urls_that_are_no_plain_web_addresses_are_refused() -> None:
     ):
         with pytest.raises(WebRefused):
             read_url(url)
+
+
+@pytest.mark.parametrize(("path", "body"), [("/sized", PAGE), ("/empty", b""), ("/page", PAGE)])
+def test_a_page_is_read_with_and_without_a_length_from_servers_that_close_the_connection(
+    path: str, body: bytes
+) -> None:
+    with site() as (url, _):
+        page = WebFetcher(allow_private=True).fetch(f"{url}{path}")
+        assert (page.status, page.body, page.cut) == (200, body, False)
 
 
 def test_a_page_that_is_too_long_is_cut_and_its_connection_goes_to_what_was_checked(

@@ -152,7 +152,7 @@ class WebFetcher:
         unpack = zlib.decompressobj(zlib.MAX_WBITS | 16) if encoding == "gzip" else None
         parts: list[bytes] = []
         room = self._max_body + 1
-        while room > 0:
+        while room > 0 and not response.isclosed():  # with its last byte, a body of a known length closes the socket
             if self._socket is not None:
                 self._socket.settimeout(self._left())
             block = response.read(_BLOCK)
