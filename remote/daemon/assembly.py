@@ -40,7 +40,7 @@ from ..session.restart.resume import restore, take_up
 from ..session.session import Session, SessionParts
 from ..sessions.paths import home_directory
 from ..subagents.command import agents_command
-from ..subagents.recovery import after_a_cut, end_cut_agents
+from ..subagents.recovery import after_a_cut, end_cut_agents, left_behind
 from ..subagents.sub_agents import SubAgents
 from ..tools.contract import ToolContext
 from ..tools.planning.reminders import PlanReminders
@@ -241,6 +241,9 @@ class AgentFactory:
             cut = histories.cut_agent(tool_use_id)
             if cut is not None and conversation.agent_id == MAIN_AGENT:
                 return f"{INTERRUPTED} {after_a_cut(cut, histories.worktrees.get(tool_use_id))}"
+            tree = histories.worktrees.get(tool_use_id)
+            if tree is not None and not tree.removed and os.path.lexists(tree.path):
+                return f"{INTERRUPTED} {left_behind(tree)}"
             return INTERRUPTED if started else NEVER_STARTED
 
         for agent_id, message in histories.close_open_tool_uses(why):

@@ -34,6 +34,12 @@ def after_a_cut(history: AgentHistory, tree: WorktreeRecord | None) -> str:
     )
 
 
+def left_behind(tree: WorktreeRecord) -> str:
+    """Return what the main agent is told about the work tree of a sub-agent that was not cut in a turn: it had not
+    begun, or it had ended and its answer was not passed on."""
+    return f"The git worktree that was made for the agent is {tree.path}, on the branch {tree.branch}."
+
+
 def end_cut_agents(histories: AgentHistories, emitter: Callable[[str], Emitter], tasks: Collection[str]) -> None:
     """Write the end of each sub-agent that was cut: a result of its turn, and the message to clients. Those in `tasks`
     worked in the background, so their end is told as that of a task. `emitter` returns the emitter of an agent."""

@@ -204,6 +204,31 @@ async def test_an_agent_goes_on_in_its_worktree_after_the_worker_was_killed(tmp_
     assert trees(project) == [tree]
 
 
+@pytest.mark.parametrize(
+    "died_before",
+    ['"kind":"message","body":{"type":"system","subtype":"task_started"', '"kind":"message","body":{"type":"user"'],
+)
+async def test_a_worktree_is_told_when_the_worker_dies_before_its_agent_begins_and_after_it_has_ended(
+    tmp_path: Path, project: Path, died_before: str
+) -> None:
+    scripts = {
+        MAIN: delegates(isolated("begin")),
+        "begin": [calls(("w1", "Write", {"file_path": "new.txt", "content": "x"})), says("written")],
+    }
+    async with delegation(tmp_path, scripts, permission_mode="acceptEdits") as d:
+        await d.turn(MAIN + "go")
+        lines = (tmp_path / "journal.jsonl").read_text().splitlines(keepends=True)
+    result = f'"tool_use_id":"{ONE}","content"'
+    (at, *_) = [n for n, line in enumerate(lines) if died_before in line and (result in line or "task_started" in line)]
+    (tmp_path / "journal.jsonl").write_text("".join(lines[:at]))
+    (tree,) = trees(project)
+    async with delegation(tmp_path, {MAIN: [says("I see.", "m3")]}) as d:
+        assert INTERRUPTED in d.result_text(ONE) and f"made for the agent is {tree}, on the branch" in d.result_text(
+            ONE
+        )
+        await d.turn(MAIN + "go on")
+
+
 async def test_commands_in_the_workspace_cage_change_the_worktree_only(tmp_path: Path, project: Path) -> None:
     line = "git status --short --branch && echo x > made && (echo y > ../../../outside || echo held)"
     scripts = {
