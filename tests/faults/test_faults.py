@@ -37,7 +37,7 @@ async def test_the_undisturbed_session_does_all_of_its_work(name: str, reference
     assert found.left == [] and found.connections == 1
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
 async def test_a_disturbed_session_comes_out_the_same(
     seed: int, reference: Reference, tmp_path: Path, sshd: Sshd, host_user: HostUser

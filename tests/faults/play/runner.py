@@ -34,7 +34,7 @@ from ccb.remote.compiled.copy import pack
 
 Json = dict[str, Any]
 
-DEADLINE_S = 120.0
+DEADLINE_S = 180.0
 
 _REPLAYED = re.compile(r"events (\d+) to (\d+) are replayed")
 
