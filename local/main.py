@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import ccb
 from ccb.tunnel.errors import CcbError, UsageError
-from ccb.tunnel.loading import collection_paused
+from ccb.tunnel.loading import collection_paused, take_short_turns
 
 from .command_line.arguments import parse_arguments
 from .command_line.error_text import bug_text, code_of, error_text
@@ -56,6 +56,7 @@ def _answer(argv: Sequence[str]) -> int:
         return _help(arguments)
     for hint in arguments.hints:
         sys.stderr.write(f"ccb: {hint}\n")
+    take_short_turns()
     own_file = arguments.sdk.debug_file
     debug, commands = arguments.debug or own_file is not None, private_texts(arguments.connection)
     with logging_to_file(debug=debug, commands=commands, own_file=own_file) as log_file:

@@ -29,16 +29,9 @@ from ..config.log import state_dir
 from ..config.projects import Projects
 from ..config.sent_files.own_files import own_files
 from ..config.settings import settings_choice
-from ..ledger.accounts import SessionAccounts, budgets
-from ..ledger.audit import SessionAudit
-from ..ledger.desk import ProxyDesk
-from ..ledger.entries import CallPlace
 from ..login.unattended_login import log_in_unattended
 from ..session.answers.notification_hooks import NotificationHooks
 from ..session.connection import AttachOptions
-from ..session.remote_session import RemoteSession
-from .file_connection import FileConnection
-from .laptop_mcp import laptop_permissions, laptop_servers
 from .project_trust import ProjectDesk
 from .session_request import options_for_existing, reconnect_seconds, session_options, session_parameters
 from .startup import SessionStartup, StartupLoader, chosen_model, load_session_startup, load_startup, without_alias
@@ -49,9 +42,12 @@ if TYPE_CHECKING:
     from ccb.tunnel.login.prompter import Prompts
 
     from ..config.settings import Settings
+    from ..ledger.desk import ProxyDesk
     from ..mcp.service import LaptopServers
     from ..providers.choice import ModelChoice
+    from ..session.remote_session import RemoteSession
     from .dial import Dialer
+    from .file_connection import FileConnection
     from .hosts.kept_transport import KeptTransport
     from .session_list import HostSessions, SessionRow
 
@@ -127,11 +123,15 @@ async def connect_session(
         dialer.parameters = await session_parameters(
             arguments, session_id, startup.settings, lambda: _choose(arguments, dialer, startup.bundle, choose)
         )
-        servers, mcp_warnings = laptop_servers(arguments, startup.settings, environ)
-        files, left = own_files() if choice.user else ("", [])
+        from ..ledger.entries import CallPlace
         from ..providers.choice import ModelChoice
         from ..providers.known_models import check_models, refresh_lists, said_at_start
+        from ..session.remote_session import RemoteSession
+        from .file_connection import FileConnection
+        from .laptop_mcp import laptop_permissions, laptop_servers
 
+        servers, mcp_warnings = laptop_servers(arguments, startup.settings, environ)
+        files, left = own_files() if choice.user else ("", [])
         chosen = _models(arguments, startup.settings, new=bool(dialer.parameters.get("create")))
         not_found = await check_models(chosen, environ, startup.settings)
         options = await _options(arguments, startup, environ, list(servers), files)
@@ -178,7 +178,7 @@ async def connect_session(
         own_hooks = {} if startup.settings.disableAllHooks else startup.settings.hooks
         notifications = NotificationHooks(own_hooks, f"ccb {host}")
         try:
-            from .session_list import SessionsOverLink
+            from .hosts.sessions_over_link import SessionsOverLink
 
             sessions = SessionsOverLink(lambda: dialer.transport(ask=False), startup.bundle)
             carrier = FileConnection(lambda: session.state, lambda: dialer.current, dialer.separate)
@@ -243,6 +243,10 @@ async def _first_dialer(
         loader.start()
     try:
         startup = await loader.loaded()
+        from ..ledger.accounts import SessionAccounts, budgets
+        from ..ledger.audit import SessionAudit
+        from ..ledger.desk import ProxyDesk
+
         host = host_label(arguments.connection)
         spending = budgets(arguments.sdk.max_budget_usd, startup.settings, host)
         accounts = SessionAccounts(state_dir(environ), spending)
@@ -352,7 +356,7 @@ async def _choose(arguments: Arguments, dialer: Dialer, bundle: Bundle, choose: 
 
     `attach` offers only running sessions if there are any, and takes a single one without asking.
     """
-    from .session_list import SessionsOverLink
+    from .hosts.sessions_over_link import SessionsOverLink
 
     sessions = SessionsOverLink(lambda: dialer.transport(ask=True), bundle)
     rows = await sessions.listed()

@@ -27,6 +27,9 @@ log = logging.getLogger(__name__)
 WARM_HELLO_S = 5.0
 """Seconds to wait for the hello over an existing transport before making a new transport."""
 
+_SENT_S = 0.02
+"""Longer than it takes to send the command line. After that this machine waits for the worker."""
+
 OpenTransport = Callable[[bool], Awaitable[Transport]]
 """Connects, logs in and returns the transport; the argument says whether it may ask the person. Raises CcbError."""
 
@@ -156,6 +159,7 @@ class Dialer:
         self, transport: Transport, parameters: Mapping[str, object], stack: AsyncExitStack
     ) -> tuple[Link, Hello]:
         async with AsyncExitStack() as attempt:
+            waiting = asyncio.get_running_loop().call_later(_SENT_S, self._proxy.prepare)
             try:
                 launched = await launch(transport, parameters, self._bundle)
                 link = await attempt.enter_async_context(Link(launched.pipe, launched.rest, host=transport.name))
@@ -164,6 +168,8 @@ class Dialer:
                 if isinstance(error.__cause__, ConnectionLost) and not transport.alive:
                     raise Dropped(error.what, evidence=error.evidence, do=error.do) from error
                 raise
+            finally:
+                waiting.cancel()
             stack.push_async_exit(attempt.pop_all())
             return link, hello
 

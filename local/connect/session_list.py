@@ -1,8 +1,8 @@
-"""Read the reports of a host command; list the sessions of a host, name and remove them."""
+"""Read the reports of a host command, and list the sessions of a host."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Annotated, Protocol, TypeVar
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import Bundle
-from ccb.tunnel.errors import ConnectionLost, ProtocolError, UsageError
+from ccb.tunnel.errors import ConnectionLost, ProtocolError
 from ccb.tunnel.link.refusals import refusal_error
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.pipe import Transport
@@ -156,45 +156,3 @@ def row_of(kind: type[Row], body: Json, host: str) -> Row:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         raise ProtocolError(f"{host} sent a report that makes no sense: {first['loc']}: {first['msg']}") from None
-
-
-_MAX_ABOUT_ONE = 10_000  # reports
-_SAID_LINES = 60
-_SAID = ("prompt: ", "agent: ", "call ", "asks to use ", "turn failed")
-
-
-class SessionsOverLink:
-    """The sessions of a host at the other end of a transport. `transport` returns it, connected."""
-
-    def __init__(self, transport: Callable[[], Awaitable[Transport]], bundle: Bundle) -> None:
-        self._transport = transport
-        self._bundle = bundle
-
-    async def reached(self) -> tuple[Transport, Bundle]:
-        """Return the transport, connected, and the worker that runs commands over it."""
-        return await self._transport(), self._bundle
-
-    async def listed(self) -> Sequence[SessionRow]:
-        """See HostSessions."""
-        return await list_sessions(await self._transport(), self._bundle)
-
-    async def last_said(self, session: str) -> Sequence[str]:
-        """See HostSessions."""
-        rows = await self._rows({"command": "logs", "session": session, "lines": _SAID_LINES}, "log", SaidRow)
-        return [row.text for row in rows if row.source != "worker" and row.text.startswith(_SAID)]
-
-    async def rename(self, session: str, title: str) -> None:
-        """See HostSessions."""
-        if not await self._rows({"command": "rename", "session": session, "title": title}, "renamed", ReportRow):
-            raise ProtocolError("the host did not name the session", do="Try it again.")
-
-    async def remove(self, row: SessionRow) -> None:
-        """See HostSessions."""
-        command = {"command": "remove", "session": row.session, "driven": bool(row.driver)}
-        if not await self._rows(command, "removed", ReportRow):
-            raise UsageError("the session is still there: a process on the host has it open", do="Try it again.")
-
-    async def _rows(self, command: Mapping[str, object], kind: str, shape: type[Row]) -> list[Row]:
-        transport = await self._transport()
-        async with aclosing(reports(transport, self._bundle, command, _MAX_ABOUT_ONE)) as answer:
-            return [row_of(shape, each.body, transport.name) async for each in answer if each.kind == kind]

@@ -31,6 +31,14 @@ if TYPE_CHECKING:
     from .dial import Dialer, OpenTransport
 
 
+_NEEDED_NEXT = (
+    *("ccb.local.connect.dial", "ccb.local.connect.file_connection", "ccb.local.connect.laptop_mcp"),
+    *("ccb.local.ledger.audit", "ccb.local.ledger.desk", "ccb.local.providers.known_models"),
+    *("ccb.local.providers.choice", "ccb.local.session.remote_session"),
+)
+"""What a session imports once it is connected. It is loaded earlier, while the network is busy."""
+
+
 @dataclass(frozen=True)
 class Startup:
     """What every connection needs: the settings and the worker's bundle.
@@ -86,7 +94,8 @@ def load_session_startup(
     from ..credentials.stored import StoredCredentials
     from ..providers.choosing import session_provider
 
-    importlib.import_module("ccb.local.connect.dial")  # imported here, where no connection waits for it
+    for module in _NEEDED_NEXT:
+        importlib.import_module(module)
     basics = load_startup(environ, choice)
     settings = basics.settings
     others = (*(without_alias(settings, each) for each in models[1:]), settings.smallModel)

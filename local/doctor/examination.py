@@ -12,12 +12,13 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.login.prompter import Prompts
 from ccb.tunnel.openssh.sharing import NOTHING_SHARED
 from ccb.tunnel.transports.command_line import words_of
-from ccb.tunnel.transports.pipe import Transport
+from ccb.tunnel.transports.pipe import LogsInLater, Transport
 
 from ..command_line.model import Arguments
 from ..command_line.transport_choice import TransportKind, ssh_target, transport_kind
 from ..config.settings import Settings, load_sharing
-from ..connect.session_list import HostSessions, SessionsOverLink
+from ..connect.hosts.sessions_over_link import SessionsOverLink
+from ..connect.session_list import HostSessions
 from ..connect.startup import Startup, StartupLoader, load_startup
 from ..connect.transport import first_transport
 from ..login.prompts import TerminalPrompts, prompts_for
@@ -88,6 +89,8 @@ async def _connected(arguments: Arguments, prompts: Prompts, environ: Mapping[st
         transport = await first_transport(arguments, prompts, environ, loader, NOTHING_SHARED)
         try:
             worker = (await loader.loaded()).bundle
+            if isinstance(transport, LogsInLater):
+                await transport.logged_in()
         except BaseException:
             await transport.close()
             raise

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from ccb.tunnel.errors import AuthFailed
 from ccb.tunnel.login.prompter import NobodyToAsk, Prompts
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.transports.pipe import Transport
+from ccb.tunnel.transports.pipe import LogsInLater, Transport
 
 BANNER_LIMIT_S = 20.0
 """Seconds left to a login after a banner, jump host or ProxyCommand printed text: it may be a question."""
@@ -50,7 +50,7 @@ async def log_in_unattended(
     watch = _BannerWatch(prompts, lambda: limit.reschedule(loop.time() + limit_s))
     try:
         async with limit:
-            return await log_in(watch)
+            return await _to_the_end(await log_in(watch))
     except TimeoutError:
         if not limit.expired():
             raise
@@ -61,3 +61,14 @@ async def log_in_unattended(
         ) from None
     finally:
         watch.over = True
+
+
+async def _to_the_end(transport: Transport) -> Transport:
+    """Return the transport at the end of its login. Raise the CcbError of one that fails."""
+    if isinstance(transport, LogsInLater):
+        try:
+            await transport.logged_in()
+        except BaseException:
+            await transport.close()
+            raise
+    return transport

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -65,6 +66,28 @@ def test_a_session_is_attached_before_what_sends_model_calls_is_loaded() -> None
         f"print([name for name in {(*HEAVY, 'http.client')!r} if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_nothing_that_a_connection_can_wait_for_is_loaded_before_it_is_asked_for(tmp_path: Path) -> None:
+    """What is loaded before the first packet delays every session; behind it there is time."""
+    code = (
+        "import sys\nfrom ccb.__main__ import main\n"
+        "def hook(event, arguments):\n"
+        "    if event == 'socket.connect' and arguments[1] == ('127.0.0.1', 1):\n"
+        "        sys.stdout.write(repr(sorted(sys.modules)))\n"
+        "sys.addaudithook(hook)\n"
+        "sys.argv = ['ccb', 'ssh', '127.0.0.1:~', '-P', '1', '-o', 'ConnectionAttempts=1', '-p', 'go']\nmain()\n"
+    )
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    env["ANTHROPIC_API_KEY"] = "k"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True, timeout=60, env=env
+    )
+    loaded = ast.literal_eval(done.stdout.splitlines()[0])
+    later = ("ccb.tunnel.proxy", "ccb.deploy", "ccb.local.ledger", "ccb.local.providers", "ccb.local.credentials")
+    also = ("ccb.local.files", "ccb.local.mcp", "ccb.local.connect.dial", "ccb.tunnel.ssh.login", "sqlite3")
+    assert "ccb.tunnel.ssh.tcp" in loaded
+    assert not [name for name in loaded if name.startswith((*later, *also)) or name in HEAVY]
 
 
 def test_version(tmp_path: Path) -> None:

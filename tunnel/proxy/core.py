@@ -172,9 +172,13 @@ class AuthProxy:
             self._auditor.others_drove()
         self._epoch = epoch
 
+    def prepare(self) -> None:
+        """Load what sends the calls, in a thread: there is time for it now. Later calls do nothing."""
+        self._provider.prepare()
+
     def link_up(self) -> None:
         """Note that a connection serves the worker. From now on the clocks of unread calls run."""
-        self._provider.prepare()
+        self.prepare()
         self._calls.link_up()
 
     def link_down(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from functools import partial
 
 import asyncssh
 from asyncssh.packet import PacketDecodeError
@@ -25,19 +26,20 @@ from .trust import accept_key, known_keys, trusts_any_key
 
 
 async def log_in(
-    hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining | None = None
+    hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining | None = None, *, ahead: bool = False
 ) -> asyncssh.SSHClientConnection:
     """Return an authenticated connection to `hop` over `carrier`. Raise Unreachable, AuthFailed, HostKeyError,
     ConfigError.
 
-    If a login that signed at once fails, whatever the reason, a new connection logs in step by step.
+    If a login that signed at once fails, whatever the reason, a new connection logs in step by step. With `ahead`, the
+    connection may be returned before the end of the login, of which `pipelining` knows.
     """
     pipelining = pipelining or Pipelining(hop.config, None)
     if not pipelining.off and (what := unexpected()):
         pipelining.switch_off(f"ccb does not know this version of asyncssh ({what})")
     await pipelining.recall()
     try:
-        return await _log_in(hop, prompts, carrier, pipelining)
+        return await _log_in(hop, prompts, carrier, pipelining, ahead=ahead and pipelining.ahead)
     except ConnectError as error:
         if not pipelining.tried:
             raise
@@ -46,7 +48,9 @@ async def log_in(
     return await _log_in(hop, prompts, carrier, pipelining)
 
 
-async def _log_in(hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining) -> asyncssh.SSHClientConnection:
+async def _log_in(
+    hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining, *, ahead: bool = False
+) -> asyncssh.SSHClientConnection:
     """Do what `log_in` does, once.
 
     A host key that is not trusted yet ends the first connection; once it is accepted, a second one is made.
@@ -60,11 +64,16 @@ async def _log_in(hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipe
         certificates = bool(known.authorities)
         accepted = False
         while True:
-            attempt = _Attempt(hop, prompts, carrier, pipelining)
+            attempt = _Attempt(hop, prompts, carrier, pipelining, ahead=ahead)
             found = await attempt.run(known, certificates=certificates)
             if isinstance(found, asyncssh.SSHClientConnection):
                 if isinstance(found, PipelinedConnection):
-                    await pipelining.succeeded(found, attempt.client.keys.offered, asked=attempt.client.asked)
+                    offered, asked = attempt.client.keys.offered, attempt.client.asked
+                    succeeded = partial(pipelining.succeeded, found, offered, asked=asked)
+                    if found.ahead:
+                        pipelining.under_way(found, succeeded, attempt.banner)
+                    else:
+                        await succeeded()
                 return found
             shown = attempt.client.shown_key
             if shown is None:
@@ -85,13 +94,18 @@ async def _log_in(hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipe
 class _Attempt:
     """One connection up to the end of the login."""
 
-    def __init__(self, hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining) -> None:
+    def __init__(self, hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining, *, ahead: bool) -> None:
         self.client = LoginClient(hop.target.shown, hop.config, prompts)
         self.client.banner_before = pipelining.banner
         self._hop = hop
         self._carrier = carrier
         self._pipelining = pipelining
+        self._ahead = ahead
         self._failed = FailedLogin(hop, self.client, carrier, prompts)
+
+    def banner(self) -> str:
+        """Return what the server has said."""
+        return self.client.record.banner
 
     async def run(self, known: KnownKeys, *, certificates: bool) -> asyncssh.SSHClientConnection | ConnectError:
         """Return the connection, or the error if the host did not prove itself with what is trusted.
@@ -173,7 +187,9 @@ class _Attempt:
         stream = carrier.sock or carrier.tunnel
         assert stream is not None
         try:
-            return await open_connection(lambda: self.client, config.hostname, config.port, options, stream, at_once)
+            return await open_connection(
+                lambda: self.client, config.hostname, config.port, options, stream, at_once, ahead=self._ahead
+            )
         finally:
             pipelining.tried = self.client.signed_at_once
             pipelining.banner = self.client.record.banner

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from ..errors import CcbError, ConnectionLost, Unreachable
@@ -47,7 +46,8 @@ async def connect(
     """Log in to `target` and return the connection. The options are those that `ssh -G` prints for it.
 
     `on_wait` is called when the network, or a slow `ssh -G`, leaves time for other work. With `past`, logins are
-    pipelined where the last one allows it. Raise Unreachable, AuthFailed, HostKeyError, ConfigError.
+    pipelined where the last one allows it; the transport may then be returned before the end of the login (see
+    `logged_in`). Raise Unreachable, AuthFailed, HostKeyError, ConfigError.
     """
     return await _log_in_over(await _route(target, on_wait), prompts, on_wait, past)
 
@@ -81,15 +81,19 @@ async def share_or_connect(
 
 
 async def _log_in_over(
-    hops: Sequence[Hop], prompts: Prompts, on_wait: Callable[[], None], past: PastLogins | None
+    hops: Sequence[Hop],
+    prompts: Prompts,
+    on_wait: Callable[[], None],
+    past: PastLogins | None,
+    failed: Pipelining | None = None,
 ) -> SshTransport:
     """Log in to the last of `hops`, each through the one before it, and check the host key of each.
 
     Imports compete for one interpreter: asyncssh goes first, because the handshake waits for it, then `on_wait` is
-    called.
+    called. `failed` is a pipelined login to the same host that this one takes the place of.
     """
     target = hops[-1].target
-    pipelining = Pipelining(hops[-1].config, past)
+    pipelining = failed or Pipelining(hops[-1].config, past)
     stream = FirstStream(hops[0].config, prompts)
     carrier = Carrier(stream=stream)
     connections: list[asyncssh.SSHClientConnection] = []
@@ -109,7 +113,7 @@ async def _log_in_over(
             with _naming_jump_host(hop, target):
                 last = hop.target is target
                 its = pipelining if last else Pipelining(hop.config, past)
-                connections.append(await log_in(hop, prompts, carrier, its))
+                connections.append(await log_in(hop, prompts, carrier, its, ahead=last))
             carrier = Carrier(tunnel=connections[-1], through=hop.target)
     except BaseException:
         carrier.abandon()
@@ -118,7 +122,11 @@ async def _log_in_over(
         finally:
             await stream.close()
         raise
-    again = partial(connect, target, prompts)
+
+    async def again(failed: Pipelining | None) -> SshTransport:
+        fresh = await _route(target, lambda: None)
+        return await _log_in_over(fresh, prompts, lambda: None, past if failed else None, failed)
+
     return SshTransport(target.shown, connections, stream, pipelining, again)
 
 
@@ -181,7 +189,7 @@ class SshTransport:
         connections: list[asyncssh.SSHClientConnection],
         stream: FirstStream,
         pipelining: Pipelining,
-        again: Callable[[], Awaitable[SshTransport]],
+        again: Callable[[Pipelining | None], Awaitable[SshTransport]],
     ) -> None:
         self._name = name
         self._stream = stream
@@ -189,6 +197,7 @@ class SshTransport:
         self._hops = connections[:-1]
         self._again = again
         self._first = True
+        self._again_logged_in = False
         self.pipelining = pipelining
         """How the login to the host itself was pipelined."""
 
@@ -221,33 +230,46 @@ class SshTransport:
             raise _lost(self._name, error) from error
         return SshPipe(self._name, process)
 
+    async def logged_in(self) -> None:
+        """Wait for the end of a login that goes on behind the first command. If it fails, log in again step by step.
+        Raise what `connect` raises."""
+        if not await self.pipelining.ended() and not self._again_logged_in:
+            await self._log_in_again(self.pipelining)
+
     async def _start(self, command: str) -> asyncssh.SSHClientProcess[bytes]:
-        """Start `command`. The first one does not wait for its channel if the last login allows that.
+        """Start `command`. The first one waits neither for the end of the login nor for its channel if the last login
+        allows that.
 
         If the server does otherwise than the last time, log in again and wait.
         """
         first, self._first = self._first, False
         if not first:
+            await self.logged_in()
             return await self._connection.create_process(command, encoding=None, window=_LATER_WINDOW)
         from .pipelining.command import GuessedWrongError, number_of, start_command
 
         guess = self.pipelining.guess
-        try:
-            if guess is None:
-                process = await self._connection.create_process(command, encoding=None)
-            else:
+        if guess is not None:
+            try:
                 process = await start_command(self._connection, command, guess)
-        except GuessedWrongError as error:
-            await self.pipelining.guessed_wrong(str(error))
-            await self._log_in_again()
-            return await self._connection.create_process(command, encoding=None)
-        number = guess if guess is not None else number_of(process)
-        await self.pipelining.first_channel(number, ahead=guess is not None)
+            except GuessedWrongError as error:
+                if await self.pipelining.ended():
+                    await self.pipelining.guessed_wrong(str(error))
+                    await self._log_in_again(None)
+                    return await self._connection.create_process(command, encoding=None)
+                await self.logged_in()
+            else:
+                await self.pipelining.ended()
+                await self.pipelining.first_channel(guess, ahead=True)
+                return process
+        process = await self._connection.create_process(command, encoding=None)
+        await self.pipelining.first_channel(number_of(process), ahead=False)
         return process
 
-    async def _log_in_again(self) -> None:
-        """Replace the connections by new ones, whose logins are plain."""
-        fresh = await self._again()
+    async def _log_in_again(self, failed: Pipelining | None) -> None:
+        """Replace the connections by new ones. Their login is plain, or takes the place of the one that `failed`."""
+        self._again_logged_in = True
+        fresh = await self._again(failed)
         self._connection, fresh._connection = fresh._connection, self._connection
         self._hops, fresh._hops = fresh._hops, self._hops
         self._stream, fresh._stream = fresh._stream, self._stream
@@ -277,6 +299,7 @@ class SshTransport:
             connection.abort()
 
     async def close(self) -> None:
+        await self.pipelining.close()
         try:
             await close_all([self._connection, *reversed(self._hops)])
         finally:

@@ -70,6 +70,14 @@ class OnTrial(Protocol):
 
 
 @runtime_checkable
+class LogsInLater(Protocol):
+    """A transport that may be there before the end of its login, which the first command does not wait for."""
+
+    async def logged_in(self) -> None:
+        """Wait for the end of the login. Raise the CcbError of one that fails."""
+
+
+@runtime_checkable
 class SharesPython(Protocol):
     """A transport to this machine, on which the worker can use ccb's own interpreter."""
 

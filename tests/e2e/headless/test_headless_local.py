@@ -59,6 +59,22 @@ async def test_text_is_the_answer_and_the_edit_is_on_disk(laptop: Laptop, fake_m
     assert (project / "greet.txt").read_text() == "hello world\n"
 
 
+async def test_a_session_without_settings_never_loads_what_checks_them(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    """Pydantic also checks lists of sessions, which this session never asks for. Loading it takes longer than the
+    worker does to start."""
+    fake_model.add({"text": "Four."})
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-X", "importtime", "-m", "ccb", str(project), "-p", "2+2?"),
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        env=laptop.env, cwd=laptop.home,
+    )  # fmt: skip
+    out, loaded = await process.communicate()
+    assert (process.returncode, out) == (0, b"Four.\n")
+    assert b"aiohttp" in loaded and b"pydantic" not in loaded
+
+
 async def test_json_is_one_object(laptop: Laptop, fake_model: FakeModel, project: Path) -> None:
     fake_model.add({"text": "Four."})
     done = await laptop.run([str(project), "-p", "2+2?", "--output-format", "json"])

@@ -14,7 +14,8 @@ from ccb.deploy.bundling.files import joined
 from ccb.local.command_line.error_text import code_of
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.connect import session_list
-from ccb.local.connect.session_list import SessionsOverLink, list_sessions, reports
+from ccb.local.connect.hosts.sessions_over_link import SessionsOverLink
+from ccb.local.connect.session_list import list_sessions, reports
 from ccb.tunnel.errors import CcbError, ConnectionLost, NoSuchSession, ProtocolError, UsageError
 from ccb.tunnel.transports.command import CommandPipe
 from ccb.tunnel.transports.local import LocalTransport

@@ -58,6 +58,26 @@ async def test_a_login_that_comes_is_taken(words: str) -> None:
     assert person.told == ""
 
 
+async def test_a_login_that_its_transport_does_not_wait_for_is_waited_for_here() -> None:
+    """Afterwards nobody would know that it is this login that needs the person."""
+    closed: list[str] = []
+
+    class Ahead(LocalTransport):
+        async def logged_in(self) -> None:
+            raise AuthFailed("the key is not enough any more")
+
+        async def close(self) -> None:
+            closed.append(self.name)
+            await super().close()
+
+    async def comes(prompts: Prompts) -> Transport:
+        return Ahead()
+
+    with pytest.raises(AuthFailed, match="not enough"):
+        await log_in_unattended(comes, SshAsks(), "box")
+    assert closed == ["local"]
+
+
 async def test_where_there_is_nobody_the_login_may_take_its_time() -> None:
     async def slow(prompts: Prompts) -> Transport:
         prompts.banner(URL)

@@ -1,4 +1,5 @@
-"""A connection of asyncssh that can send the signed request of the login right behind the end of the key exchange."""
+"""A connection of asyncssh that can send the signed request of the login right behind the end of the key exchange, and
+the first command right behind that request."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from typing import Any, cast
 
 import asyncssh
 from asyncssh.auth import ClientAuth
-from asyncssh.packet import Boolean, String
+from asyncssh.constants import MSG_USERAUTH_LAST
+from asyncssh.packet import Boolean, SSHPacketLogger, String
 from asyncssh.public_key import SigningKey
 
 from .past_logins import PastLogin, fingerprint, standing_for
@@ -32,6 +34,8 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
     """A connection to a server, logged in to by what is remembered of the last login, or else step by step.
 
     `signed_at_once`: the signed request was sent without waiting. `proofs` are all that the server was sent.
+    `logged_in` is done when the login has ended, `signed` is set when the signed request is on its way. With `ahead`,
+    commands do not wait for the end of the login.
     """
 
     def __init__(
@@ -44,6 +48,10 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
         super().__init__(loop, options, wait="auth")
         self.options = options
         self.signed_at_once = False
+        assert options.waiter is not None
+        self.logged_in: asyncio.Future[None] = options.waiter
+        self.signed = asyncio.Event()
+        self.ahead = False
         self.why_not = ""
         self.proofs: list[Proof] = []
         self._last = last
@@ -72,6 +80,17 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
         else:
             self.signed_at_once = True
             self._auth = _SignedAtOnce(self, self._pair)
+
+    def send_packet(self, pkttype: int, *args: bytes, handler: SSHPacketLogger | None = None) -> None:
+        """Send a packet. asyncssh holds those of channels back until the login has ended."""
+        if not self.ahead or self.logged_in.done() or pkttype <= MSG_USERAUTH_LAST:
+            super().send_packet(pkttype, *args, handler=handler)
+            return
+        self._auth_complete = True
+        try:
+            super().send_packet(pkttype, *args, handler=handler)
+        finally:
+            self._auth_complete = False
 
     def try_next_auth(self, *, next_method: bool = False) -> None:
         """Go on with the login. asyncssh calls this when the server accepts the service or refuses a proof."""
@@ -124,6 +143,7 @@ class _SignedAtOnce(ClientAuth):
 
     def __init__(self, conn: PipelinedConnection, pair: asyncssh.SSHKeyPair) -> None:
         self.answered = False
+        self._signed = conn.signed
         self._pair = pair
         super().__init__(conn, b"publickey")
 
@@ -135,6 +155,7 @@ class _SignedAtOnce(ClientAuth):
             )
         except (ValueError, OSError) as error:  # of an agent
             raise asyncssh.PermissionDenied(f"The key does not sign: {error}") from error
+        self._signed.set()
 
     def auth_succeeded(self) -> None:
         """asyncssh calls this also when the server wants more than the key."""
@@ -151,10 +172,13 @@ async def open_connection(
     options: asyncssh.SSHClientConnectionOptions,
     stream: socket.socket | asyncssh.SSHClientConnection,
     remembered: tuple[PastLogin, asyncssh.SSHKeyPair] | None,
+    *,
+    ahead: bool = False,
 ) -> PipelinedConnection:
     """Do what `asyncssh.create_connection` does with a connection of our own class. Raise what it raises.
 
     `stream` is an open socket, or the connection to a jump host. `remembered` is what to sign at once with, and when.
+    With `ahead`, return once the signed request is on its way: `logged_in` of the connection tells the rest.
     """
     loop = asyncio.get_running_loop()
     options = await asyncssh.SSHClientConnectionOptions.construct(
@@ -176,9 +200,22 @@ async def open_connection(
         raise
     connection.set_extra_info(host=host, port=port)
     try:
-        await logged_in
+        if not ahead or not await _signs(connection) or logged_in.done():
+            await logged_in
     except BaseException:
+        logged_in.cancel()
         connection.abort()
         await connection.wait_closed()
         raise
+    connection.ahead = not logged_in.done()
     return connection
+
+
+async def _signs(connection: PipelinedConnection) -> bool:
+    """Wait until the signed request is on its way, and return True; return False if the login ends without one."""
+    signed = asyncio.create_task(connection.signed.wait())
+    try:
+        await asyncio.wait((signed, connection.logged_in), return_when=asyncio.FIRST_COMPLETED)
+        return connection.signed.is_set()
+    finally:
+        signed.cancel()

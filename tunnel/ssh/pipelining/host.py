@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .past_logins import ALWAYS_WAIT, PastLogin, PastLogins
@@ -39,6 +39,7 @@ class Pipelining:
         self._config = config
         self._past = past
         self._stored: PastLogin | None = None
+        self._ending: asyncio.Task[bool] | None = None
 
     @property
     def off(self) -> bool:
@@ -53,6 +54,42 @@ class Pipelining:
         """Read what is remembered."""
         if self._past is not None:
             self.last = self._stored = await asyncio.to_thread(self._past.last, self._config)
+
+    def under_way(
+        self, connection: PipelinedConnection, succeeded: Callable[[], Awaitable[None]], banner: Callable[[], str]
+    ) -> None:
+        """Note a login that goes on behind the first command. `succeeded` is awaited when it has succeeded, `banner`
+        returns what the server has said."""
+        self._signed_at_once = True
+        self._ending = asyncio.create_task(self._end(connection, succeeded, banner), name="the end of a login")
+
+    async def _end(
+        self, connection: PipelinedConnection, succeeded: Callable[[], Awaitable[None]], banner: Callable[[], str]
+    ) -> bool:
+        import asyncssh
+
+        try:
+            await connection.logged_in  # to cancel this is to cancel that: nobody waits for it any more
+        except asyncssh.PermissionDenied as error:
+            await self.forget(error.reason)
+            return False
+        except (asyncssh.Error, OSError) as error:  # the server may not bear a command before the end of the login
+            await self.guessed_wrong(str(error))
+            return False
+        finally:
+            self.banner = banner()
+        await succeeded()
+        return True
+
+    async def ended(self) -> bool:
+        """Wait for the end of the login. Return whether it has succeeded."""
+        return self._ending is None or await asyncio.shield(self._ending)
+
+    async def close(self) -> None:
+        """Wait for the end of the login no longer."""
+        if self._ending is not None:
+            self._ending.cancel()
+            await asyncio.gather(self._ending, return_exceptions=True)
 
     async def forget(self, why: str) -> None:
         """Remember nothing more, because a pipelined login failed."""
@@ -82,9 +119,17 @@ class Pipelining:
 
         Only OpenSSH is asked to read a number that it has not sent yet: other servers may count in other ways.
         """
-        if not self._signed_at_once or self._stored is None or not _is_openssh(self._stored.server):
-            return None
-        return 0 if self._stored.channel == 0 else None
+        return self._guess() if self._signed_at_once else None
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the first command need not even wait for the end of the login. The server must have numbered its
+        first channel as guessed. Compression begins only with the end of the login."""
+        return self._guess() is not None and not self._config.stream.compression
+
+    def _guess(self) -> int | None:
+        login = self._stored
+        return 0 if login is not None and login.channel == 0 and _is_openssh(login.server) else None
 
     async def first_channel(self, number: int | None, *, ahead: bool) -> None:
         """Note the number of the first channel, and whether its command did not wait for it."""
@@ -96,7 +141,7 @@ class Pipelining:
         """Let the commands to this server wait from now on: it did not bear one ahead of its channel."""
         login = self._stored
         await self.forget(why)
-        self.why_not = "the server did not bear a command that came behind the request for its channel"
+        self.why_not = "the server did not bear a command that came before it had opened a channel"
         if login is not None:
             await self._store(dataclasses.replace(login, channel=ALWAYS_WAIT))
 

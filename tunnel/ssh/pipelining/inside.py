@@ -16,6 +16,7 @@ from asyncssh.channel import SSHClientChannel
 _PARAMETERS: tuple[tuple[type, str, str], ...] = (
     (asyncssh.SSHClientConnection, "__init__", "loop options acceptor error_handler wait"),
     (asyncssh.SSHClientConnection, "send_service_request", "service"),
+    (asyncssh.SSHClientConnection, "send_packet", "pkttype args handler"),
     (asyncssh.SSHClientConnection, "try_next_auth", "next_method"),
     (asyncssh.SSHClientConnection, "send_userauth_request", "method args key trivial"),
     (asyncssh.SSHClientConnection, "get_server_host_key", ""),
@@ -39,6 +40,7 @@ _PARAMETERS: tuple[tuple[type, str, str], ...] = (
 
 _ATTRIBUTES: tuple[tuple[type, str, str], ...] = (
     (asyncssh.SSHClientConnection, "_auth", "try_next_auth"),
+    (asyncssh.SSHClientConnection, "_auth_complete", "send_packet"),
     (SSHClientChannel, "_send_chan", "process_open_confirmation"),
 )
 """Attributes of instances, each with the method that sets it."""

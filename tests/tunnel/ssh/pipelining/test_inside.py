@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[4]
 HERE = Path(__file__).parent.relative_to(ROOT)
 CHOSEN = (
     "test_inside.py::test_asyncssh_is_as_expected",
-    "test_login.py::test_the_second_login_saves_four_round_trips",
+    "test_login.py::test_the_second_login_saves_five_round_trips",
     "test_login.py::test_another_key_logs_in_on_the_same_try[TCP]",
     "test_servers.py::test_a_server_that_does_not_bear_a_command_ahead_is_logged_in_to_again",
     "test_servers.py::test_later_commands_and_their_ends_are_as_ever",

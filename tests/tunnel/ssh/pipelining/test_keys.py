@@ -15,7 +15,7 @@ from asyncssh.packet import Byte, String, UInt32
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.person.login import target
-from tests.support.person.pipelined import PIPELINED, SIGNED, last_login, remembered, remembering, report
+from tests.support.person.pipelined import PIPELINED, last_login, remembered, remembering, report
 from tests.support.person.ssh_agent import ssh_add, ssh_agent
 
 from ccb.tunnel.ssh import login
@@ -60,7 +60,7 @@ async def test_an_agent_that_asks_before_it_signs_is_not_asked_at_once(
         ssh_add(agent, "-c", str(sshd.identity))
         where = by_agent(sshd, host_user, agent)
         past = await remembering(tmp_path, where, await last_login(sshd))
-        assert await report(where, past) == SIGNED, "nobody has noticed yet"
+        assert await report(where, past) == PIPELINED, "nobody has noticed yet"
         assert await remembered(past, where) is None
         assert (await report(where, past)).endswith("to sign: somebody may have to confirm that")
 

@@ -10,11 +10,12 @@ import pytest
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.hosts.sshd import sshd as serve
 from tests.support.network.relay import relay
-from tests.support.person.login import Person, every_host, only_config, pipe_to, target
+from tests.support.person.login import Person, every_host, logged_in, only_config, pipe_to, target
 from tests.support.person.pipelined import PIPELINED, last_login, remembered, remembering, report
 
 from ccb.tunnel.errors import AuthFailed, HostKeyError
 from ccb.tunnel.login.prompter import NobodyToAsk
+from ccb.tunnel.ssh.pipelining.connection import PipelinedConnection
 from ccb.tunnel.ssh.pipelining.past_logins import PastLogins
 from ccb.tunnel.ssh.transport import connect
 from ccb.tunnel.ssh_config.target import SshTarget
@@ -28,7 +29,7 @@ def connections(server: Sshd) -> int:
     return text.count("Accepted publickey") + text.count("Failed publickey") + text.count("Received disconnect")
 
 
-async def test_the_second_login_saves_four_round_trips(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
+async def test_the_second_login_saves_five_round_trips(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     past = PastLogins(tmp_path / "past")
     async with relay(sshd.port) as link:
         link.delay_s = 0.03  # what is sent in one go then counts as one turn
@@ -41,11 +42,32 @@ async def test_the_second_login_saves_four_round_trips(sshd: Sshd, host_user: Ho
     assert reports[0].startswith("no: it is switched off")
     assert reports[1] == "no: no login with one key alone is remembered for this host; the next login will be"
     assert reports[2] == PIPELINED
-    assert turns[2] <= turns[1] - 3, "the first login is no measure: it imports asyncssh between its turns"
+    assert turns[2] <= turns[1] - 4, "the first login is no measure: it imports asyncssh between its turns"
     assert sshd.log.read_text().count("Postponed publickey") == 2, "the third login asks nothing first"
     [file] = (tmp_path / "past").iterdir()
     assert file.stat().st_mode & 0o777 == 0o600 and file.parent.stat().st_mode & 0o777 == 0o700
     assert host_user.name not in file.read_text() + file.name
+
+
+async def test_the_first_command_does_not_wait_for_the_end_of_the_login(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path
+) -> None:
+    async with relay(sshd.port) as link:
+        link.delay_s = 0.1
+        where = target(sshd, host_user, port=link.port, known=sshd.trust(link.port))
+        past = await remembering(tmp_path, where, await last_login(sshd))
+        async with logged_in(where, past=past) as transport:
+            assert isinstance(transport.connection, PipelinedConnection)
+            assert not transport.connection.logged_in.done()
+            before = link.turns
+            pipe = await transport.execute("echo here; exec cat")
+            assert await pipe.read() == b"here\n"
+            assert link.turns == before, "login, channel and command were asked for in one go"
+            await pipe.close()
+        with_compression = target(sshd, host_user, "Compression=yes", port=link.port, known=sshd.trust(link.port))
+        async with logged_in(with_compression, past=past) as transport:  # compression begins at the end of the login
+            assert isinstance(transport.connection, PipelinedConnection)
+            assert transport.connection.logged_in.done()
 
 
 async def test_a_key_that_was_removed_is_refused_as_ever(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
@@ -56,7 +78,7 @@ async def test_a_key_that_was_removed_is_refused_as_ever(sshd: Sshd, host_user: 
         await connect(where, NobodyToAsk())
     before = connections(sshd)
     with pytest.raises(AuthFailed) as pipelined:
-        await connect(where, NobodyToAsk(), past=past)
+        await report(where, past)
     assert (pipelined.value.what, pipelined.value.evidence) == (plain.value.what, plain.value.evidence)
     assert connections(sshd) > before
     assert await remembered(past, where) is None
@@ -99,7 +121,7 @@ async def test_a_key_that_is_refused_where_one_failure_is_the_end(host_user: Hos
         where = target(server, host_user, key=other)
         past = await remembering(tmp_path, where, await last_login(server, other))
         with pytest.raises(AuthFailed) as caught:
-            await connect(where, NobodyToAsk(), past=past)
+            await report(where, past)
         assert "MaxAuthTries" in caught.value.what and "1 public key in files" in caught.value.evidence
         server.identity.with_name("authorized_keys").write_text(other.with_suffix(".pub").read_text())
         assert (await report(where, past)).endswith("the next login will be")

@@ -1,0 +1,69 @@
+"""The sessions of the host at the other end of a connection: list them, name and remove them.
+
+What reads the reports of the host is loaded by the first question: pydantic takes 60 ms, which every session would wait
+for, also one that never shows a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from ccb.deploy.bundle import Bundle
+from ccb.tunnel.errors import ProtocolError, UsageError
+from ccb.tunnel.transports.pipe import Transport
+
+if TYPE_CHECKING:
+    from ..session_list import Row, SessionRow
+
+_MAX_ABOUT_ONE = 10_000  # reports
+_SAID_LINES = 60
+_SAID = ("prompt: ", "agent: ", "call ", "asks to use ", "turn failed")
+
+
+class SessionsOverLink:
+    """The sessions of a host at the other end of a transport. `transport` returns it, connected."""
+
+    def __init__(self, transport: Callable[[], Awaitable[Transport]], bundle: Bundle) -> None:
+        self._transport = transport
+        self._bundle = bundle
+
+    async def reached(self) -> tuple[Transport, Bundle]:
+        """Return the transport, connected, and the worker that runs commands over it."""
+        return await self._transport(), self._bundle
+
+    async def listed(self) -> Sequence[SessionRow]:
+        """See HostSessions."""
+        from ..session_list import list_sessions
+
+        return await list_sessions(await self._transport(), self._bundle)
+
+    async def last_said(self, session: str) -> Sequence[str]:
+        """See HostSessions."""
+        from ..session_list import SaidRow
+
+        rows = await self._rows({"command": "logs", "session": session, "lines": _SAID_LINES}, "log", SaidRow)
+        return [row.text for row in rows if row.source != "worker" and row.text.startswith(_SAID)]
+
+    async def rename(self, session: str, title: str) -> None:
+        """See HostSessions."""
+        from ..session_list import ReportRow
+
+        if not await self._rows({"command": "rename", "session": session, "title": title}, "renamed", ReportRow):
+            raise ProtocolError("the host did not name the session", do="Try it again.")
+
+    async def remove(self, row: SessionRow) -> None:
+        """See HostSessions."""
+        from ..session_list import ReportRow
+
+        command = {"command": "remove", "session": row.session, "driven": bool(row.driver)}
+        if not await self._rows(command, "removed", ReportRow):
+            raise UsageError("the session is still there: a process on the host has it open", do="Try it again.")
+
+    async def _rows(self, command: Mapping[str, object], kind: str, shape: type[Row]) -> list[Row]:
+        from ..session_list import reports, row_of
+
+        transport = await self._transport()
+        async with aclosing(reports(transport, self._bundle, command, _MAX_ABOUT_ONE)) as answer:
+            return [row_of(shape, each.body, transport.name) async for each in answer if each.kind == kind]
