@@ -81,6 +81,11 @@ class Pipelining:
         await succeeded()
         return True
 
+    @property
+    def forgotten(self) -> bool:
+        """Whether nothing is remembered, so that the next login is plain and may be remembered."""
+        return self._stored is None
+
     async def ended(self) -> bool:
         """Wait for the end of the login. Return whether it has succeeded."""
         return self._ending is None or await asyncio.shield(self._ending)
