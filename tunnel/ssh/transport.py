@@ -234,7 +234,7 @@ class SshTransport:
         """Wait for the end of a login that goes on behind the first command. If it fails, log in again step by step.
         Raise what `connect` raises."""
         if not await self.pipelining.ended() and not self._again_logged_in:
-            await self._log_in_again(self.pipelining if self.pipelining.forgotten else None)
+            await self._log_in_again(self.pipelining)
 
     async def _start(self, command: str) -> asyncssh.SSHClientProcess[bytes]:
         """Start `command`. The first one waits neither for the end of the login nor for its channel if the last login

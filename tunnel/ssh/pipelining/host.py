@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 
 SWITCHED_OFF = "it is switched off (pipelinedLogin in the settings, or --no-pipelined-login)"
 _NOTHING_REMEMBERED = "no login with one key alone is remembered for this host"
+_NOT_BORNE = "the server did not bear a command that came before it had opened a channel"
 _FAILED = "the pipelined login failed, and a plain one followed"
 
 
@@ -40,6 +41,7 @@ class Pipelining:
         self._past = past
         self._stored: PastLogin | None = None
         self._ending: asyncio.Task[bool] | None = None
+        self._failed_ahead: PastLogin | None = None
 
     @property
     def off(self) -> bool:
@@ -70,21 +72,14 @@ class Pipelining:
 
         try:
             await connection.logged_in  # to cancel this is to cancel that: nobody waits for it any more
-        except asyncssh.PermissionDenied as error:
-            await self.forget(error.reason)
-            return False
-        except (asyncssh.Error, OSError) as error:  # the server may not bear a command before the end of the login
-            await self.guessed_wrong(str(error))
+        except (asyncssh.Error, OSError) as error:
+            self._failed_ahead = self._stored
+            await self.forget(str(error))
             return False
         finally:
             self.banner = banner()
         await succeeded()
         return True
-
-    @property
-    def forgotten(self) -> bool:
-        """Whether nothing is remembered, so that the next login is plain and may be remembered."""
-        return self._stored is None
 
     async def ended(self) -> bool:
         """Wait for the end of the login. Return whether it has succeeded."""
@@ -116,6 +111,9 @@ class Pipelining:
         last = self._stored
         if last is not None and (last.host_key, last.server) == (found.host_key, found.server):
             found = dataclasses.replace(found, channel=last.channel)
+        if self._is_the_command_at_fault(found):
+            self.why_not = _NOT_BORNE
+            found = dataclasses.replace(found, channel=ALWAYS_WAIT)
         await self._store(found)
 
     @property
@@ -146,9 +144,18 @@ class Pipelining:
         """Let the commands to this server wait from now on: it did not bear one ahead of its channel."""
         login = self._stored
         await self.forget(why)
-        self.why_not = "the server did not bear a command that came before it had opened a channel"
+        self.why_not = _NOT_BORNE
         if login is not None:
             await self._store(dataclasses.replace(login, channel=ALWAYS_WAIT))
+
+    def _is_the_command_at_fault(self, found: PastLogin) -> bool:
+        """Return whether a login failed with a command behind it, and `found` without one, but by the same key."""
+        ahead = self._failed_ahead
+        return ahead is not None and (ahead.host_key, ahead.server, ahead.key) == (
+            found.host_key,
+            found.server,
+            found.key,
+        )
 
     def report(self) -> str:
         """Return whether this login was pipelined and what the next one will be, for the doctor."""
