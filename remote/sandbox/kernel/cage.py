@@ -61,7 +61,8 @@ def enter(kernel: Kernel, request: CageRequest, code: bytes) -> None:
     keep_capabilities(kernel, kept if os.geteuid() == 0 else 0)
     kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)
     if request.abi:
-        landlock.enforce(kernel, request.abi, _file_rules(request), network=request.workspace)
+        writes = request.workspace
+        landlock.enforce(kernel, request.abi, _file_rules(request), network=writes, truncation=writes)
     seccomp.install(kernel, code)
 
 

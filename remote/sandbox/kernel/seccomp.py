@@ -119,7 +119,8 @@ class Filter:
         self.deny_if("ioctl", 1, requests)
 
     def deny_truncation_by_readers(self) -> None:
-        """Deny what empties a file without opening it for writing: below ABI 3, Landlock does not see that."""
+        """Deny what empties a file without opening it for writing. Landlock sees that only from ABI 3 on, and not in
+        the cage of commands that only read."""
         self.deny("truncate", error=_EACCES)
         self.deny("openat2", error=_ENOSYS)
         for name, argument in (("open", 1), ("openat", 2)):
@@ -162,6 +163,7 @@ def read_only_filter(machine: str, abi: int) -> Filter:
     made = _common_filter(machine, abi)
     made.deny_other_sockets(())
     made.deny(*_ATTRIBUTES)
+    made.deny_truncation_by_readers()
     return made
 
 
@@ -169,6 +171,8 @@ def workspace_filter(machine: str, abi: int) -> Filter:
     """Return the filter of commands that may write the session's directories. A namespace or Landlock limits whom their
     sockets reach; no file may get a set-user-id or set-group-id bit, which would act outside of the cage later."""
     made = _common_filter(machine, abi)
+    if abi < 3:
+        made.deny_truncation_by_readers()
     made.deny_other_sockets((_AF_INET, _AF_INET6, _AF_NETLINK))
     made.deny("openat2", error=_ENOSYS)
     for name, argument in (*_MODES, *_CHANGED_MODES):
@@ -186,8 +190,6 @@ def _common_filter(machine: str, abi: int) -> Filter:
     for name in ("setpriority", "ioprio_set"):
         made.deny_unless(name, 1, (0,))
     made.deny_requests((*_TERMINAL_INPUT, *_SOCKET_OWNER))
-    if abi < 3:
-        made.deny_truncation_by_readers()
     if abi < 6:
         made.deny_signals_to_others()
     return made
