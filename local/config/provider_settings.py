@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, ClassVar, Literal
 
 from ccb.tunnel.errors import ConfigError
+from ccb.tunnel.wire.dataclass import dataclass
 
 from .settings_file import line_of
 

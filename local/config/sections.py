@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 PermissionMode = Literal["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]
 PYDANTIC = {"strict": True}

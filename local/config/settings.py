@@ -11,12 +11,13 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.openssh.sharing import Sharing
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..command_line.model import Arguments
 from .provider_settings import ProviderSettings, split_provider

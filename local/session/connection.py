@@ -15,6 +15,9 @@ from ccb.tunnel.wire.dataclass import dataclass
 PATIENCE = 24 * 3600.0
 """Seconds to go on trying to restore a lost connection: as long as the daemon keeps a session that has no client."""
 
+FIRST_TRIES = 5
+"""Attempts for a first connection that keeps breaking off in the middle."""
+
 
 class Connection(Protocol):
     """One connection to the session's worker, which has said hello."""

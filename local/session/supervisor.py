@@ -22,15 +22,12 @@ from ccb.tunnel.link.link import Link
 from ccb.tunnel.wire import Hello
 
 from .client import Received, Skipped
-from .connection import Connection, Dial, KnownSession
+from .connection import FIRST_TRIES, Connection, Dial, KnownSession
 from .link_reader import ClientParts, LinkReader
 from .retry_schedule import Nudge
 from .state import Change
 
 log = logging.getLogger(__name__)
-
-FIRST_TRIES = 5
-"""Attempts for a first connection that keeps breaking off in the middle."""
 
 _MAX_GARBLED = 3
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from ..errors import CcbError, ConnectionLost, Unreachable
 from ..loading import collection_paused, load_asyncssh
 from ..login.prompter import Prompts, tell_once
+from ..openssh.live_master import find_master
 from ..openssh.sharing import DEFAULT_SHARING, Sharing
-from ..openssh.trial import over_master, usable_master
 from ..plain_text import neutralise
 from ..ssh_config.target import SshTarget
 from ..ssh_config.unsupported import of_consequence, only_openssh
@@ -24,7 +24,11 @@ from .pipelining.past_logins import PastLogins
 from .proxy_command import Carrier, FirstStream
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import asyncssh
+
+    from ..ssh_config.host_config import HostConfig
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +69,7 @@ async def share_or_connect(
     """
     hops = await _route(target, on_wait)
     config = hops[-1].config
-    master = usable_master(config, target, prompts) if sharing.own_master else None
+    master = _usable_master(config, target, prompts) if sharing.own_master else None
 
     def log_in() -> Awaitable[SshTransport]:
         return _log_in_over(hops, prompts, on_wait, past)
@@ -74,10 +78,22 @@ async def share_or_connect(
         return await log_in()
     on_wait()
     if master is not None:
+        from ..openssh.trial import over_master
+
         return over_master(master, config, target, prompts, log_in)
     from ..openssh.kept_login import KeptRoute, share_kept
 
     return await share_kept(KeptRoute([hop.config for hop in hops], target, sharing.keep_s, log_in), prompts)
+
+
+def _usable_master(config: HostConfig, target: SshTarget, prompts: Prompts) -> Path | None:
+    """Return the socket of the person's master, as `usable_master` does. What judges it is loaded where there is
+    one."""
+    if find_master(config, target) is None:
+        return None
+    from ..openssh.trial import usable_master
+
+    return usable_master(config, target, prompts)
 
 
 async def _log_in_over(

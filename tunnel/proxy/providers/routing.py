@@ -18,7 +18,6 @@ from ..guards.request_body import model_of
 from ..policy import MAX_BODY, ROUTES
 from .provider import Provider, ProviderRequest, ProviderResponse
 from .request_body import as_body, read_json
-from .translated import refused_answer
 
 Json = dict[str, Any]
 
@@ -80,6 +79,8 @@ class ModelRouter:
                 body += piece
                 self._in_memory += len(piece)
                 if self._in_memory > _MOST_IN_MEMORY:
+                    from .translated import refused_answer  # with the dialects, which most sessions never speak
+
                     yield refused_answer(529, "overloaded_error", "too many large requests at once")
                     return
             whole = bytes(body)
