@@ -12,18 +12,21 @@ from ..sessions.directory import resolve_directory
 from ..sessions.paths import home_directory
 from ..settings.project import Switch, line_in, read_project, switches_of
 from ..settings.settings_files import read_settings, read_text
-from ..settings.worker_settings import LOCAL, MANAGED, PROJECT, Layer
+from ..settings.worker_settings import LOCAL, MANAGED, PROJECT, USER, Layer
 from .report import Reports
 
 _BELOW = {"hook": "hooks", "mcp": "mcpServers", "allow": "permissions", "ask": "permissions", "deny": "permissions"}
 """The keys of a settings file under which the kinds of switches stand."""
 
 
+_SOURCES = frozenset((USER, PROJECT, LOCAL))  # those of a session that chooses none
+
+
 def describe_project(path: str, reports: Reports) -> None:
     """Report the project of a directory, each problem with its files, each thing that it switches on, and what the
     policy of the host sets. Raise HostRefusal if there is no such directory."""
     directory = resolve_directory(path)
-    project = read_project(directory, home_directory() or os.path.expanduser("~"), frozenset((PROJECT, LOCAL)))
+    project = read_project(directory, home_directory() or os.path.expanduser("~"), _SOURCES)
     reports.report("project", {"directory": project.directories[0], "fingerprint": project.fingerprint})
     problems = list(project.problems)
     values = read_settings(MANAGED_FILE, problems.append)

@@ -15,7 +15,7 @@ from .front_matter import NESTED, read_markdown
 from .nested_yaml import read_nested
 from .settings_files import digest_of, read_settings, read_text
 from .text_files import markdown_below, skills_in
-from .worker_settings import LOCAL, PROJECT, Layer
+from .worker_settings import LOCAL, PROJECT, USER, Layer
 
 Json = dict[str, Any]
 
@@ -86,12 +86,13 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
     shared: list[Layer] = []
     agents: dict[str, str] = {}
     if PROJECT in sources:
+        own = os.path.realpath(home) if home and USER in sources else ""
         for directory in directories[::-1]:
             servers = read_settings(os.path.join(directory, _MCP_FILE), problems.append)
             if servers is not None:
                 only = {"mcpServers": servers.get("mcpServers")}
                 shared.append(Layer(PROJECT, os.path.join(directory, _MCP_FILE), only, on_host=True))
-            texts += _texts(directory, agents)
+            texts += _texts(directory, agents, _TEXTS[:1] if directory == own else _TEXTS)
     layers = shared + layers
     switches = [each for layer in layers for each in switches_of(layer)] + texts
     if len(switches) > _MAX_ITEMS:
@@ -237,11 +238,11 @@ def _cut(text: str) -> str:
     return f"{text[:_MAX_DETAIL]}… ({hashlib.sha256(text.encode()).hexdigest()[:16]})"
 
 
-def _texts(directory: str, agents: dict[str, str]) -> Iterator[Switch]:
+def _texts(directory: str, agents: dict[str, str], kinds: Sequence[tuple[str, str]]) -> Iterator[Switch]:
     """Yield the agents, commands and skills in the `.claude` directory of a directory, and the hooks and MCP servers of
     agents, whose files are added to `agents`. What counts of a text is its front matter and the commands that it
-    runs."""
-    for kind, below in _TEXTS:
+    runs. Skills are left out where commands are: those in the home directory are the person's own and count anyway."""
+    for kind, below in kinds:
         top = os.path.join(directory, below)
         for path in markdown_below(top):
             name = os.path.relpath(path, top)[: -len(".md")]
@@ -252,7 +253,7 @@ def _texts(directory: str, agents: dict[str, str]) -> Iterator[Switch]:
                 if own:
                     agents[path] = digest_of(text)
                 yield from own
-    for name, path in skills_in(os.path.join(directory, _SKILLS)):
+    for name, path in skills_in(os.path.join(directory, _SKILLS)) if kinds is _TEXTS else ():
         yield Switch("skill", name, _powers(_text(path)), path)
 
 

@@ -86,6 +86,19 @@ def test_the_home_directory_is_no_project_of_what_lies_below_it(tmp_path: Path) 
     assert project_directories(str(tmp_path), str(tmp_path)) == (str(tmp_path),)
 
 
+def test_commands_and_skills_in_the_home_directory_are_the_persons_own_and_not_those_of_a_project(
+    tmp_path: Path,
+) -> None:
+    for name in ("commands/fix.md", "agents/a.md", "skills/s/SKILL.md"):
+        path = tmp_path / ".claude" / name
+        path.parent.mkdir(parents=True)
+        path.write_text("---\nname: x\ndescription: y\n---\nz")
+    home = str(tmp_path)
+    assert [each.kind for each in read_project(home, home, ALL).switches] == ["agent"]
+    without = read_project(home, home, ALL - {"user"}).switches
+    assert [each.kind for each in without] == ["agent", "command", "skill"], "then they count as those of a project"
+
+
 def test_the_question_about_a_hook_shows_all_that_says_when_it_runs(tmp_path: Path) -> None:
     file = tmp_path / ".claude/settings.json"
     file.parent.mkdir()
