@@ -47,18 +47,12 @@ def load(bundle_path: str, digest: str) -> tuple[dict[str, bytes], str]:
         return {}, str(odd)
 
 
-def pack(codes: dict[str, bytes], digest: str) -> bytes:
-    """Return the bytes of a copy."""
-    body = _header(digest) + marshal.dumps(codes)
-    return hashlib.sha256(body).digest() + body
-
-
 def parse(data: bytes, digest: str) -> dict[str, bytes]:
-    """Return what `pack` was given. Raise Odd."""
+    """Return the marshalled code of every module from the bytes of a copy. Raise Odd."""
     body = memoryview(data)[_SHA:]
     if hashlib.sha256(body).digest() != data[:_SHA]:
         raise Odd("it is damaged")
-    header = _header(digest)
+    header = header_of(digest)
     if body[: len(header)] != header:
         raise Odd("it is of another version")
     try:
@@ -99,5 +93,7 @@ def _is_private(info: os.stat_result) -> bool:
     return info.st_uid == os.getuid() and not stat.S_IMODE(info.st_mode) & 0o077
 
 
-def _header(digest: str) -> bytes:
+def header_of(digest: str) -> bytes:
+    """Return what a copy of the bundle with this hash begins with, behind the hash of the copy itself. The marshalled
+    dictionary follows."""
     return ("ccb 1 %s %s %s\n" % (sys.implementation.cache_tag, MAGIC_NUMBER.hex(), digest)).encode()

@@ -20,6 +20,7 @@ import pytest
 from tests.remote.agent_kit import content, says
 from tests.remote.bundle_in_memory import imports_from
 from tests.remote.worker_process import Laptop, WorkerHost, until, worker_host
+from tests.support.worker.compiled import packed
 
 from ccb.deploy.bundle import Bundle, load
 from ccb.deploy.bundling.files import files_of
@@ -43,7 +44,7 @@ class Visited:
 
     async def visit(self, python: str = sys.executable) -> str:
         """Run a session of one turn, and wait for the end of its daemon. Return the version that the worker names."""
-        laptop, session = await self._login(python), ""
+        laptop, session = await self.login(python), ""
         try:
             hello = await laptop.attach()
             session, self.notes = hello.session, hello.notes
@@ -60,7 +61,8 @@ class Visited:
         self.log = (self.host.state(session) / "daemon.log").read_text(encoding="utf-8")
         return opened.headers["user-agent"].partition("/")[2]
 
-    async def _login(self, python: str) -> Laptop:
+    async def login(self, python: str = sys.executable) -> Laptop:
+        """Start a session."""
         marker = secrets.token_hex(16)
         params = {"session": str(uuid.uuid4()), "cwd": "~/project", "create": True}
         process = await asyncio.create_subprocess_exec(
@@ -88,7 +90,7 @@ class Visited:
         told = re.sub(r'f"ccb/\{\w+\}"', f'"ccb/{version}"', source)
         assert told != source
         code = marshal.dumps(compile(told, "<ccb>/" + file, "exec", dont_inherit=True))
-        data = copy.pack({file: code}, digest or self.bundle.sha256)
+        data = packed({file: code}, digest or self.bundle.sha256)
         self.path.write_bytes(data)
         self.path.chmod(0o600)
         return data
@@ -109,6 +111,29 @@ async def test_the_first_session_leaves_a_copy_and_the_next_uses_it(tmp_path: Pa
         visited.plant("of-the-copy")
         assert version and await visited.visit() == "of-the-copy"
         assert "compiled copy" not in visited.log
+
+
+def peak_mb(pid: int) -> float:
+    """Return the most memory that a process ever had, in MB. What it frees may stay with it or not."""
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) / 1024
+
+
+async def test_the_worker_that_writes_the_copy_stays_small(tmp_path: Path, bundle: Bundle) -> None:
+    async with worker_host(tmp_path / "home") as host:
+        visited = Visited(host, bundle)
+        laptop = await visited.login()
+        hello = await laptop.attach()
+        await laptop.say("hi")
+        opened, _ = await laptop.call()
+        await laptop.answer(opened, content(says("ok")))
+        await laptop.message("result")
+        before = peak_mb(hello.pid)
+        await until(visited.path.exists, "the copy is written")
+        after = peak_mb(hello.pid)
+        assert after < 35 and after - before < 5, f"{before:.1f} MB became {after:.1f}"
+        await laptop.stop()
 
 
 async def test_a_host_with_an_old_python_has_a_copy_of_its_own(tmp_path: Path, bundle: Bundle) -> None:
@@ -141,7 +166,7 @@ def _empty(visited: Visited, data: bytes) -> None:
 
 
 def _not_marshalled(visited: Visited, data: bytes) -> None:
-    header = copy._header(visited.bundle.sha256)
+    header = copy.header_of(visited.bundle.sha256)
     visited.path.write_bytes(hashlib.sha256(header + b"?").digest() + header + b"?")
 
 
@@ -246,7 +271,7 @@ print(json.dumps([copy.load(path, "d" * 64)[1] for path in sys.argv[1:]]))
     for directory, owner, mode in ((theirs, 0, 0o755), (open_to_all, NOBODY, 0o777), (own, NOBODY, 0o700)):
         directory.mkdir()
         file = Path(copy.copy_path(str(directory / f"{'d' * 64}.bundle")))
-        file.write_bytes(copy.pack({}, "d" * 64))
+        file.write_bytes(packed({}, "d" * 64))
         file.chmod(0o600)
         os.chown(directory, owner, -1)
         directory.chmod(mode)

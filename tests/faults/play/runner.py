@@ -29,8 +29,7 @@ from tests.support.machine.processes import left_with_home, processes_of
 from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import Fault, relay
 from tests.support.person.laptop import Laptop, make_laptop
-
-from ccb.remote.compiled.copy import pack
+from tests.support.worker.compiled import packed
 
 Json = dict[str, Any]
 
@@ -107,7 +106,7 @@ def _put_copy(path: Path, kind: str, owner: pwd.struct_passwd) -> None:
         case "a link":
             path.symlink_to(owner.pw_dir + "/a.txt")
         case "of another version":
-            path.write_bytes(pack({"ccb/remote/main.py": b""}, "0" * 64))
+            path.write_bytes(packed({"ccb/remote/main.py": b""}, "0" * 64))
         case _:
             path.write_bytes(os.urandom(100_000))
     if kind != "a link":
