@@ -27,6 +27,8 @@ CALLS = 300
 MB = 1_000_000
 BODY = json.dumps({"model": "claude-test", "max_tokens": 10, "stream": True, "messages": []}).encode()
 HEADERS = {"x-auth-nonce": NONCE, "content-type": "application/json"}
+EVENTS = 50
+BODIES_KB = (20, 200)
 MOST_MB = {"claude-test": 60, "deepseek/deepseek-chat": 110, "openai/gpt-5": 110}
 
 
@@ -121,24 +123,20 @@ def _piece(model: str) -> bytes:
     return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
 
 
-async def _memory(directory: Path, model: str) -> None:
-    """100 streams with a conversation of 20 KB each, open at the same time; then the resident size."""
-    opened, enough = 0, asyncio.Event()
+async def _memory(directory: Path, model: str, kb: int) -> None:
+    """100 streams with a conversation of `kb` KB each, open at the same time; then the resident size."""
+    arrived, enough = 0, asyncio.Event()
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        nonlocal opened
         await request.read()
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
-        for _ in range(50):
+        for _ in range(EVENTS):
             await response.write(_piece(model))
-        opened += 1
-        if opened == MEMORY_STREAMS:
-            enough.set()
         await asyncio.Event().wait()
         return response
 
-    messages = [{"role": "user", "content": "x" * 20_000}]
+    messages = [{"role": "user", "content": "x" * kb * 1000}]
     body = json.dumps({"model": model, "max_tokens": 10, "stream": True, "messages": messages}).encode()
     async with (
         serving(answer) as url,
@@ -146,9 +144,15 @@ async def _memory(directory: Path, model: str) -> None:
     ):
 
         async def read(session: aiohttp.ClientSession) -> None:
+            nonlocal arrived
+            text = bytearray()
             async with session.post("/v1/messages", data=body, headers=HEADERS) as given:
-                async for _ in given.content.iter_any():
-                    pass
+                while text.count(b"words ") < EVENTS:
+                    text += await given.content.readany()
+                arrived += 1
+                if arrived == MEMORY_STREAMS:
+                    enough.set()
+                await given.content.readany()  # more does not come
 
         async def size() -> float:
             assert it.stdin is not None and it.stdout is not None
@@ -160,20 +164,20 @@ async def _memory(directory: Path, model: str) -> None:
             readers = [asyncio.create_task(read(session)) for _ in range(MEMORY_STREAMS)]
             async with asyncio.timeout(60):
                 await enough.wait()
-            await asyncio.sleep(1)  # what was sent last is on its way
             now = await size()
             for each in readers:
                 each.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(*readers, return_exceptions=True)
     said = f"{now:.0f} MB, {idle:.0f} MB before the first (limit {MOST_MB[model]})"
-    print(f"memory with {MEMORY_STREAMS} streams, {model}: {said}", flush=True)
+    print(f"memory with {MEMORY_STREAMS} streams of {kb} KB, {model}: {said}", flush=True)
 
 
 async def _main() -> None:
-    for model in MOST_MB:
-        with tempfile.TemporaryDirectory() as directory:
-            await _memory(Path(directory), model)
+    for kb in BODIES_KB:
+        for model in MOST_MB:
+            with tempfile.TemporaryDirectory() as directory:
+                await _memory(Path(directory), model, kb)
     with tempfile.TemporaryDirectory() as directory:
         await _speed(Path(directory))
 

@@ -143,7 +143,7 @@ class Clients:
         drives, name = client.role == "driver", str(frame.options.get("client", ""))
         if frame.nonce and (name or drives):  # a viewer without a name cannot have made calls
             client.model_link = ModelLink(client.epoch, name, frame.nonce, client.outbox.control, client.outbox.bulk)
-            client.model_link.deltas = frame.deltas
+            client.model_link.deltas, client.model_link.primed = frame.deltas, frame.primed
         if drives:
             self.driver = client
             if self._owner.session is not None:

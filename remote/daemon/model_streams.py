@@ -40,7 +40,8 @@ Outgoing = Union[Open, Data, End, Credit, Cancel]
 class ModelLink:
     """The link of one client, for model calls. `urgent` sends a frame before all others; `bulk` sends one when there is
     room. `client` is the name of the ccb on the laptop, which keeps the responses it has read, and request bodies,
-    across its connections. `deltas` says that it makes a request body of an earlier one and what is new."""
+    across its connections. `deltas` says that it makes a request body of an earlier one and what is new, `primed` that
+    the earlier one may be the dictionary for what is new."""
 
     def __init__(
         self, epoch: int, client: str, nonce: str, urgent: Callable[[Outgoing], None], bulk: Callable[[Outgoing], Any]
@@ -51,7 +52,7 @@ class ModelLink:
         self.name = client or str(epoch)  # a client without a name is another one on each connection
         self.urgent = urgent
         self.bulk = bulk
-        self.deltas = False
+        self.deltas = self.primed = False
 
     async def send(self, frame: Outgoing, *, first: bool) -> None:
         """Send a frame before all others, or when there is room."""
@@ -356,11 +357,12 @@ class Calls:
         request = call.request
         body = OutgoingBody("", "", [], 0, False, request.body)
         if link.deltas:
-            body = await self._sent.outgoing(link.name, request.body, whole=call.whole)
+            body = await self._sent.outgoing(link.name, request.body, whole=call.whole, primed=link.primed)
         call.outgoing = body
         opened = Open(
             link.epoch, stream, request.id, link.nonce, request.method, request.path, dict(request.headers),
             request.size, call.response.received, body.digest, body.base, body.parts, body.sent, body.deflated,
+            body.primed,
         )  # fmt: skip
         link.urgent(opened)
         size = body.sent if body.parts else request.size

@@ -183,7 +183,7 @@ class Link:
         self._events.begin(have)
         self._streams = streams
         shown = nonce.reveal() if streams is not None else ""
-        await self.send(Attach(self._epoch, role, have, shown, dict(options), tail, deltas=True))
+        await self.send(Attach(self._epoch, role, have, shown, dict(options), tail, deltas=True, primed=True))
         self._liveness.start()
 
     @property

@@ -10,15 +10,12 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ..wire.dataclass import dataclass
-from .telling_lines import TellingLines
 
 MAX_BODY = 8 * 1024 * 1024
 """Bytes of a request body that are kept until it is looked at. A larger one is not looked at, and that is noted."""
 
-_MAX_LINE = 1024 * 1024
 _MAX_INPUT = 256 * 1024
 _MAX_OPEN = 256
-_TELLING = (b'"tool_use"', b"input_json_delta", b"content_block_stop")
 
 
 @dataclass(frozen=True)
@@ -69,36 +66,35 @@ class NoAuditor:
         """See Auditor."""
 
 
-class AnswerReader:
-    """Finds the tool calls in one answer. `feed` gets its bytes, `close` is called after the last."""
+class ToolCalls:
+    """The tool calls in the events of one answer."""
 
     def __init__(self, call_id: str, auditor: Auditor) -> None:
         self._call_id = call_id
         self._auditor = auditor
-        self._record = auditor.recording(call_id)
-        self._lines = TellingLines(_TELLING, _MAX_LINE)
         self._open: dict[int, tuple[str, str, list[str]]] = {}
 
-    def feed(self, chunk: bytes) -> None:
-        """Read the next bytes."""
-        if self._record is not None:
-            self._record(chunk)
-        for text in self._lines.take(chunk):
-            self._event(_object(text))
+    @property
+    def any_open(self) -> bool:
+        """Whether the input of a tool call is under way."""
+        return bool(self._open)
 
-    def close(self) -> None:
-        """Read what is left: an answer in one piece, or calls whose stream was cut."""
-        rest = self._lines.rest
-        content = _object(rest).get("content") if rest.startswith(b"{") else None
+    def message(self, message: dict[str, Any]) -> None:
+        """Read an answer in one piece."""
+        content = message.get("content")
         for block in content if isinstance(content, list) else ():
             if isinstance(block, dict) and block.get("type") == "tool_use":
                 call = WantedCall(_text(block.get("id")), _text(block.get("name")), json.dumps(block.get("input")))
                 self._auditor.wanted(self._call_id, call)
                 self._auditor.wanted_whole(self._call_id, call)
+
+    def cut(self) -> None:
+        """Tell of the calls whose input is not complete: no more events come."""
         for index in list(self._open):
             self._close(index)
 
-    def _event(self, event: dict[str, Any]) -> None:
+    def event(self, event: dict[str, Any]) -> None:
+        """Read one event."""
         index = event.get("index")
         if not isinstance(index, int):
             return
@@ -118,14 +114,6 @@ class AnswerReader:
     def _close(self, index: int) -> None:
         identity, name, parts = self._open.pop(index)
         self._auditor.wanted_whole(self._call_id, WantedCall(identity, name, "".join(parts)[:_MAX_INPUT]))
-
-
-def _object(text: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _text(value: object, limit: int = 200) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from ..wire import Open
 from ..wire.calls.cache import MAX_KEPT, BodyCache
+from ..wire.calls.compression import DICTIONARY, inflate
 from ..wire.calls.deltas import new_bytes, rebuild
 from .guards.pace import CallPace
 from .policy import MAX_BODY, MAX_BURST, MAX_PER_MINUTE
@@ -115,8 +116,7 @@ def _make(opened: Open, base: bytes, sent: bytes) -> bytes:
     """Return the body. Nothing larger than its announced length is ever made. Raise ValueError or zlib.error."""
     count = new_bytes(opened.parts, len(base), opened.size)
     if opened.deflated:
-        inflating = zlib.decompressobj()
-        sent = inflating.decompress(sent, count + 1)
+        sent = inflate(sent, count + 1, base[-DICTIONARY:] if opened.primed else b"")
     if len(sent) != count:
         raise ValueError("the new bytes are not as many as the parts say")
     body = rebuild(base, opened.parts, sent)

@@ -8,7 +8,7 @@ them. When the buffer is full the provider waits, whether or not there is a read
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from enum import Enum
 
 from ..wire.dataclass import dataclass
@@ -17,6 +17,9 @@ from .providers.provider import ProviderError
 
 BUFFER = 4 * 1024 * 1024
 """Bytes of a response that are kept ahead of its reader."""
+
+_PIECE = 4 * 1024
+"""Bytes up to which chunks that nobody has read are joined: an event alone is small for an object of its own."""
 
 
 class CallState(Enum):
@@ -53,10 +56,10 @@ class Call:
         self._limit = limit
         self._head: ResponseHead | None = None
         self._failure: Refusal | ProviderError | None = None
-        self._buffer = bytearray()
-        self._base = 0
+        self._chunks: dict[int, bytes] = {}  # by their offset, in order
+        self._base = self._end = 0  # the offsets of the first byte that is not acknowledged, and of the next to arrive
         self._reader: Reader | None = None
-        self._news = asyncio.Event()
+        self._waiting: asyncio.Future[None] | None = None  # the reader, for news
         self._room = asyncio.Event()
 
     @property
@@ -77,7 +80,7 @@ class Call:
     @property
     def held(self) -> int:
         """Bytes kept in memory."""
-        return len(self._buffer)
+        return self._end - self._base
 
     @property
     def failure(self) -> Refusal | ProviderError | None:
@@ -88,36 +91,37 @@ class Call:
         """Note the response head."""
         self._head = head
         self.state = CallState.STREAMING
-        self._news.set()
+        self._wake()
 
     async def put(self, chunk: bytes) -> None:
         """Append bytes of the body. Wait while the buffer is full. A call that is over takes none."""
-        while len(self._buffer) >= self._limit:
+        while self.held >= self._limit:
             self._room.clear()
             await self._room.wait()
         if self.over:
             return
-        self._buffer += chunk
-        self._news.set()
+        if chunk:
+            self._append(chunk)
+            self._wake()
 
     def finish(self) -> None:
         """Note that the body is complete."""
         self.state = CallState.DONE
-        self._news.set()
+        self._wake()
 
     def fail(self, error: Refusal | ProviderError) -> None:
         """End the call without a complete response. Bytes that have arrived can still be read."""
         if not self.over:
             self._failure = error
             self.state = CallState.FAILED
-        self._news.set()
+        self._wake()
 
     def revoke(self, refusal: Refusal) -> None:
         """End the call at once: not even bytes that have arrived can be read any more."""
         self._failure, self.state = refusal, CallState.FAILED
-        self._base += len(self._buffer)
-        self._buffer.clear()
-        self._news.set()
+        self._base = self._end
+        self._chunks.clear()
+        self._wake()
         self._room.set()
 
     def attach(self, offset: int) -> Reader:
@@ -125,20 +129,42 @@ class Call:
 
         An earlier reader gets `Superseded`. Raise Refusal (410) if the buffer does not reach from or to `offset`.
         """
-        if not self._base <= offset <= self._base + len(self._buffer):
+        if not self._base <= offset <= self._end:
             raise Refusal(410, f"byte {offset} of this response is not held any more")
         reader = Reader(self, offset)
         self._reader = reader
-        self._news.set()
+        self._wake()
         reader.ack(offset)
         return reader
 
     def _trim(self, reader: Reader, offset: int) -> None:
-        if reader is self._reader and offset > self._base:
-            count = min(offset - self._base, len(self._buffer))
-            del self._buffer[:count]
-            self._base += count
-            self._room.set()
+        if reader is not self._reader or offset <= self._base:
+            return
+        self._base = min(offset, self._end)
+        while self._chunks:
+            start = next(iter(self._chunks))
+            if start + len(self._chunks[start]) > self._base:
+                break
+            del self._chunks[start]
+        self._room.set()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    def _append(self, chunk: bytes) -> None:
+        last = next(reversed(self._chunks), self._end)
+        small = self._end - last + len(chunk) <= _PIECE
+        if small and last < self._end and (self._reader is None or self._reader.offset <= last):
+            self._chunks[last] += chunk
+        else:
+            self._chunks[self._end] = chunk
+        self._end += len(chunk)
+
+    def _start_of(self, offset: int) -> int:
+        """Return where the chunk begins that has this byte, or the next one to arrive."""
+        return next((at for at, chunk in self._chunks.items() if offset < at + len(chunk)), self._end)
 
 
 class Reader:
@@ -147,6 +173,7 @@ class Reader:
     def __init__(self, call: Call, offset: int) -> None:
         self._call = call
         self.offset = offset
+        self._chunk = call._start_of(offset)  # where the chunk begins that is read next
 
     @property
     def current(self) -> bool:
@@ -169,28 +196,41 @@ class Reader:
         """
         call = self._call
         while True:
-            self._check()
-            start = self.offset - call._base
-            if 0 <= start < len(call._buffer):
-                chunk = bytes(call._buffer[start : start + limit])
-                self.offset += len(chunk)
-                return chunk
+            if not self.current:
+                raise Superseded
+            chunk = call._chunks.get(self._chunk)
+            if chunk is not None:
+                return self._piece(chunk, limit)
             if call.state is CallState.DONE:
                 return b""
             if call._failure is not None:
                 raise call._failure
             await self._wait()
 
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield what arrives, like `read`. Asking for the next piece acknowledges the one before."""
+        while piece := await self.read(BUFFER):
+            yield piece
+            self.ack(self.offset)
+
     def ack(self, offset: int) -> None:
         """Release the bytes before `offset`: the worker has them."""
         self._call._trim(self, min(offset, self.offset))
 
-    def _check(self) -> None:
-        if not self.current:
-            raise Superseded
+    def _piece(self, chunk: bytes, limit: int) -> bytes:
+        """Return the next bytes of a chunk, at most `limit`."""
+        skipped = self.offset - self._chunk
+        piece = chunk[skipped : skipped + limit] if skipped or len(chunk) > limit else chunk
+        self.offset += len(piece)
+        if self.offset == self._chunk + len(chunk):
+            self._chunk = self.offset
+        return piece
 
     async def _wait(self) -> None:
-        self._check()
-        self._call._news.clear()
-        await self._call._news.wait()
-        self._check()
+        """Wait for news of the call. Raise Superseded."""
+        if not self.current:
+            raise Superseded
+        waiting = self._call._waiting = asyncio.get_running_loop().create_future()
+        await waiting
+        if not self.current:
+            raise Superseded

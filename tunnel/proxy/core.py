@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager, closing
 from typing import Self
 
 from ..errors import CcbError
-from .auditing import AnswerReader, Auditor, NoAuditor
+from .answer_reader import AnswerReader
+from .auditing import Auditor, NoAuditor
 from .bodies import RequestBodies
 from .call import BUFFER, Call, CallState, Reader, ResponseHead
 from .call_registry import HOLD, CallRegistry
@@ -23,6 +24,7 @@ from .headers import request_headers, response_headers
 from .metering import Accounts, CallMeter, NoAccounts
 from .policy import ANSWERED, Policy, RequestHead, WrongNonce
 from .providers.provider import Provider, ProviderError, ProviderRequest
+from .providers.request_body import as_body
 from .upload import Upload
 
 log = logging.getLogger(__name__)
@@ -65,11 +67,9 @@ class ProxiedResponse:
         if isinstance(self._source, Reader):
             self._source.ack(offset)
 
-    async def body(self) -> AsyncIterator[bytes]:
-        """Yield the bytes as they arrive. Asking for the next piece acknowledges the one before."""
-        while piece := await self.read():
-            yield piece
-            self.ack(self.offset)
+    def body(self) -> AsyncIterator[bytes]:
+        """Return the bytes as they arrive. Asking for the next piece acknowledges the one before."""
+        return self._source.pieces() if isinstance(self._source, Reader) else as_body(self._source)
 
 
 class AuthProxy:
@@ -308,14 +308,14 @@ class AuthProxy:
         request = ProviderRequest(head.method, head.path, request_headers(head.headers), upload.pieces(), head.size)
         async with self._provider.exchange(request) as response:
             seen = ResponseHead(response.status, response_headers(response.headers))
-            meter.answer(seen.status, seen.headers)
             call.start(seen)
             if upload.digest and head.path.partition("?")[0] == ANSWERED:
                 self._auditor.sent(head.id, upload.kept_body(), upload.digest)
+            upload.forget_body()
             received, limit = 0, self._policy.max_answer
-            with closing(AnswerReader(head.id, self._auditor)) as reader:
+            with closing(AnswerReader(head.id, meter, self._auditor)) as reader:
+                reader.answer(seen.status, seen.headers)
                 async for chunk in response.chunks:
-                    meter.feed(chunk)
                     reader.feed(chunk)
                     received += len(chunk)
                     if limit is not None and received > limit:

@@ -5,21 +5,14 @@ The worker's word does not count: a hostile one could say that it has used nothi
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ..wire.dataclass import dataclass
 from ..wire.models import cost_usd, count
-from .telling_lines import TellingLines
 
 Json = dict[str, Any]
 
-_MAX_EVENT = 1024 * 1024
-"""Bytes of one event, or of an answer in one piece, that are looked at."""
-
-_TELLING = (b"message_start", b"message_delta", b'"error"')
 _TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 
 
@@ -68,7 +61,7 @@ class NoAccounts:
 
 
 class CallMeter:
-    """Watches one call. `feed` gets the bytes of its answer."""
+    """Counts what one call uses."""
 
     def __init__(self, call_id: str, path: str) -> None:
         self._call_id = call_id
@@ -76,28 +69,27 @@ class CallMeter:
         self._began, self._started = time.time(), time.monotonic()
         self._first_byte: float | None = None
         self._status = 0
-        self._streamed = True
         self._sent, self._digest = 0, ""
-        self._whole = bytearray()
-        self._lines = TellingLines(_TELLING, _MAX_EVENT)
         self._model = ""
         self._usage: Json = {}
 
-    def answer(self, status: int, headers: Mapping[str, str]) -> None:
-        """Note the head of the answer."""
+    def answer(self, status: int) -> None:
+        """Note the status of the answer."""
         self._status = status
-        self._streamed = "event-stream" in headers.get("content-type", "")
 
-    def feed(self, chunk: bytes) -> None:
-        """Read the next bytes of the answer."""
+    def arrived(self) -> None:
+        """Note that bytes of the answer have arrived."""
         if self._first_byte is None:
             self._first_byte = time.monotonic()
-        if not self._streamed:
-            if len(self._whole) + len(chunk) <= _MAX_EVENT:
-                self._whole += chunk
-            return
-        for text in self._lines.take(chunk):
-            self._event(text)
+
+    def event(self, event: Json) -> None:
+        """Read one event of the answer, or an answer in one piece."""
+        message = event.get("message") if event.get("type") == "message_start" else event
+        if isinstance(message, dict):
+            if isinstance(message.get("model"), str):
+                self._model = message["model"][:200]
+            if isinstance(message.get("usage"), dict):
+                self._usage |= {name: value for name, value in message["usage"].items() if name in _TOKENS and value}
 
     def uploaded(self, size: int, digest: str) -> None:
         """Note how many bytes of the request were sent, and the SHA-256 of a whole one."""
@@ -105,8 +97,6 @@ class CallMeter:
 
     def report(self, *, complete: bool) -> CallReport:
         """Return what is known of the call at its end."""
-        if not self._streamed and self._whole:
-            self._event(bytes(self._whole))
         ended = time.monotonic()
         counts = [count(self._usage, each) for each in _TOKENS]
         return CallReport(
@@ -126,17 +116,3 @@ class CallMeter:
             request_bytes=self._sent,
             digest=self._digest,
         )
-
-    def _event(self, text: bytes) -> None:
-        try:
-            event = json.loads(text)
-        except (ValueError, RecursionError):
-            return
-        if not isinstance(event, dict):
-            return
-        message = event.get("message") if event.get("type") == "message_start" else event
-        if isinstance(message, dict):
-            if isinstance(message.get("model"), str):
-                self._model = message["model"][:200]
-            if isinstance(message.get("usage"), dict):
-                self._usage |= {name: value for name, value in message["usage"].items() if name in _TOKENS and value}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from .auditing import MAX_BODY
 from .call import Call
@@ -35,9 +35,12 @@ class Upload:
         call.uploaded = head.size == 0
 
     def kept_body(self) -> bytes | None:
-        """Return the body that has been sent, and keep it no longer; None if it was too large to keep."""
-        kept, self._kept = self._kept, None
-        return None if kept is None else b"".join(kept)
+        """Return the body that has been sent; None if it was too large to keep."""
+        return None if self._kept is None else b"".join(self._kept)
+
+    def forget_body(self) -> None:
+        """Keep the body no longer: what streams for minutes needs no memory for its request."""
+        self._kept = None
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body: piece by piece, or in one piece if the policy has to see all of it first.
@@ -83,6 +86,8 @@ class Upload:
             if self._size is not None and self.sent > self._size:
                 raise Refusal(400, "the request body is longer than announced")
             yield piece
+        if isinstance(self._body, AsyncGenerator):  # one that waits to be asked again would hold its last piece
+            await self._body.aclose()
         if self._size is not None and self.sent < self._size:
             raise Refusal(400, "the request body is shorter than announced")
         self._call.uploaded = not held

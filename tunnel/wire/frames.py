@@ -85,7 +85,8 @@ class Attach:
     session that has no events yet. When a driver sends options to an older session, they change what they name; a
     reconnect sends `{"client": name}` only. `tail` is in bytes: when it is above 0 and the client is further behind
     than that, it gets a `snapshot` and only about the last `tail` bytes of events. `deltas` says that the laptop takes
-    request bodies of model calls as copies of earlier ones."""
+    request bodies of model calls as copies of earlier ones, `primed` that it takes what is new in them compressed with
+    the earlier one as dictionary."""
 
     t: ClassVar[str] = "attach"
     epoch: int
@@ -95,6 +96,7 @@ class Attach:
     options: Json = field(default_factory=dict)
     tail: int = 0
     deltas: bool = False
+    primed: bool = False
 
 
 @dataclass(frozen=True)

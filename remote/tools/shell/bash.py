@@ -260,7 +260,8 @@ class _Foreground:
                 if self._state.moves or left <= 0:
                     return False
                 await asyncio.wait({waiter}, timeout=min(left, _PROGRESS_EVERY))
-                self._show()
+                if not waiter.done():  # the result follows at once, and says all of it
+                    self._show()
             return True
         finally:
             shells.foreground.discard(self._state)

@@ -17,8 +17,10 @@ from ccb.local.commands.model_calls.audit import audit_lines, run_audit
 from ccb.local.ledger.audit import SessionAudit
 from ccb.local.ledger.entries import AuditEntry, CallPlace
 from ccb.local.ledger.store import open_ledger
-from ccb.tunnel.proxy.auditing import AnswerReader, NoAuditor, WantedCall
+from ccb.tunnel.proxy.answer_reader import AnswerReader
+from ccb.tunnel.proxy.auditing import NoAuditor, WantedCall
 from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.proxy.metering import CallMeter
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, parse_message
 
 PLACE = CallPlace("5e55-1", "gpu", "/srv")
@@ -156,6 +158,7 @@ def test_tool_calls_are_found_wherever_the_stream_is_cut() -> None:
         {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"a"'}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": ": 1}"}},
         {"type": "content_block_stop", "index": 0},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": "late"}},
     ]
     stream = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in events)
 
@@ -168,7 +171,7 @@ def test_tool_calls_are_found_wherever_the_stream_is_cut() -> None:
 
     for size in (1, 7, 64, len(stream)):
         seen = Seen()
-        reader = AnswerReader("c", seen)
+        reader = AnswerReader("c", CallMeter("c", "/v1/messages"), seen)
         for start in range(0, len(stream), size):
             reader.feed(stream[start : start + size])
         reader.close()

@@ -152,6 +152,11 @@ async def test_progress_is_not_repeated_without_news(box: Toolbox) -> None:
     assert len(box.updates) == 1
 
 
+async def test_a_command_that_ends_at_once_has_only_its_result(box: Toolbox) -> None:
+    assert await box.text("Bash", command="echo a") == "a"
+    assert not box.updates, "the same lines would cross the link a second time"
+
+
 async def test_a_long_output_is_head_path_and_tail(box: Toolbox) -> None:
     result = await box("Bash", command="seq 1 100000")
     text = str(result.content)

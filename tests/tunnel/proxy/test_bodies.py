@@ -22,6 +22,7 @@ from ccb.tunnel.proxy import bodies
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.wire import Open
 from ccb.tunnel.wire.calls.cache import MAX_KEPT
+from ccb.tunnel.wire.calls.compression import deflate
 from ccb.tunnel.wire.calls.outgoing import digest_of
 
 
@@ -164,6 +165,8 @@ async def test_what_a_hostile_worker_sends_as_parts_does_not_reach_the_provider(
             ({**good, "parts": [4, 0, size - 4]}, b"too long"),
             ({**good, "parts": [size, 0, 0], "deflated": True}, b"no zlib"),
             ({**good, "parts": [size, 0, 0], "deflated": True}, zlib.compress(b"x" * 900_000)),
+            ({**good, "parts": [size, 0, 0], "deflated": True, "primed": True}, zlib.compress(base)),
+            ({**good, "parts": [size, 0, 0], "deflated": True, "primed": True}, deflate([b"x" * 900_000], base)),
             ({**good, "size": MAX_KEPT + 1, "parts": [MAX_KEPT + 1, 0, 0]}, b""),
         ]
         for stream, (opened, data) in enumerate(bad, 2):
@@ -171,12 +174,14 @@ async def test_what_a_hostile_worker_sends_as_parts_does_not_reach_the_provider(
             assert end is not None
             assert end.whole, opened
         assert (await send(worker, 50, good, b"")).body == b"answer"
+        primed = {**good, "parts": [size, 0, 0], "deflated": True, "primed": True}
+        assert (await send(worker, 49, primed, deflate([base], base))).body == b"answer"
         refused = await send(worker, 51, good, b"", nonce="guessed")
         assert refused.head is not None
         assert refused.head.status == 403
         unnamed = await send(worker, 52, {**good, "digest": ""}, b"")
         assert json.loads(bytes(unnamed.body))["error"]["type"] == "invalid_request_error"
-    assert provider.got == [base, base]
+    assert provider.got == [base] * 3
 
 
 async def test_only_so_many_bodies_are_made_in_a_while(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import itertools
 import json
+from contextlib import closing
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.proxy.proxy_client import guard, message_body, pieces, read_all, request_head
 
+from ccb.tunnel.proxy.answer_reader import AnswerReader
+from ccb.tunnel.proxy.auditing import NoAuditor
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.metering import CallMeter, CallReport
@@ -35,9 +38,10 @@ ANSWER = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each
 
 def metered(*chunks: bytes, status: int = 200, headers: dict[str, str] | None = None) -> CallReport:
     meter = CallMeter("c1", "/v1/messages")
-    meter.answer(status, STREAM if headers is None else headers)
-    for chunk in chunks:
-        meter.feed(chunk)
+    with closing(AnswerReader("c1", meter, NoAuditor())) as reader:
+        reader.answer(status, STREAM if headers is None else headers)
+        for chunk in chunks:
+            reader.feed(chunk)
     return meter.report(complete=True)
 
 
@@ -64,13 +68,29 @@ def test_an_answer_in_one_piece_is_read_too() -> None:
     assert (report.input_tokens, report.output_tokens) == (10, 1)
 
 
+def test_events_under_a_wrong_name_are_read_too() -> None:
+    assert metered(ANSWER[:30], ANSWER[30:], headers={"content-type": "text/plain"}).output_tokens == 200
+
+
+@pytest.mark.parametrize("size", [100, 4_000, 1_000_000])
+def test_a_long_answer_is_counted_at_its_two_ends(size: int) -> None:
+    words = [f"data: {json.dumps({**TEXT, 'index': number})}\n\n".encode() for number in range(3_000)]
+    start, end = (f"data: {json.dumps(each)}\n\n".encode() for each in (START, END))
+    stream = b"".join([start, *words, end, b'data: {"type": "message_stop"}\n\n'])
+    assert len(stream) > 300_000
+    report = metered(*(stream[at : at + size] for at in range(0, len(stream), size)))
+    assert (report.input_tokens, report.output_tokens, report.model) == (10, 200, START["message"]["model"])  # type: ignore[index]
+
+
 def test_an_endless_line_is_not_kept() -> None:
     meter = CallMeter("c1", "/v1/messages")
-    meter.answer(200, STREAM)
+    reader = AnswerReader("c1", meter, NoAuditor())
+    reader.answer(200, STREAM)
     for _ in range(40):
-        meter.feed(b"data: " + b"x" * 100_000)
-        assert len(meter._lines.rest) <= 1_200_000
-    meter.feed(b"\n" + ANSWER)
+        reader.feed(b"data: " + b"x" * 100_000)
+        assert len(reader._lines.rest) <= 1_200_000
+    reader.feed(b"\n" + ANSWER)
+    reader.close()
     assert meter.report(complete=True).output_tokens == 200
 
 

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_bench import MB, Bench, bench, drain, event_latency, first_bytes
+from tests.support.proxy.proxy_client import guard, pieces, request_head
+
+from ccb.local.config.provider_settings import ProviderSettings
+from ccb.local.config.settings import Settings
+from ccb.local.providers.choosing import session_provider
+from ccb.tunnel.proxy.core import AuthProxy
 
 MAX_GROWTH = 20  # MB
+
+FIRST = {
+    "claude-test": {"type": "ping"},
+    "deepseek/deepseek-chat": {"choices": [{"index": 0, "delta": {"content": "word"}}]},
+    "openai/gpt-5": {"type": "response.output_text.delta", "delta": "word", "output_index": 0, "content_index": 0},
+}
+"""The first event of an answer, in the language of each provider."""
 
 
 @pytest.fixture
@@ -41,3 +59,34 @@ async def test_fifty_streams_do_not_grow_the_proxy_and_lose_nothing(measured: Be
 async def test_the_first_byte_is_hardly_later_than_without_the_proxy(measured: Bench) -> None:
     direct, proxied = await first_bytes(measured, 60)
     assert proxied - direct < 10  # ms; the promise is 2, measured on a quiet machine by the benchmark
+
+
+@pytest.mark.parametrize("model", list(FIRST))
+async def test_a_request_takes_no_memory_while_its_answer_streams(model: str, tmp_path: Path) -> None:
+    over = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        async for _ in request.content.iter_any():
+            pass
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(f"data: {json.dumps(FIRST[model])}\n\n".encode())
+        await over.wait()
+        return response
+
+    message = {"role": "user", "content": "x" * (8 * MB)}
+    body = json.dumps({"model": model, "max_tokens": 9, "stream": True, "messages": [message]}).encode()
+    async with serving(answer) as url:
+        keys = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "k", "DEEPSEEK_API_KEY": "k"}
+        environ = {"HOME": str(tmp_path), "ANTHROPIC_BASE_URL": url, **keys}
+        own = {name: ProviderSettings(baseUrl=f"{url}/v1") for name in ("openai", "deepseek")}
+        async with AuthProxy(session_provider(environ, Settings(providers=own), model)) as proxy:
+            tracemalloc.start()
+            try:
+                async with proxy.call(request_head(body), pieces(body), nonce=guard()) as response:
+                    assert await response.read()
+                    held, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+                over.set()
+    assert held < len(body) / 2 < peak

@@ -19,11 +19,14 @@ class RenamedProvider(AnthropicProvider):
 
     @asynccontextmanager
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
+        async with super().exchange(await self._renamed(request)) as response:
+            yield response
+
+    async def _renamed(self, request: ProviderRequest) -> ProviderRequest:
         data = await read_json(await whole_body(request.body))
         if model := model_of(data):
             data["model"] = model.removeprefix(f"{self._given_name}/")
         if isinstance(data.get("messages"), list):
             data["messages"] = without_ours(data["messages"])
         body = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        async with super().exchange(replace(request, body=as_body(body), size=len(body))) as response:
-            yield response
+        return replace(request, body=as_body(body), size=len(body))

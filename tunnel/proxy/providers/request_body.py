@@ -23,6 +23,13 @@ async def read_json(body: bytes) -> Json:
     return await asyncio.to_thread(read_request, body) if len(body) > _IN_THREAD else read_request(body)
 
 
-async def as_body(data: bytes) -> AsyncIterator[bytes]:
-    """Yield a body in one piece."""
-    yield data
+async def in_pieces(pieces: list[bytes]) -> AsyncIterator[bytes]:
+    """Yield a body piece by piece, and take each one out of the list: who has read all of it may never ask for more."""
+    pieces.reverse()
+    while pieces:
+        yield pieces.pop()
+
+
+def as_body(data: bytes) -> AsyncIterator[bytes]:
+    """Return a body in one piece."""
+    return in_pieces([data])

@@ -17,7 +17,7 @@ from typing import Any, Self
 from ..guards.request_body import model_of
 from ..policy import MAX_BODY, ROUTES
 from .provider import Provider, ProviderRequest, ProviderResponse
-from .request_body import as_body, read_json
+from .request_body import as_body, in_pieces, read_json
 
 Json = dict[str, Any]
 
@@ -73,27 +73,38 @@ class ModelRouter:
             async with self._default.exchange(request) as response:
                 yield response
             return
-        body = bytearray()
+        pieces: list[bytes] = []
+        size = 0
         try:
             async for piece in request.body:
-                body += piece
+                pieces.append(piece)
+                size += len(piece)
                 self._in_memory += len(piece)
                 if self._in_memory > _MOST_IN_MEMORY:
                     from .translated import refused_answer  # with the dialects, which most sessions never speak
 
                     yield refused_answer(529, "overloaded_error", "too many large requests at once")
                     return
-            whole = bytes(body)
-            asked = await read_json(whole)
-            provider = self._provider_of(model_of(asked))
-            if provider is self._default and _OURS in whole:
-                whole = _without_foreign_thinking(asked)
+            piece = b""
+            provider, body, sent = await self._routed(pieces, size)
             await self._enter(provider)
-            routed = replace(request, body=as_body(whole), size=len(whole))
-            async with provider.exchange(routed) as response:
+            async with provider.exchange(replace(request, body=body, size=sent)) as response:
+                pieces.clear()
+                self._in_memory -= size
+                size = 0
                 yield response
         finally:
-            self._in_memory -= len(body)
+            self._in_memory -= size
+
+    async def _routed(self, pieces: list[bytes], size: int) -> tuple[Provider, AsyncIterator[bytes], int]:
+        """Return the provider for a body, and what it is sent. The body is not held beside its pieces."""
+        whole = b"".join(pieces)
+        asked = await read_json(whole)
+        provider = self._provider_of(model_of(asked))
+        if provider is self._default and _OURS in whole:
+            changed = _without_foreign_thinking(asked)
+            return provider, as_body(changed), len(changed)
+        return provider, in_pieces(pieces), size
 
     def _provider_of(self, model: str) -> Provider:
         name, slash, _ = model.partition("/")

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from ...wire.models import learn
@@ -37,6 +38,15 @@ _STREAM = [("content-type", "text/event-stream; charset=utf-8"), ("cache-control
 _JSON = [("content-type", "application/json")]
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """A request in the provider's language, what reads its answer, and whether the answer is to be streamed."""
+
+    sent: ProviderRequest
+    reader: StreamReader
+    streams: bool
+
+
 class TranslatedProvider(HttpProvider):
     """See `Provider`. Models are asked for as `given_name/model`. `counter` is None for an API that does not count.
     `key_header` carries the key."""
@@ -66,18 +76,14 @@ class TranslatedProvider(HttpProvider):
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
         credential = await self._credential.get() if self._credential is not None else None
         try:
-            asked = await read_json(await whole_body(request.body))
-            target = self._target(asked)
-            if request.path.partition("?")[0] == COUNT_PATH:
-                tokens = await self._count(self._counter, asked, target, credential) if self._counter else 0
-                yield json_answer(200, {"input_tokens": tokens or estimated_tokens(asked)})
-                return
-            call = self._dialect.call(asked, target)
+            asked = await self._asked(request, credential)
         except Untranslatable as refused:
             yield _refused(UpstreamError(400, "invalid_request_error", str(refused), retry=False))
             return
-        sent = self._request(call.path, call.body, credential)
-        async with self._client.request(sent) as response:
+        if isinstance(asked, ProviderResponse):
+            yield asked
+            return
+        async with self._client.request(asked.sent) as response:
             if response.status != 200:
                 error = read_error(response.status, response.headers, await _start_of(response), self._given_name)
                 if response.status == 401 and credential is not None:
@@ -85,12 +91,23 @@ class TranslatedProvider(HttpProvider):
                     error = UpstreamError(error.status, error.kind, error.message, retry=again or None)
                 yield _refused(error)
                 return
-            stream = self._events(response, call.reader)
-            if asked.get("stream"):
+            stream = self._events(response, asked.reader)
+            if asked.streams:
                 async with aclosing(stream):
                     yield ProviderResponse(200, _STREAM, stream)
             else:
                 yield await _whole(stream)
+
+    async def _asked(self, request: ProviderRequest, credential: Credential | None) -> _Asked | ProviderResponse:
+        """Return what the provider is sent, or the answer to a question that it is not asked. Nothing of the request is
+        held beside it while the answer streams. Raise Untranslatable."""
+        asked = await read_json(await whole_body(request.body))
+        target = self._target(asked)
+        if request.path.partition("?")[0] == COUNT_PATH:
+            tokens = await self._count(self._counter, asked, target, credential) if self._counter else 0
+            return json_answer(200, {"input_tokens": tokens or estimated_tokens(asked)})
+        call = self._dialect.call(asked, target)
+        return _Asked(self._request(call.path, call.body, credential), call.reader, bool(asked.get("stream")))
 
     def _target(self, asked: Json) -> ModelTarget:
         shown = asked.get("model")

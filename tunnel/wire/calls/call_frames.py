@@ -25,7 +25,8 @@ class Open:
 
     To a laptop that takes deltas the worker names the body by its SHA-256, in `digest`, and the laptop keeps it. With
     `parts`, the `data` frames carry `sent` bytes, `deflated` or not: what is new in the body. `parts` says how the
-    laptop makes the body of them and of an earlier one whose digest is `base` (`deltas.py`)."""
+    laptop makes the body of them and of an earlier one whose digest is `base` (`deltas.py`). With `primed`, they are
+    compressed with the end of that one as dictionary (`compression.py`)."""
 
     t: ClassVar[str] = "open"
     epoch: int
@@ -42,6 +43,7 @@ class Open:
     parts: list[int] = field(default_factory=list)
     sent: int = 0
     deflated: bool = False
+    primed: bool = False
 
 
 @dataclass(frozen=True)

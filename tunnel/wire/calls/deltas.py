@@ -35,6 +35,16 @@ class KnownBody:
         """Return the index of a piece that is worth a copy, or None."""
         return self._places.get(piece)
 
+    def tail(self, count: int) -> bytes:
+        """Return the last `count` bytes."""
+        taken: list[bytes] = []
+        for piece in reversed(self.pieces):
+            if count <= 0:
+                break
+            taken.append(piece[-count:])
+            count -= len(piece)
+        return b"".join(reversed(taken))
+
     def overlap(self, pieces: Sequence[bytes]) -> int:
         """Return how many bytes of `pieces` are whole pieces of this body."""
         return sum(len(piece) for piece in pieces if piece in self._places)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..dataclass import dataclass
 from .call_frames import CHUNK
+from .compression import DICTIONARY, MAX_DEFLATED, MIN_DEFLATED, MIN_PRIMED, deflate
 from .deltas import MAX_PARTS, KnownBody, difference
 
-_MIN_DEFLATED = 4 * 1024
-_MAX_DEFLATED = 4 * 1024 * 1024
 _ENOUGH = 0.9
 
 
@@ -27,6 +25,7 @@ class OutgoingBody:
     deflated: bool
     pieces: Sequence[bytes]
     copied: int = 0
+    primed: bool = False
 
 
 def digest_of(pieces: Iterable[bytes]) -> str:
@@ -42,8 +41,9 @@ def as_it_is(pieces: Sequence[bytes]) -> OutgoingBody:
     return OutgoingBody(digest_of(pieces), "", [], 0, False, pieces)
 
 
-def shortest(pieces: Sequence[bytes], known: Iterable[tuple[str, KnownBody]]) -> OutgoingBody:
-    """Return a body as a delta to that one of the `known` bodies, with their digests, which has most of it."""
+def shortest(pieces: Sequence[bytes], known: Iterable[tuple[str, KnownBody]], *, primed: bool = False) -> OutgoingBody:
+    """Return a body as a delta to that one of the `known` bodies, with their digests, which has most of it. `primed`:
+    the other end takes the end of that one as a dictionary."""
     size = sum(map(len, pieces))
     base, best, most = "", None, 0
     for digest, body in known:
@@ -58,11 +58,14 @@ def shortest(pieces: Sequence[bytes], known: Iterable[tuple[str, KnownBody]]) ->
         if len(delta.parts) <= MAX_PARTS:
             new, parts, copied = delta.new, delta.parts, delta.copied
         else:
-            base = ""
+            base, best = "", None
     sent = size - copied
-    deflated = _deflated(new) if _MIN_DEFLATED <= sent <= _MAX_DEFLATED else None
-    if deflated is not None and len(deflated) < sent * _ENOUGH:
-        return OutgoingBody(digest_of(pieces), base, parts, len(deflated), True, [deflated], copied)
+    dictionary = best.tail(DICTIONARY) if best is not None and primed else b""
+    if (MIN_PRIMED if dictionary else MIN_DEFLATED) <= sent <= MAX_DEFLATED:
+        deflated = deflate(new, dictionary)
+        if len(deflated) < sent * _ENOUGH:
+            name = digest_of(pieces)
+            return OutgoingBody(name, base, parts, len(deflated), True, [deflated], copied, bool(dictionary))
     return OutgoingBody(digest_of(pieces), base, parts, sent, False, new, copied) if base else as_it_is(pieces)
 
 
@@ -80,8 +83,3 @@ def chunks(pieces: Iterable[bytes]) -> Iterator[bytes]:
             size += len(part)
     if held:
         yield b"".join(held)
-
-
-def _deflated(pieces: Sequence[bytes]) -> bytes:
-    made = zlib.compressobj()
-    return b"".join([*map(made.compress, pieces), made.flush()])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 
 from .cache import BodyCache
 from .deltas import KnownBody
@@ -20,14 +21,15 @@ class SentBodies:
     def __init__(self) -> None:
         self._clients: OrderedDict[str, BodyCache[KnownBody]] = OrderedDict()
 
-    async def outgoing(self, client: str, pieces: Sequence[bytes], *, whole: bool) -> OutgoingBody:
-        """Return what to send for a body: all of it, or what makes it of an earlier one."""
+    async def outgoing(self, client: str, pieces: Sequence[bytes], *, whole: bool, primed: bool) -> OutgoingBody:
+        """Return what to send for a body: all of it, or what makes it of an earlier one. See `shortest`."""
         if whole:
             return as_it_is(pieces)
         known = list(self._of(client).newest_first())
         if sum(map(len, pieces)) < _IN_THREAD:
-            return shortest(pieces, known)
-        return await asyncio.get_running_loop().run_in_executor(None, shortest, pieces, known)
+            return shortest(pieces, known, primed=primed)
+        work = partial(shortest, pieces, known, primed=primed)
+        return await asyncio.get_running_loop().run_in_executor(None, work)
 
     def arrived(self, client: str, body: OutgoingBody, pieces: Sequence[bytes]) -> None:
         """Note that a client has answered a call, so it has the body."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ccb.remote.model.request import RequestPrefix, body
 from ccb.tunnel.wire.calls.cache import MAX_BODIES, MAX_KEPT, BodyCache
+from ccb.tunnel.wire.calls.compression import deflate, inflate
 from ccb.tunnel.wire.calls.deltas import MAX_PARTS, KnownBody, difference, new_bytes, rebuild
 from ccb.tunnel.wire.calls.outgoing import OutgoingBody, digest_of, shortest
 
@@ -115,6 +116,26 @@ def test_a_first_body_is_compressed_where_that_pays() -> None:
     assert made.sent < sum(map(len, request(turns(21)))) / 5
     small = shortest([b"x" * 100], [])
     assert small == OutgoingBody(digest_of([b"x" * 100]), "", [], 0, False, [b"x" * 100])
+
+
+@given(st.lists(st.binary(max_size=60), max_size=4), st.binary(max_size=200))
+def test_new_bytes_come_out_of_their_compression_with_the_end_of_any_body_as_dictionary(
+    base: list[bytes], new: bytes
+) -> None:
+    dictionary = KnownBody(base).tail(100)
+    assert dictionary == b"".join(base)[-100:]
+    assert inflate(deflate([new[:50], new[50:]], dictionary), len(new) + 1, dictionary) == new
+
+
+def test_new_bytes_that_look_like_the_last_ones_take_little_room() -> None:
+    listing = "".join(f"-rw-r--r-- 1 ann staff {n * 7919 % 9973} src/part{n}/module_{n * n}.py\n" for n in range(12))
+    history = [Said("user", "list it"), Said("assistant", listing)]
+    known = [(digest_of(request(history)), KnownBody(request(history)))]
+    again = request([*history, Said("user", "again"), Said("assistant", listing.replace("ann", "bob"))])
+    sent = {primed: shortest(again, known, primed=primed) for primed in (False, True)}
+    assert sent[True].primed
+    assert not sent[False].primed
+    assert sent[True].sent < sent[False].sent / 4
 
 
 @pytest.mark.parametrize(

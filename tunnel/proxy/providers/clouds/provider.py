@@ -16,7 +16,7 @@ from ..network.http_client import ProviderClient
 from ..provider import ProviderRequest, ProviderResponse
 from ..request_body import as_body, read_json, whole_body
 from ..translated import COUNT_PATH, ROUTES, json_answer, refused_answer
-from .cloud import Cloud, CloudCall
+from .cloud import Cloud
 
 _STREAM = ("content-type", "text/event-stream; charset=utf-8")
 _MOST_ERROR = 64 * 1024
@@ -38,40 +38,44 @@ class CloudProvider(HttpProvider):
 
     @asynccontextmanager
     async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
-        asked = await read_json(await whole_body(request.body))
-        model = model_of(asked).removeprefix(f"{self._given_name}/")
-        if isinstance(asked.get("messages"), list):
-            asked["messages"] = without_ours(asked["messages"])
-        counting = request.path.partition("?")[0] == COUNT_PATH
-        if counting and not self._cloud.counts:
-            yield json_answer(200, {"input_tokens": estimated_tokens(asked)})
-            return
-        await self._cloud.credential_name()  # the project may come with it
-        betas = request.headers.get("anthropic-beta", "")
         try:
-            call = self._cloud.count_call(asked, model) if counting else self._cloud.call(asked, model, betas)
+            asked = await self._asked(request)
         except Untranslatable as refused:
             yield refused_answer(400, "invalid_request_error", str(refused))
             return
-        async with self._sent(call) as response:
-            yield response
-
-    @asynccontextmanager
-    async def _sent(self, call: CloudCall) -> AsyncIterator[ProviderResponse]:
-        data = dump(call.body).encode("utf-8", "replace")
-        plain = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
-        url = str(self._client.endpoint.base).rstrip("/") + call.path
-        headers = {**await self._cloud.signed(url, plain, data), "user-agent": "ccb"}
-        async with self._client.request(ProviderRequest("POST", call.path, headers, as_body(data), len(data))) as got:
+        if isinstance(asked, ProviderResponse):
+            yield asked
+            return
+        sent, streams = asked
+        async with self._client.request(sent) as got:
             if got.status != 200:
                 yield await self._refusal(got)
-            elif not call.streams:
+            elif not streams:
                 yield got
             else:
                 stream = self._cloud.events(got.chunks)
                 async with aclosing(stream):
                     kept = [(name, value) for name, value in got.headers if name.lower() != "content-type"]
                     yield ProviderResponse(200, [*kept, _STREAM], stream)
+
+    async def _asked(self, request: ProviderRequest) -> tuple[ProviderRequest, bool] | ProviderResponse:
+        """Return what the cloud is sent and whether it streams the answer, or the answer to a question that it is not
+        asked. Nothing of the request is held beside it. Raise Untranslatable."""
+        asked = await read_json(await whole_body(request.body))
+        model = model_of(asked).removeprefix(f"{self._given_name}/")
+        if isinstance(asked.get("messages"), list):
+            asked["messages"] = without_ours(asked["messages"])
+        counting = request.path.partition("?")[0] == COUNT_PATH
+        if counting and not self._cloud.counts:
+            return json_answer(200, {"input_tokens": estimated_tokens(asked)})
+        await self._cloud.credential_name()  # the project may come with it
+        betas = request.headers.get("anthropic-beta", "")
+        call = self._cloud.count_call(asked, model) if counting else self._cloud.call(asked, model, betas)
+        data = dump(call.body).encode("utf-8", "replace")
+        plain = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
+        url = str(self._client.endpoint.base).rstrip("/") + call.path
+        headers = {**await self._cloud.signed(url, plain, data), "user-agent": "ccb"}
+        return ProviderRequest("POST", call.path, headers, as_body(data), len(data)), call.streams
 
     async def _refusal(self, response: ProviderResponse) -> ProviderResponse:
         """Return an error answer. One of the model's own API, inside the cloud's, is passed on as it is."""
