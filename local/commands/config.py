@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
-from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import one_line
 
-from ..command_line.error_text import code_of, error_text
 from ..command_line.exit_codes import ExitCode
 from ..config.projects import Projects
 from ..config.settings import Settings, SettingsChoice, SettingsLayer, load_settings, settings_path
 from ..config.settings_file import line_of
+from .running import CommandParser, exit_code
 
 _JOINED = ("permissions", "env", "mcpServers")
 """The keys whose values in different sources add up."""
 
 
-class _ConfigParser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"ccb config: {message}", do="See `ccb config --help`.")
-
-
-def config_parser() -> _ConfigParser:
-    parser = _ConfigParser(prog="ccb config", description="Show the settings of this machine.")
+def config_parser() -> CommandParser:
+    parser = CommandParser(prog="ccb config", description="Show the settings of this machine.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="show")
     show = commands.add_parser("show", help="print each setting that is set, and what is kept of projects")
     show.add_argument("--origin", action="store_true", help="print where each value comes from: source, file, line")
@@ -40,20 +33,18 @@ def config_parser() -> _ConfigParser:
 
 def run_config(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
     """Run `ccb config ARGS` and return the exit code."""
-    try:
-        options, more = config_parser().parse_known_args(list(args))
-        words = [*([options.where] if options.where else []), *more]
-        if more and not options.where and "--local" not in more:
-            config_parser().error(f"unrecognized arguments: {' '.join(more)}")
-        settings = load_settings(environ, SettingsChoice(flag=options.settings))
-        projects = list(_kept(Projects(environ), origin=options.origin))
-        if words:
-            projects += _of_host(words, environ, origin=options.origin)
-    except CcbError as error:
-        sys.stderr.write(error_text(error))
-        return code_of(error)
-    except SystemExit as end:  # argparse after --help
-        return int(end.code or 0)
+    return exit_code(lambda: _run(args, environ))
+
+
+def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    options, more = config_parser().parse_known_args(list(args))
+    words = [*([options.where] if options.where else []), *more]
+    if more and not options.where and "--local" not in more:
+        config_parser().error(f"unrecognized arguments: {' '.join(more)}")
+    settings = load_settings(environ, SettingsChoice(flag=options.settings))
+    projects = list(_kept(Projects(environ), origin=options.origin))
+    if words:
+        projects += _of_host(words, environ, origin=options.origin)
     for warning in settings.warnings:
         sys.stderr.write(f"ccb: {warning}\n")
     lines = [*_values(settings, origin=options.origin), *projects]

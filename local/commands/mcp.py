@@ -7,41 +7,30 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
-from ccb.tunnel.errors import CcbError, UsageError
+from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.requests import RequestRefused
 
-from ..command_line.error_text import code_of, error_text
 from ..command_line.exit_codes import ExitCode
 from ..config.settings import load_settings, settings_path
 from ..config.settings_file import write_settings
 from ..mcp.config import HttpServer, ServerConfig, server_config, server_configs
 from ..mcp.service import MISSING, package_missing
 from ..terminal.console import write_stdout
+from .running import CommandParser, exit_code
 
 Json = dict[str, Any]
 
 
-class _McpParser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"ccb mcp: {message}", do="See `ccb mcp --help`.")
-
-
 def run_mcp(args: Sequence[str]) -> int:
     """Run `ccb mcp ARGS` and return the exit code."""
-    try:
-        return _run(args, os.environ)
-    except CcbError as error:
-        sys.stderr.write(error_text(error))
-        return code_of(error)
-    except SystemExit as end:  # argparse after --help
-        return int(end.code or 0)
+    return exit_code(lambda: _run(args, os.environ))
 
 
-def mcp_parser() -> _McpParser:
-    parser = _McpParser(prog="ccb mcp", description="MCP servers that run on this machine for agents on any host.")
+def mcp_parser() -> CommandParser:
+    parser = CommandParser(prog="ccb mcp", description="MCP servers that run on this machine for agents on any host.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="add|list|get|remove|test|login|logout")
     add = commands.add_parser("add", help="add a server to your settings: ccb mcp add NAME -- COMMAND ARG..., or a URL")
     add.add_argument("-e", "--env", action="append", default=[], metavar="NAME=VALUE", help="a variable for COMMAND")

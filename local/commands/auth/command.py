@@ -8,36 +8,23 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
 
-from ccb.tunnel.errors import CcbError, UsageError
-
-from ...command_line.error_text import code_of, error_text
 from ...command_line.exit_codes import ExitCode
 from ...config.settings import load_settings
 from ...credentials.accounts import Kind
+from ..running import CommandParser, exit_code
 from .login import LoginWish, login
 from .status import log_out, status
 from .targets import target
 
 
-class _AuthParser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"ccb auth: {message}", do="See `ccb auth --help`.")
-
-
 def run_auth(args: Sequence[str]) -> int:
     """Run `ccb auth ARGS` and return the exit code."""
     try:
-        return _run(args, os.environ)
-    except CcbError as error:
-        sys.stderr.write(error_text(error))
-        return code_of(error)
+        return exit_code(lambda: _run(args, os.environ))
     except (KeyboardInterrupt, EOFError):
         sys.stderr.write("\nNothing was stored.\n")
         return ExitCode.INTERRUPTED
-    except SystemExit as end:  # argparse after --help
-        return int(end.code or 0)
 
 
 def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -61,8 +48,8 @@ def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
     return asyncio.run(log_out(environ, settings, where, options.account, everything=options.all))
 
 
-def auth_parser() -> _AuthParser:
-    parser = _AuthParser(
+def auth_parser() -> CommandParser:
+    parser = CommandParser(
         prog="ccb auth", description="Keep the credentials of model providers in the keyring of this machine."
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="login|status|logout")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sqlite3
@@ -11,16 +10,15 @@ import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import NoReturn
 
-from ccb.tunnel.errors import CcbError, ConfigError, NoSuchSession, UsageError
+from ccb.tunnel.errors import ConfigError, NoSuchSession
 from ccb.tunnel.plain_text import neutralise, one_line
 
-from ...command_line.error_text import code_of, error_text
 from ...command_line.exit_codes import ExitCode
 from ...config.log import state_dir
 from ...ledger.entries import AuditEntry
 from ...ledger.store import ledger_path, open_ledger
+from ..running import CommandParser, exit_code
 
 _MAX_SHOWN = 1_000
 _TITLES = {
@@ -36,13 +34,8 @@ _TITLES = {
 }
 
 
-class _AuditParser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"ccb audit: {message}", do="See `ccb audit --help`.")
-
-
-def audit_parser() -> _AuditParser:
-    parser = _AuditParser(prog="ccb audit", description="Show what this machine has seen of a session.")
+def audit_parser() -> CommandParser:
+    parser = CommandParser(prog="ccb audit", description="Show what this machine has seen of a session.")
     parser.add_argument("session", metavar="SESSION", help="its ID, or the beginning of it (`ccb usage --by session`)")
     parser.add_argument("--json", action="store_true", help="print one JSON object in each line")
     return parser
@@ -50,17 +43,15 @@ def audit_parser() -> _AuditParser:
 
 def run_audit(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
     """Run `ccb audit ARGS` and return the exit code. It is 1 if something was tampered with."""
-    try:
-        options = audit_parser().parse_args(list(args))
-        found = _entries(options.session, environ)
-        if not found:
-            shown = one_line(options.session)
-            raise NoSuchSession(f"this machine has seen no session {shown}", do="`ccb usage --by session` lists them.")
-    except CcbError as error:
-        sys.stderr.write(error_text(error))
-        return code_of(error)
-    except SystemExit as end:  # argparse after --help
-        return int(end.code or 0)
+    return exit_code(lambda: _run(args, environ))
+
+
+def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    options = audit_parser().parse_args(list(args))
+    found = _entries(options.session, environ)
+    if not found:
+        shown = one_line(options.session)
+        raise NoSuchSession(f"this machine has seen no session {shown}", do="`ccb usage --by session` lists them.")
     if options.json:
         sys.stdout.writelines(json.dumps({"session": session, **asdict(each)}) + "\n" for session, each in found)
     else:

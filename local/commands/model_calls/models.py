@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
 
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.proxy.providers.kinds import ANTHROPIC, KINDS
 from ccb.tunnel.proxy.providers.provider import ProviderError
 
-from ...command_line.error_text import code_of, error_text
 from ...command_line.exit_codes import ExitCode
 from ...config.settings import Settings, load_settings
 from ...providers.known_models import current_list, short_names
 from ...providers.named import NamedProvider, named_provider
 from ...providers.offered import ModelOffer, default_provider, offers_of, price_text, usable_providers
+from ..running import CommandParser, exit_code
 from ..sessions.table import cut
 
 _HEADINGS = ("MODEL", "WINDOW", "OUTPUT", "$ IN", "$ OUT", "CAN")
 _MAX_NAME = 60
 
 
-class _ModelsParser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"ccb models: {message}", do="See `ccb models --help`.")
-
-
-def models_parser() -> _ModelsParser:
-    parser = _ModelsParser(
+def models_parser() -> CommandParser:
+    parser = CommandParser(
         prog="ccb models",
         description="List the models that --model takes, with window and longest answer in tokens, and prices in "
         "dollars for a million tokens. Lists are kept for a day, and longer while a provider does not answer.",
@@ -45,18 +38,16 @@ def models_parser() -> _ModelsParser:
 
 def run_models(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
     """Run `ccb models ARGS` and return the exit code."""
-    try:
-        options = models_parser().parse_args(list(args))
-        settings = load_settings(environ)
-        chosen = _providers(options.provider, environ, settings)
-        model = settings.modelAliases.get(settings.model or "", settings.model or "default")
-        offers, failed = asyncio.run(_all_offers(chosen, environ, settings))
-        current = short_names(environ).get(model, model)
-    except CcbError as error:
-        sys.stderr.write(error_text(error))
-        return code_of(error)
-    except SystemExit as end:  # argparse after --help
-        return int(end.code or 0)
+    return exit_code(lambda: _run(args, environ))
+
+
+def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    options = models_parser().parse_args(list(args))
+    settings = load_settings(environ)
+    chosen = _providers(options.provider, environ, settings)
+    model = settings.modelAliases.get(settings.model or "", settings.model or "default")
+    offers, failed = asyncio.run(_all_offers(chosen, environ, settings))
+    current = short_names(environ).get(model, model)
     for line in map(_json, offers) if options.json else models_table(offers, current):
         sys.stdout.write(f"{line}\n")
     for line in failed:

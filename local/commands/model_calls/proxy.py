@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import NoReturn
 
-from ccb.tunnel.errors import CcbError, NoSuchSession, UsageError
+from ccb.tunnel.errors import NoSuchSession, UsageError
 from ccb.tunnel.plain_text import one_line
 
-from ...command_line.error_text import code_of, error_text
 from ...command_line.exit_codes import ExitCode
 from ...control.client import ask, running
 from ...control.sockets import ProxyState
+from ..running import CommandParser, exit_code
 
 
-class _ProxyParser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"ccb proxy: {message}", do="See `ccb proxy --help`.")
-
-
-def proxy_parser() -> _ProxyParser:
-    parser = _ProxyParser(prog="ccb proxy", description="Show and end what calls models through this machine.")
-    actions = parser.add_subparsers(dest="action", metavar="list|revoke", required=True, parser_class=_ProxyParser)
+def proxy_parser() -> CommandParser:
+    parser = CommandParser(prog="ccb proxy", description="Show and end what calls models through this machine.")
+    actions = parser.add_subparsers(dest="action", metavar="list|revoke", required=True)
     listing = actions.add_parser("list", help="list the sessions that may call models through this machine now")
     listing.add_argument("--json", action="store_true", help="print one JSON object in each line")
     revoking = actions.add_parser("revoke", help="let a session call no models any more; calls under way end at once")
@@ -38,17 +31,15 @@ def proxy_parser() -> _ProxyParser:
 
 def run_proxy(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
     """Run `ccb proxy ARGS` and return the exit code."""
-    try:
-        options = proxy_parser().parse_args(list(args))
-        if options.action == "list":
-            _list(environ, as_json=options.json)
-        else:
-            _revoke(environ, options.session or "", everything=options.all)
-    except CcbError as error:
-        sys.stderr.write(error_text(error))
-        return code_of(error)
-    except SystemExit as end:  # argparse after --help
-        return int(end.code or 0)
+    return exit_code(lambda: _run(args, environ))
+
+
+def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    options = proxy_parser().parse_args(list(args))
+    if options.action == "list":
+        _list(environ, as_json=options.json)
+    else:
+        _revoke(environ, options.session or "", everything=options.all)
     return ExitCode.OK
 
 

@@ -10,17 +10,16 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import NoReturn
 
-from ccb.tunnel.errors import CcbError, ConfigError, UsageError
+from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.plain_text import one_line
 
-from ...command_line.error_text import code_of, error_text
 from ...command_line.exit_codes import ExitCode
 from ...config.log import state_dir
 from ...ledger.dollars import dollars
 from ...ledger.entries import UsageSum
 from ...ledger.store import By, ledger_path, open_ledger
+from ..running import CommandParser, exit_code
 from ..sessions.table import age_text, cut
 
 _GROUPS: tuple[By, ...] = ("host", "model", "day", "session")
@@ -29,13 +28,10 @@ _MAX_NAME = 40
 _HEADINGS = ("CALLS", "FAILED", "INPUT", "CACHED", "OUTPUT", "COST", "LAST")
 
 
-class _UsageParser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"ccb usage: {message}", do="See `ccb usage --help`.")
-
-
-def usage_parser() -> _UsageParser:
-    parser = _UsageParser(prog="ccb usage", description="Show what the model calls of this machine have used and cost.")
+def usage_parser() -> CommandParser:
+    parser = CommandParser(
+        prog="ccb usage", description="Show what the model calls of this machine have used and cost."
+    )
     parser.add_argument("--by", choices=_GROUPS, default="day", help="one line for each of these (default: day)")
     parser.add_argument("--days", type=_days, metavar="N", help="count only the last N days")
     parser.add_argument("--json", action="store_true", help="print one JSON object in each line")
@@ -54,14 +50,12 @@ def _days(text: str) -> float:
 
 def run_usage(args: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
     """Run `ccb usage ARGS` and return the exit code."""
-    try:
-        options = usage_parser().parse_args(list(args))
-        sums = _sums(options.by, options.days, environ)
-    except CcbError as error:
-        sys.stderr.write(error_text(error))
-        return code_of(error)
-    except SystemExit as end:  # argparse after --help
-        return int(end.code or 0)
+    return exit_code(lambda: _run(args, environ))
+
+
+def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
+    options = usage_parser().parse_args(list(args))
+    sums = _sums(options.by, options.days, environ)
     if options.json:
         for each in sums:
             fields = {options.by if name == "group" else name: value for name, value in asdict(each).items()}
