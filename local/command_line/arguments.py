@@ -55,7 +55,7 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
     elif command in HOST_COMMANDS:
         arguments = _place_host_command(replace(arguments, command=command), words[1:])
     elif command == "ssh":
-        arguments = _place_ssh(replace(arguments, command=command), words[1:], scanned.variadic)
+        arguments = _place_ssh(replace(arguments, command=command), words[1:], scanned)
     elif remote and not arguments.connection.local:
         arguments = _place_remote(replace(arguments, command="ssh"), remote, words)
     else:
@@ -86,12 +86,13 @@ def _check_topic(words: Sequence[str]) -> None:
         raise UsageError(f"ccb help takes one command, not {len(words)}", do=f"Write `ccb help {words[0]}`.")
 
 
-def _place_ssh(arguments: Arguments, words: Sequence[str], variadic: str) -> Arguments:
+def _place_ssh(arguments: Arguments, words: Sequence[str], scanned: Scanned) -> Arguments:
     """Interpret `ssh HOST [DIR] [PROMPT…]`. There is no HOST with a `--transport` command, which leads to one place.
-
-    `variadic` may have taken the host.
-    """
+    What can be a slash command is one directly after -p. An option of several words may have taken the host."""
+    variadic, printed_at = scanned.variadic, scanned.printed_at - 1  # `words` begins after `ssh`
     if not needs_host(arguments.connection) and (not words or _starts_as_path(words[0])):
+        if words and printed_at == 0 and _COMMAND.fullmatch(words[0]):
+            return replace(arguments, prompt=_prompt(words))
         directory = remote_path(words[0]) if words else None
         return replace(arguments, directory=directory, prompt=_prompt(words[1:]))
     if not words:
@@ -99,7 +100,8 @@ def _place_ssh(arguments: Arguments, words: Sequence[str], variadic: str) -> Arg
         raise UsageError(f"ccb ssh needs a host{taken}", do="Write `ccb ssh [user@]host[:/path]`.")
     target, words = parse_target(words[0]), words[1:]
     directory = target.path
-    if directory is None and words and _starts_as_path(words[0]):
+    called = bool(words) and printed_at == 1 and bool(_COMMAND.fullmatch(words[0]))
+    if directory is None and words and _starts_as_path(words[0]) and not called:
         directory, words = remote_path(words[0]), words[1:]
     return replace(_with_target(arguments, target), directory=directory, prompt=_prompt(words))
 

@@ -18,6 +18,7 @@ from .option_values import OptionValue, is_session_id, shortened, split_rules
 from .options import BY_NAME, OWN_WORDS
 
 _RECURSIVE = ("-r", "-R")
+_PRINT = ("-p", "--print")
 _WHOLE_WORDS = ("add_dirs", "mcp_config")
 
 
@@ -27,7 +28,8 @@ class Scanned:
 
     `variadic` is the last option that took more than one word: it may have swallowed a prompt. `ended_at_start` says
     that the first word came after `--`, so it is not a command. `unknown` are
-    options that were passed over, each as the person reads it.
+    options that were passed over, each as the person reads it. `printed_at` is the index of the first word after -p, -1
+    without -p.
     """
 
     words: tuple[str, ...]
@@ -35,6 +37,7 @@ class Scanned:
     variadic: str = ""
     ended_at_start: bool = False
     unknown: tuple[str, ...] = ()
+    printed_at: int = -1
 
 
 def scan(argv: Sequence[str]) -> Scanned:
@@ -53,7 +56,7 @@ class _Scanner:
 
     def scan(self) -> Scanned:
         words: list[str] = []
-        ended_at_start = False
+        ended_at_start, printed_at = False, -1
         while self._next < len(self._argv):
             word = self._argv[self._next]
             self._next += 1
@@ -63,12 +66,13 @@ class _Scanner:
                 break
             if word.startswith("-") and word != "-":
                 self._take_option("--recursive" if word in _RECURSIVE and words[:1] == ["cp"] else word)
+                printed_at = len(words) if word in _PRINT else printed_at
                 continue
             words.append(word)
             if len(words) == 1 and words[0] in OWN_WORDS:
                 words += self._argv[self._next :]
                 break
-        return Scanned(tuple(words), self._values, self._variadic, ended_at_start, tuple(self._unknown))
+        return Scanned(tuple(words), self._values, self._variadic, ended_at_start, tuple(self._unknown), printed_at)
 
     def _take_option(self, word: str) -> None:
         option, attached = _named(word)

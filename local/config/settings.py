@@ -103,6 +103,10 @@ class Settings:
     modelAliases: dict[str, str] = field(
         default_factory=dict, metadata=_key("Short names of models, and what each stands for.")
     )
+    agent: str | None = field(
+        default=None,
+        metadata=_key("Agent as which new sessions work, built-in or your own, as for `--agent`.", min_length=1),
+    )
     permissionMode: PermissionMode | None = field(default=None, metadata=_key("Permission mode of new sessions."))
     sandbox: SandboxMode | None = field(
         default=None,

@@ -12,7 +12,7 @@ import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CredentialError, NoSuchSession, UsageError
 from ccb.tunnel.plain_text import neutralise
@@ -155,9 +155,11 @@ async def connect_session(
 
                 guard_client_servers(session, permissions)
             if servers:
+                from ..mcp.form_hooks import FormHooks
                 from ..mcp.service import LaptopServers
 
-                mcp = await stack.enter_async_context(LaptopServers(session, servers, permissions))
+                forms = FormHooks(_own_hooks(startup.settings))
+                mcp = await stack.enter_async_context(LaptopServers(session, servers, permissions, forms))
         if options.web == "laptop":  # else the kind is unknown here, and refused
             from ccb.tunnel.wire.kinds.web import WEB_FETCH
 
@@ -175,8 +177,7 @@ async def connect_session(
         resume = resume_command(arguments, hello.session, directory=hello.cwd)
         session.come_back_with(resume)
         warnings = (*startup.warnings, *lacks, *mcp_warnings, *left, *_other_directory(arguments, hello.cwd))
-        own_hooks = {} if startup.settings.disableAllHooks else startup.settings.hooks
-        notifications = NotificationHooks(own_hooks, f"ccb {host}")
+        notifications = NotificationHooks(_own_hooks(startup.settings), f"ccb {host}")
         try:
             from .hosts.sessions_over_link import SessionsOverLink
 
@@ -305,6 +306,11 @@ async def _credential_name(arguments: Arguments, startup: SessionStartup, enviro
         if arguments.agent.model or not exists or not has_others(environ, startup.settings):
             raise
         return "none"
+
+
+def _own_hooks(settings: Settings) -> Mapping[str, Any]:
+    """Return the person's own hooks, of which some run on this machine."""
+    return {} if settings.disableAllHooks else settings.hooks
 
 
 def _attach_options(

@@ -97,7 +97,7 @@ def session_options(
         tools=None if sdk.tools is None or "default" in sdk.tools else list(sdk.tools),
         json_schema=_object(sdk.json_schema),
         agents=_object(sdk.agents),
-        role=agent.role or "",
+        role=agent.role or settings.agent or "",
         own_agents=own_agents(),
         own_files=files,
         client_mcp=client_servers(sdk.mcp_config),

@@ -27,6 +27,8 @@ def exit_code(result: Json, *, denied_unasked: bool = False) -> ExitCode:
         return ExitCode.LIMIT_REACHED
     if result.get("terminal_reason") == "storage_full":
         return ExitCode.NO_STORAGE
+    if result.get("terminal_reason") == "turn_setup_failed":
+        return ExitCode.USAGE
     if subtype != "success" or result.get("is_error"):
         return ExitCode.AUTH_FAILED if result.get("api_error_status") in (401, 403) else ExitCode.AGENT_FAILED
     return ExitCode.PERMISSION_DENIED if denied_unasked else ExitCode.OK

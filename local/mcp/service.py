@@ -22,6 +22,7 @@ from ccb.tunnel.wire.kinds.mcp import (
 from ccb.tunnel.wire.requests import Request, RequestFailed, RequestRefused
 
 from .config import ServerConfig
+from .form_hooks import FormHooks
 from .gate import answered, is_call, tool_use_id_of
 from .permissions import LaptopPermissions
 
@@ -58,15 +59,20 @@ class ServerState:
 
 
 class LaptopServers:
-    """The servers of one session. What `permissions` refuses reaches none of them. Use as a context manager: leaving
-    ends them."""
+    """The servers of one session. What `permissions` refuses reaches none of them. `forms` are the person's own hooks
+    about their forms. Use as a context manager: leaving ends them."""
 
     def __init__(
-        self, session: RemoteSession, configs: Mapping[str, ServerConfig], permissions: LaptopPermissions
+        self,
+        session: RemoteSession,
+        configs: Mapping[str, ServerConfig],
+        permissions: LaptopPermissions,
+        forms: FormHooks | None = None,
     ) -> None:
         self._session = session
         self._configs = configs
         self._permissions = permissions
+        self._forms = forms or FormHooks({})
         self._servers: dict[str, LaptopServer] = {}
         self._stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # `ccb mcp test` shows it
 
@@ -118,7 +124,11 @@ class LaptopServers:
             log.info("the worker does not take a message of the MCP server %s: %s", name, error)
 
     async def _ask(self, form: Elicitation) -> Json:
-        """Put the form of a server to the person. Where nobody can be asked, decline it."""
+        """Let hooks of the person answer the form of a server, else the person."""
+        return await self._forms.answer(form, self._ask_person)
+
+    async def _ask_person(self, form: Elicitation) -> Json:
+        """Put a form to the person. Where nobody can be asked, decline it."""
         try:
             return await self._session.ask_reader(Request(ELICITATION, form))
         except RequestFailed:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ccb.tunnel.wire.requests import ToolPermission
 
+from ..commands.registry import SlashCommand
+from ..context.instructions import InstructionFile
 from ..hooks.outcome import NOTHING, HookOutcome
+from ..hooks.runner import HookRunner
 from ..hooks.table import (
+    INSTRUCTIONS_LOADED,
     NOTIFICATION,
     PERMISSION_DENIED,
     PERMISSION_REQUEST,
+    POST_TOOL_BATCH,
     POST_TOOL_USE,
     POST_TOOL_USE_FAILURE,
     PRE_TOOL_USE,
@@ -18,6 +24,7 @@ from ..hooks.table import (
     STOP_FAILURE,
     SUBAGENT_START,
     SUBAGENT_STOP,
+    USER_PROMPT_EXPANSION,
 )
 from ..model.errors import ModelError
 from ..permissions.decision import Decision
@@ -88,6 +95,49 @@ async def after_tool(
     if outcome.blocked:
         deps.reminders.add(f"hook:{tool_use_id}", f"{event}:{name} hook feedback:\n{outcome.reason}")
     return outcome
+
+
+async def after_batch(deps: AgentDeps, recorder: Recorder, calls: Sequence[Json]) -> HookOutcome:
+    """Run the hooks of an answer whose calls have all ended, before the model is called again."""
+    if deps.hooks is None or not calls:
+        return NOTHING
+    outcome = await deps.hooks.run(POST_TOOL_BATCH, {"tool_calls": list(calls)}, agent_id=recorder.agent_id)
+    if outcome.context:
+        said = "\n\n".join(outcome.context)
+        deps.reminders.add(f"batch:{calls[0]['tool_use_id']}", f"{POST_TOOL_BATCH} hook additional context: {said}")
+    return outcome
+
+
+def batched(name: str, tool_use_id: str, tool_input: Json, result: ToolResult) -> Json:
+    """Return what `after_batch` tells of one call."""
+    response = result.content if result.structured is None else result.structured
+    return {**_call(name, tool_use_id, tool_input), "tool_response": response}
+
+
+async def before_expansion(deps: AgentDeps, command: SlashCommand, arguments: str, prompt: str) -> HookOutcome:
+    """Run the hooks of a slash command whose text is about to go to the model."""
+    if deps.hooks is None:
+        return NOTHING
+    payload = {
+        "expansion_type": "mcp_prompt" if command.source == "mcp" else "slash_command",
+        "command_name": command.name,
+        "command_args": arguments,
+        "command_source": command.source,
+        "prompt": prompt,
+    }
+    return await deps.hooks.run(USER_PROMPT_EXPANSION, payload, command.name)
+
+
+def instructions_loaded(hooks: HookRunner | None, agent_id: str, files: Iterable[InstructionFile], why: str) -> None:
+    """Run the hooks of instruction files that the model gets, beside the turn."""
+    if hooks is None:
+        return
+    for file in files:
+        reason, payload = why, {"file_path": file.path, "memory_type": file.scope.capitalize()}
+        if file.importer:
+            reason, payload["parent_file_path"] = "include", file.importer
+        payload["load_reason"] = reason
+        hooks.run_later(INSTRUCTIONS_LOADED, payload, reason, agent_id=agent_id)
 
 
 async def agent_starts(deps: AgentDeps, recorder: Recorder, agent_type: str) -> None:

@@ -99,7 +99,8 @@ class AgentConfig:
     `label` names a sub-agent and its task for the person. `max_turns` is the agent's budget of model calls in one turn.
     `take_queued` takes the prompts and notices for an agent that have joined the queue during a turn. `settings` are
     the merged settings of the session. `offer` says which tools the model is offered, `disclosure` what clients are
-    told. `structured` is the tool whose value each turn must end with; `budget` limits the cost."""
+    told. `structured` is the tool whose value each turn must end with; `budget` limits the cost. `refusal` says why no
+    turn may start, "" if one may."""
 
     prompts: PromptSource
     tools: ToolRegistry
@@ -118,6 +119,7 @@ class AgentConfig:
     disclosure: Disclosure = field(default_factory=Disclosure)
     structured: StructuredOutput | None = None
     budget: Budget | None = None
+    refusal: str = ""
 
     @property
     def agent_type(self) -> str:

@@ -77,7 +77,8 @@ class AgentState:
 class Terminal(Enum):
     """The `terminal_reason` of a result. API_ERROR: a model call failed for good. MODEL_ERROR: the worker itself
     failed. STORAGE_FULL: the host has no room for the journal. HOOK_STOPPED: a hook said that the agent must not go
-    on."""
+    on. SETUP_FAILED: the session
+    is to work as an agent that does not exist, or that lacks an MCP server."""
 
     COMPLETED = "completed"
     API_ERROR = "api_error"
@@ -89,6 +90,7 @@ class Terminal(Enum):
     MAX_TURNS = "max_turns"
     HOOK_STOPPED = "hook_stopped"
     BUDGET_EXHAUSTED = "budget_exhausted"
+    SETUP_FAILED = "turn_setup_failed"
     NO_STRUCTURED_OUTPUT = "structured_output_retries"
 
 
@@ -97,6 +99,7 @@ _IN_EXECUTION = (
     Terminal.ABORTED_TOOLS,
     Terminal.MODEL_ERROR,
     Terminal.STORAGE_FULL,
+    Terminal.SETUP_FAILED,
 )
 
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Callable
 from ccb.tunnel.wire.kinds.turns import CompactEndRecord
 from ccb.tunnel.wire.records import MessageRecord, PromptItem, PromptRecord
 
+from ..context.prompt import SessionPrompt
 from ..context.reminders import Occasion
 from ..model.errors import ModelError
 from ..model.tokens import ContextLimits
 from ..ports import NotKept
 from . import messages
-from .agent_hooks import MAX_STOP_BLOCKS, before_stop, model_failed
+from .agent_hooks import MAX_STOP_BLOCKS, after_batch, batched, before_stop, instructions_loaded, model_failed
 from .answer import AnswerListener
 from .compaction.state import CompactionFailed
 from .deps import AgentConfig, AgentDeps, Prompt, origin_of
@@ -65,6 +66,7 @@ class Turn:
         self._stopped_by_hook: str | None = None  # why a hook of a tool call ends the turn
         self._demands = Demands(config, state.ledger, self._recorder)
         self._denials: list[Json] = []
+        self._batch: list[Json] = []  # the calls of the present answer that have ended
         self._calls = 1
         self._started = deps.clock.now()
 
@@ -162,6 +164,9 @@ class Turn:
         if not self._agent.conversation.messages:
             context = await self._stop.unless_set(self._config.prompts.first_user_blocks())
             prompts = [*self._initial_prompt(), *prompts]
+            if isinstance(source := self._config.prompts, SessionPrompt):
+                files = await source.instructions()
+                instructions_loaded(self._deps.hooks, self._recorder.agent_id, files, "session_start")
         context += await self._named(opened.prompts)
         self._add_prompts(prompts, [*context, *self._deps.reminders.take(Occasion.PROMPT)])
         if opened.expanded:
@@ -233,6 +238,10 @@ class Turn:
         await self._stop.unless_set(self._executor.drain())
         if self._stop.is_set:
             raise Interrupted
+        batch, self._batch = self._batch, []
+        outcome = await self._stop.unless_set(after_batch(self._deps, self._recorder, batch))
+        if outcome.stops or outcome.blocked:
+            self._stopped_by_hook = outcome.stop_reason or outcome.reason
         limit, met = self._config.max_turns, self._demands.met("".join(self._listener.texts))
         if met is not None:
             return met
@@ -313,6 +322,7 @@ class Turn:
         if outcome.stop_reason is not None:
             self._stopped_by_hook = outcome.stop_reason
         self._demands.called(call, outcome)
+        self._batch.append(batched(call.name, call.id, call.input, outcome.result))
         if outcome.denial is not None:
             self._denials.append(outcome.denial)
         if outcome.feedback_due:

@@ -6,7 +6,8 @@ import asyncio
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 
@@ -106,6 +107,8 @@ class NestedInstructions:
     or below them, and again after a compaction. Follow `due` as a source of reminders."""
 
     def __init__(self, cwd: str, home: str, sources: Collection[str]) -> None:
+        self.loaded: Callable[[Sequence[InstructionFile]], None] = lambda files: None
+        """Hears of the files that were found."""
         self._cwd = os.path.realpath(cwd)
         self._sources = sources
         self._reader = InstructionReader(self._cwd, home)
@@ -116,14 +119,16 @@ class NestedInstructions:
     async def work_on(self, path: str) -> None:
         """Note that the model works with a file."""
         if self.is_new(path):
-            await asyncio.get_running_loop().run_in_executor(None, self.touched, path)
+            self.loaded(await asyncio.get_running_loop().run_in_executor(None, self.touched, path))
 
     def is_new(self, path: str) -> bool:
         """Return whether there may be files for `path` that were not looked for."""
         return len(self._known) < _MAX_DIRECTORIES and os.path.dirname(path) not in self._known
 
-    def touched(self, path: str) -> None:
-        """Read the files in the directories between the session's and `path`, which the model works with."""
+    def touched(self, path: str) -> list[InstructionFile]:
+        """Read the files in the directories between the session's and `path`, which the model works with. Return those
+        that are new."""
+        before = len(self._reader.found)
         self._known.add(os.path.dirname(path))
         directory = os.path.dirname(os.path.realpath(os.path.join(self._cwd, path)))
         between = []
@@ -133,6 +138,7 @@ class NestedInstructions:
         self._looked.update(between)
         for each in between[::-1]:
             self._reader.add_directory(each, self._sources)
+        return self._reader.found[before:]
 
     def due(self, occasion: Occasion) -> Iterable[str]:
         """Return what is to be said now."""

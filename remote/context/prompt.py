@@ -6,7 +6,7 @@ prefix. STATIC must hold nothing that can differ between sessions."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, Callable
 
@@ -16,7 +16,7 @@ from ..permissions.sandbox_mode import Cages
 from ..system.host import Host
 from .context import Context, gather
 from .git_state import GitState
-from .instructions import SCOPES, instruction_text
+from .instructions import SCOPES, InstructionFile, instruction_text
 from .reminders import reminder_block
 
 Json = dict[str, Any]
@@ -112,6 +112,10 @@ class SessionPrompt:
     async def first_user_blocks(self) -> list[Json]:
         """Return the blocks that go before the first prompt: instruction files and the date."""
         return user_blocks(self._options, await self._known())
+
+    async def instructions(self) -> Sequence[InstructionFile]:
+        """Return the instruction files in those blocks."""
+        return (await self._known()).instructions
 
     async def environment(self, cwd: str = "") -> str:
         """Return the text about the surroundings, for a sub-agent that works in `cwd` ("": in the session's

@@ -14,13 +14,15 @@ from ccb.tunnel.wire.records import MAIN_AGENT, OptionsRecord
 from ccb.tunnel.wire.requests import AnsweredBy
 
 from ..agent.agent import Agent
+from ..agent.agent_hooks import instructions_loaded
 from ..agent.deps import AgentConfig, AgentDeps, Disclosure, ToolOffer
 from ..agent.history.conversation import Conversation
 from ..agent.history.histories import AgentHistories, AgentHistory
 from ..commands.registry import CommandRegistry
 from ..context.instructions import NestedInstructions
 from ..context.prompt import instruction_sources, session_prompt
-from ..hooks.runner import HookRunner, HookSession
+from ..hooks.lent import HookSession
+from ..hooks.runner import HookRunner
 from ..journal.journal import Journal
 from ..model.reasoning import Reasoning
 from ..model.retry import RetrySettings
@@ -152,9 +154,11 @@ class AgentFactory:
     def agent(self, config: AgentConfig, history: AgentHistory, emitter: Emitter | None = None) -> Agent:
         """Return the agent that goes on with `history`. It records with `emitter`; None for its own."""
         sources = instruction_sources(self.parts.launches.options)
+        agent_id = history.conversation.agent_id
         nested = NestedInstructions(config.context.cwd, config.context.cages.home, sources)
+        nested.loaded = lambda files: instructions_loaded(self.hooks, agent_id, files, "nested_traversal")
         deps = AgentDeps(
-            emitter=emitter or self.emitter(history.conversation.agent_id),
+            emitter=emitter or self.emitter(agent_id),
             transport=self.calls,
             broker=self.parts.broker,
             session_id=self.parts.log.session_id,
@@ -164,7 +168,7 @@ class AgentFactory:
             nested=nested,
             home=config.context.cages.home,
             hooks=self.hooks,
-            commands=None if history.conversation.agent_id else self.commands,
+            commands=None if agent_id else self.commands,
         )
         deps.reminders.follow(nested.due)
         return Agent(config, deps, history.conversation, history.ledger)

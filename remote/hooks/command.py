@@ -41,9 +41,10 @@ class _Kept:
 
 
 async def run_command(
-    host: Host, command: str, cwd: str, payload: bytes, timeout_s: float, env: Mapping[str, str] = {}
+    host: Host, command: str, cwd: str, payload: bytes, timeout_s: float, env: Mapping[str, str] = {}, project: str = ""
 ) -> CommandEnd:
-    """Run a command of the shell in `cwd` with `payload` on its stdin, and `env` in its environment. It and everything
+    """Run a command of the shell in `cwd` with `payload` on its stdin, and `env` in its environment. `project` is the
+    directory of the session, if that is another one. The command and everything
     that it started is stopped at its end, at the timeout and when this is cancelled. Raise OSError if it cannot be
     started."""
     stdout, stderr = _Kept(_MAX_STDOUT), _Kept(_MAX_STDERR)
@@ -66,7 +67,7 @@ async def run_command(
             given.write(payload)
             given.seek(0)
             redirect = StdioRedirect(given.fileno(), writer)
-            whole = {**env, "CLAUDE_PROJECT_DIR": cwd}
+            whole = {**env, "CLAUDE_PROJECT_DIR": project or cwd}
             process = await host.start([shell, "-c", command], cwd, stdout.add, whole, redirect=redirect)
         loop.add_reader(reader, read)
         code: int | None = None

@@ -1,9 +1,10 @@
-"""The file in which SessionStart hooks put variables for the commands of the session (`CLAUDE_ENV_FILE`)."""
+"""The file in which hooks of an event put variables for the commands of the session (`CLAUDE_ENV_FILE`)."""
 
 from __future__ import annotations
 
 import os
 import shlex
+import tempfile
 from contextlib import suppress
 
 from ..system.host import Host
@@ -16,17 +17,23 @@ _SECONDS = 10.0
 
 def make_env_file(directory: str) -> str:
     """Make an empty file in the session's own directory, and return its path; "" where that is not possible."""
-    path = os.path.join(directory, "hook-env.sh")
     with suppress(OSError):
-        os.close(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        handle, path = tempfile.mkstemp(".sh", "hook-env-", directory)
+        os.close(handle)
         return path
     return ""
 
 
-async def read_env_file(host: Host, path: str, cwd: str) -> dict[str, str]:
-    """Return the variables that the file sets, as a shell reads it. Raise OSError."""
-    if not os.path.getsize(path):
-        return {}
+async def take_env_file(host: Host, path: str, cwd: str) -> dict[str, str]:
+    """Remove the file, and return the variables that it sets, as a shell reads it. Raise OSError."""
+    try:
+        return await _read(host, path, cwd) if os.path.getsize(path) else {}
+    finally:
+        with suppress(OSError):
+            os.unlink(path)
+
+
+async def _read(host: Host, path: str, cwd: str) -> dict[str, str]:
     command = f"env -0; printf '\\0'; set -a; . {shlex.quote(path)} >/dev/null 2>&1; env -0"
     end = await run_command(host, command, cwd, b"", _SECONDS)
     before, _, after = end.stdout.partition("\0\0")

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import as_dict
 
-from .table import POST_TOOL_USE, PRE_COMPACT, SESSION_START, TELLS_ONLY, USER_PROMPT_SUBMIT
+from .table import POST_TOOL_USE, PRE_COMPACT, SESSION_START, TELLS_ONLY, USER_PROMPT_SUBMIT, WATCHES
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -28,6 +28,7 @@ hookEventName additionalContext permissionDecision permissionDecisionReason upda
 updatedToolOutput initialUserMessage sessionTitle retry action content"""
 _KNOWN = frozenset(_FIELDS.split())
 """The fields of `hookSpecificOutput`."""
+_WATCH = "watchPaths"
 _MAX_NAME = 60
 _MAX_TEXT = 30_000  # characters of one text that goes to the model or the person
 
@@ -40,7 +41,8 @@ class HookOutcome:
     and `interrupt` are for PreToolUse and PermissionRequest. `output` of PostToolUse takes the place of the result of a
     tool, `mcp_output` only of that of an MCP tool; None leaves it as it is. `initial` of SessionStart goes before the
     first prompt, `title` names the session. `retry` of PermissionDenied lets the model try the call again. `action` and
-    `content` answer the form of an MCP server. `unknown` are the names of fields that ccb does not know."""
+    `content` answer the form of an MCP server. `watch` are the files to watch besides those that
+    matchers name, None for those of before. `unknown` are the names of fields that ccb does not know."""
 
     decision: str = ""
     reason: str = ""
@@ -59,6 +61,7 @@ class HookOutcome:
     retry: bool = False
     action: str = ""
     content: Json | None = None
+    watch: tuple[str, ...] | None = None
     unknown: tuple[str, ...] = ()
 
     @property
@@ -104,6 +107,7 @@ def read_answer(event: str, answer: Json) -> HookOutcome:
     reason = own.get("permissionDecisionReason") or nested.get("message") or answer.get("reason")
     changed = nested.get("updatedInput") if nested else own.get("updatedInput")
     context, note = _text(own.get("additionalContext")), _text(answer.get("systemMessage"))
+    watched, known = (own.get(_WATCH), _KNOWN | {_WATCH}) if event in WATCHES else (None, _KNOWN)
     return HookOutcome(
         decision=_WORDS.get(str(word), ""),
         reason=_text(reason),
@@ -121,7 +125,8 @@ def read_answer(event: str, answer: Json) -> HookOutcome:
         retry=own.get("retry") is True,
         action=str(own.get("action")) if own.get("action") in _ACTIONS else "",
         content=own["content"] if isinstance(own.get("content"), dict) else None,
-        unknown=tuple(sorted(str(each)[:_MAX_NAME] for each in own.keys() - _KNOWN)),
+        watch=tuple(map(str, watched)) if isinstance(watched, list) else None,
+        unknown=tuple(sorted(str(each)[:_MAX_NAME] for each in own.keys() - known)),
     )
 
 
@@ -151,6 +156,7 @@ def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
         retry=any(each.retry for each in outcomes),
         action=next((each.action for each in outcomes if each.action), ""),
         content=next((each.content for each in outcomes if each.action), None),
+        watch=_all(told) if (told := [each.watch for each in outcomes if each.watch is not None]) else None,
         unknown=_all(each.unknown for each in outcomes),
     )
 

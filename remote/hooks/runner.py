@@ -10,27 +10,29 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import uuid
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Callable
 
-from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.turns import HookRecord
-from ccb.tunnel.wire.records import MAIN_AGENT, Content, MessageRecord, Record
+from ccb.tunnel.wire.records import MAIN_AGENT, MessageRecord
 from ccb.tunnel.wire.requests import HOOK_CALLBACK, HookCallback, Request, RequestFailed
 
-from ..ports import Broker, NotKept
+from ..ports import NotKept
 from ..system.deadline import within, within_while
-from ..system.host import Host
+from .lent import NOBODY, HookSession, Working
 from .outcome import NOTHING, HookOutcome, merged, read_answer, read_output
 from .table import (
+    CWD_CHANGED,
     EVENTS,
+    FILE_CHANGED,
     NOTIFICATION,
     PRE_TOOL_USE,
     SESSION_END,
-    SESSION_START,
+    SETS_VARIABLES,
     STOP,
     SUBAGENT_STOP,
     Hook,
@@ -41,6 +43,7 @@ from .table import (
 
 if TYPE_CHECKING:
     from .prompt import Judge
+    from .watch import FileWatch
 
 Json = dict[str, Any]
 
@@ -50,34 +53,6 @@ _END_S = 5.0
 _QUICK_S = 1.0  # a hook that takes longer shows its status message
 _MAX_LATER = 20  # runs of hooks beside the turn
 _MAX_TOLD = 100  # warnings about hooks and their answers
-
-
-class HookLog(Protocol):
-    """The journal of a session, as its hooks see it."""
-
-    def emit(self, content: Content, agent_id: str = MAIN_AGENT) -> Record:
-        """Append a record of an agent."""
-
-    async def commit(self) -> None:
-        """Return when every record so far is durable."""
-
-
-@dataclass(frozen=True)
-class HookSession:
-    """What a session lends to its hooks. `connected`: the driving program can be reached now.
-    `allow_private`: hooks may be sent to private addresses. `directory` is the session's own, "" without one. Commands
-    run with `variables`, to which SessionStart hooks add."""
-
-    id: str
-    transcript: str
-    cwd: str
-    host: Host
-    broker: Broker
-    log: HookLog
-    connected: Callable[[], bool] = lambda: True
-    allow_private: Callable[[], bool] = lambda: False
-    directory: str = ""
-    variables: dict[str, str] = field(default_factory=dict)
 
 
 class HookRunner:
@@ -101,12 +76,16 @@ class HookRunner:
         self._reports = reports
         self._configured: tuple[Hook, ...] = ()
         self._callbacks: tuple[Hook, ...] = ()
-        self._agents: dict[str, tuple[str, Sequence[Hook]]] = {}
+        self._agents: dict[str, Working] = {}
         self.prompt_id = ""
         """The id of the prompt that the turn of the main agent is about."""
+        self.initial = ""
+        """What SessionStart hooks want to tell the model before the first prompt that reaches it."""
         self.effort: Callable[[], str] = lambda: ""
         """How hard the model is to think, "" where that is left to it."""
-        self._env_file = ""
+        self._watch: FileWatch | None = None
+        self._watched: tuple[str, ...] = ()  # what hooks want to be watched
+        self._directories: dict[str, str] = {}  # of the shell of each agent
         self._told: set[str] = set()
         self._later: set[asyncio.Task[HookOutcome]] = set()
         self.start_due = True
@@ -119,7 +98,7 @@ class HookRunner:
     @property
     def hooks(self) -> Sequence[Hook]:
         """All hooks, with those of the agents that work."""
-        return (*self._configured, *self._callbacks, *chain.from_iterable(own for _, own in self._agents.values()))
+        return (*self._configured, *self._callbacks, *chain.from_iterable(each.hooks for each in self._agents.values()))
 
     def configure(self, sources: Iterable[HookSource]) -> Sequence[str]:
         """Use the hooks of these settings, which are trusted. A notification hook of the person's own settings runs on
@@ -128,6 +107,7 @@ class HookRunner:
         hooks = read_hooks(sources, problems.append)
         self.problems = problems
         self._configured = tuple(each for each in hooks if (each.event, each.source) != (NOTIFICATION, "user"))
+        self._look_at_files()
         return [text for text in problems if self._is_news(text)]
 
     def _is_news(self, text: str) -> bool:
@@ -145,23 +125,25 @@ class HookRunner:
         """Replace the callbacks of the driving program (see `table.client_hooks`). Return the events that there are not
         here, for which they will not be called."""
         self._callbacks = tuple(hooks)
+        self._look_at_files()
         return sorted({hook.event for hook in hooks} - {*EVENTS})
 
-    def begin(self, agent_id: str, agent_type: str, hooks: Sequence[Hook]) -> None:
+    def begin(self, agent_id: str, agent_type: str, hooks: Sequence[Hook], cwd: str = "") -> None:
         """Let these hooks run for the events of one agent, besides the others, until `leave` is called. The end of a
-        sub-agent is a Stop for them."""
+        sub-agent is a Stop for them. All hooks of its events run in `cwd`, "" for the session's directory."""
         if agent_id:
             hooks = [replace(each, event=SUBAGENT_STOP) if each.event == STOP else each for each in hooks]
-        self._agents[agent_id] = agent_type, hooks
+        self._agents[agent_id] = Working(agent_type, hooks, cwd)
 
     def leave(self, agent_id: str) -> None:
         """Run the hooks of an agent no more."""
         self._agents.pop(agent_id, None)
+        self._directories.pop(agent_id, None)
 
     def matching(self, event: str, match: str = "", agent_id: str = MAIN_AGENT) -> list[Hook]:
         """Return the hooks that run for an event of an agent, each command and callback once."""
         found: dict[tuple[str, str], Hook] = {}
-        for hook in (*self._configured, *self._callbacks, *self._agents.get(agent_id, ("", ()))[1]):
+        for hook in (*self._configured, *self._callbacks, *self._agents.get(agent_id, NOBODY).hooks):
             if hook.event == event and hook.matches(match):
                 found[hook.does, hook.condition] = hook
         return list(found.values())
@@ -176,25 +158,26 @@ class HookRunner:
         if not hooks:
             return NOTHING
         session = self._session
-        if event == SESSION_START and session.directory and any(hook.command for hook in hooks):
+        env_file = ""
+        if event in SETS_VARIABLES and session.directory and any(hook.command for hook in hooks):
             from .env_file import make_env_file
 
-            self._env_file = make_env_file(session.directory)
+            env_file = make_env_file(session.directory)
         once = [each.key for each in hooks if each.once]
         self.ran.update(once)
         session.log.emit(HookRecord(event, match, about, len(hooks), " ".join(once)), agent_id)
         await session.log.commit()
-        agent_type, effort = self._agents.get(agent_id, ("", ()))[0], self.effort()
+        working, effort = self._agents.get(agent_id, NOBODY), self.effort()
         whole = {
             "session_id": session.id,
             "transcript_path": session.transcript,
-            "cwd": session.cwd,
+            "cwd": working.cwd or session.cwd,
             "permission_mode": self.mode(),
             "hook_event_name": event,
             **({"prompt_id": self.prompt_id} if self.prompt_id else {}),
             **({"effort": {"level": effort}} if effort else {}),
             **({"agent_id": agent_id} if agent_id else {}),
-            **({"agent_type": agent_type} if agent_type else {}),
+            **({"agent_type": working.agent_type} if working.agent_type else {}),
             **payload,
         }
         name = f"{event}:{match}" if match else event
@@ -202,31 +185,58 @@ class HookRunner:
             if hook.beside:
                 self._keep(self._beside(hook, name, whole, agent_id))
         waited = [hook for hook in hooks if not hook.beside]
-        tasks = [asyncio.ensure_future(self._one(hook, match, whole, about)) for hook in waited]
+        tasks = [asyncio.ensure_future(self._one(hook, match, whole, about, env_file)) for hook in waited]
         if not tasks:
             return NOTHING
         try:
             if any(hook.status for hook in waited):
                 await self._show_status(dict(zip(tasks, waited)), agent_id)
             outcome = merged(await asyncio.gather(*tasks))
-            if event == SESSION_START and self._env_file:
-                await self._take_variables()
+            if env_file:
+                await self._take_variables(env_file)
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+        if outcome.watch is not None:
+            self._watched = outcome.watch
+            self._look_at_files()
         self._tell_all(outcome, name, agent_id)
         return outcome
 
-    async def _take_variables(self) -> None:
-        """Let the commands of the session have the variables that SessionStart hooks have set."""
-        from .env_file import read_env_file
+    def _look_at_files(self) -> None:
+        """Watch the files that FileChanged hooks and the answers of hooks name."""
+        wanted = [each for each in (*self._configured, *self._callbacks) if each.event == FILE_CHANGED]
+        if not wanted and self._watch is None:
+            return
+        if self._watch is None:
+            from .watch import FileWatch  # few sessions need it
+
+            self._watch = FileWatch(self._file_changed)
+        here = self._directories.get(MAIN_AGENT, self._session.cwd)
+        paths = [*(name for each in wanted for name in each.names), *self._watched] if wanted else []
+        self._watch.watch(os.path.join(here, each) for each in paths)
+
+    def _file_changed(self, path: str, event: str) -> None:
+        self.run_later(FILE_CHANGED, {"file_path": path, "event": event}, path)
+
+    async def directory_is(self, directory: str, agent_id: str = MAIN_AGENT) -> None:
+        """Note the directory of an agent's shell, and run the CwdChanged hooks if it is a new one. Raise NotKept."""
+        old = self._directories.get(agent_id) or self._agents.get(agent_id, NOBODY).cwd or self._session.cwd
+        self._directories[agent_id] = directory
+        if directory != old:
+            self._look_at_files()
+            await self.run(CWD_CHANGED, {"old_cwd": old, "new_cwd": directory}, agent_id=agent_id)
+
+    async def _take_variables(self, env_file: str) -> None:
+        """Let the commands of the session have the variables that hooks have set."""
+        from .env_file import take_env_file
 
         session = self._session
         try:
-            self.variables.update(await read_env_file(session.host, self._env_file, session.cwd))
+            self.variables.update(await take_env_file(session.host, env_file, session.cwd))
         except OSError as error:
-            _log.warning("the variables of the SessionStart hooks are not known: %s", error)
+            _log.warning("the variables of hooks are not known: %s", error)
         session.variables.update(self.variables)
 
     async def _show_status(self, running: Mapping[asyncio.Task[HookOutcome], Hook], agent_id: str) -> None:
@@ -291,6 +301,8 @@ class HookRunner:
                 await self.conversation_ends(reason)
             except NotKept as error:
                 _log.warning("the SessionEnd hooks were stopped: %s", error)
+        if self._watch is not None:
+            await self._watch.close()
         tasks = list(self._later)
         for task in tasks:
             task.cancel()
@@ -302,7 +314,7 @@ class HookRunner:
         if not task.cancelled() and task.exception() is not None:
             _log.warning("hooks beside the turn failed: %s", task.exception())
 
-    async def _one(self, hook: Hook, match: str, payload: Json, about: str) -> HookOutcome:
+    async def _one(self, hook: Hook, match: str, payload: Json, about: str, env_file: str = "") -> HookOutcome:
         try:
             if hook.callback:
                 return await self._callback(hook, payload, about)
@@ -314,7 +326,7 @@ class HookRunner:
                 return read_output(hook.event, 0, answer, "")
             if hook.prompt:
                 return await self._prompt(hook, payload)
-            return await self._command(hook, match, payload)
+            return await self._command(hook, match, payload, env_file)
         except NotKept:
             raise
         except Exception as error:  # noqa: BLE001 - a hook that cannot run decides nothing
@@ -350,17 +362,16 @@ class HookRunner:
             raise RequestFailed(outcome.errors[0])
         return outcome
 
-    async def _command(self, hook: Hook, match: str, payload: Json) -> HookOutcome:
+    async def _command(self, hook: Hook, match: str, payload: Json, env_file: str) -> HookOutcome:
         from .command import run_command
 
         session = self._session
         facts = {"hook_id": str(uuid.uuid4()), "hook_name": f"{hook.event}:{match}", "hook_event": hook.event}
         self._report("hook_started", facts)
         data = json.dumps(payload).encode() + b"\n"
-        env = session.variables
-        if hook.event == SESSION_START and self._env_file:
-            env = {**env, "CLAUDE_ENV_FILE": self._env_file}
-        end = await run_command(session.host, hook.command, session.cwd, data, hook.timeout_s, env)
+        env = {**session.variables, **({"CLAUDE_ENV_FILE": env_file} if env_file else {})}
+        cwd = str(payload["cwd"])
+        end = await run_command(session.host, hook.command, cwd, data, hook.timeout_s, env, session.cwd)
         if end.code is None:
             outcome = HookOutcome(errors=(f"stopped after {hook.timeout_s:g} s: {hook.command[:200]}",))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
@@ -22,6 +23,9 @@ PRE_COMPACT, POST_COMPACT = "PreCompact", "PostCompact"
 STOP, SUBAGENT_START, SUBAGENT_STOP = "Stop", "SubagentStart", "SubagentStop"
 STOP_FAILURE, PERMISSION_DENIED = "StopFailure", "PermissionDenied"
 ELICITATION, ELICITATION_RESULT = "Elicitation", "ElicitationResult"
+POST_TOOL_BATCH, USER_PROMPT_EXPANSION = "PostToolBatch", "UserPromptExpansion"
+CWD_CHANGED, FILE_CHANGED = "CwdChanged", "FileChanged"
+INSTRUCTIONS_LOADED = "InstructionsLoaded"
 
 EVENTS = (
     PRE_TOOL_USE,
@@ -41,12 +45,19 @@ EVENTS = (
     POST_COMPACT,
     SESSION_START,
     SESSION_END,
+    POST_TOOL_BATCH,
+    USER_PROMPT_EXPANSION,
+    CWD_CHANGED,
+    FILE_CHANGED,
+    INSTRUCTIONS_LOADED,
 )
 ABOUT_TOOLS = (PRE_TOOL_USE, PERMISSION_REQUEST, PERMISSION_DENIED, POST_TOOL_USE, POST_TOOL_USE_FAILURE)
-WITHOUT_MATCHER = (USER_PROMPT_SUBMIT, STOP)
+WITHOUT_MATCHER = (USER_PROMPT_SUBMIT, STOP, POST_TOOL_BATCH, CWD_CHANGED)
+SETS_VARIABLES = WATCHES = (SESSION_START, CWD_CHANGED, FILE_CHANGED)
+"""The events whose hooks may set variables for commands, and name files to watch."""
 TELLS_ONLY = (
     *(NOTIFICATION, SUBAGENT_START, POST_COMPACT, SESSION_START, SESSION_END, STOP_FAILURE),
-    *(PERMISSION_DENIED, ELICITATION_RESULT),
+    *(PERMISSION_DENIED, ELICITATION_RESULT, CWD_CHANGED, FILE_CHANGED, INSTRUCTIONS_LOADED),
 )
 """The events that no hook can stop: what it says against them is for the person."""
 
@@ -130,10 +141,18 @@ class Hook:
         """The key of the hook among all hooks. A restart of the worker does not change it."""
         return hashlib.sha256(repr((self.event, self.matcher, self.does, self.condition)).encode()).hexdigest()[:16]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of files in the matcher of a hook of FileChanged, which are watched."""
+        found = self.matcher.split("|") if self.matcher not in _ALL else ()
+        return tuple(name for each in found if (name := each.strip()))
+
     def matches(self, subject: str) -> bool:
         """Return whether the hook runs for an event about `subject`: a tool's name, a source, a trigger."""
         if self.matcher in _ALL or self.event in WITHOUT_MATCHER:
             return True
+        if self.event == FILE_CHANGED:
+            return not {subject, os.path.basename(subject)}.isdisjoint(self.names)
         names = {subject, unmarked(subject)}
         if _NAMES.fullmatch(self.matcher):
             return not names.isdisjoint(self.matcher.split("|"))
@@ -174,7 +193,7 @@ def client_hooks(value: object) -> tuple[Hook, ...]:
             if not isinstance(entry, dict) or not isinstance(ids := entry.get("hookCallbackIds"), list):
                 raise ValueError(f"hooks.{event}: a list of hookCallbackIds is missing")
             matcher, timeout = entry.get("matcher"), entry.get("timeout")
-            wrong = _matcher_problem(matcher)
+            wrong = _matcher_problem(matcher, event)
             if wrong:
                 raise ValueError(f"hooks.{event}: {wrong}")
             seconds = float(str(timeout)) if _is_positive(timeout) else CALLBACK_TIMEOUT_S
@@ -203,7 +222,7 @@ def _read(event: str, matcher: object, hook: Json, given: HookSource) -> Hook | 
     """Return the hook, or what is wrong with it."""
     kind, condition = hook.get("type"), hook.get("if")
     timeout = hook.get("timeout", PROMPT_TIMEOUT_S if kind == "prompt" else COMMAND_TIMEOUT_S)
-    wrong = _matcher_problem(matcher) or (condition and _condition_problem(event, condition))
+    wrong = _matcher_problem(matcher, event) or (condition and _condition_problem(event, condition))
     if wrong:
         return str(wrong)
     if kind == "agent":
@@ -254,7 +273,9 @@ def _condition_problem(event: str, condition: object) -> str:
     return ""
 
 
-def _matcher_problem(matcher: object) -> str:
+def _matcher_problem(matcher: object, event: str = "") -> str:
+    if event == FILE_CHANGED and isinstance(matcher, str):
+        return ""
     try:
         re.compile(matcher if isinstance(matcher, str) and matcher not in _ALL else "")
     except re.error as error:

@@ -212,7 +212,11 @@ class McpServers:
         for wait in chain(_WAITS_S, repeat(_WAITS_S[-1])):
             server.next_try = time.monotonic() + wait
             await asyncio.sleep(wait)
-            await self._connected(server)
+            try:
+                await self._connected(server)
+            except Exception:  # whoever hears of the server may fail; the next try tells them again
+                log.exception("the MCP server %s could not be taken up", server.name)
+                continue
             if server.client is not None:
                 break
         server.retrying = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Callable
 
@@ -11,12 +12,13 @@ from ccb.tunnel.wire.options import SettingsOption
 from ccb.tunnel.wire.records import MAIN_AGENT
 
 from ..agent.agent import Agent
+from ..agent.deps import AgentConfig
 from ..context.prompt import SessionPrompt, session_prompt
 from ..sessions.paths import home_directory
 from ..settings.worker_settings import WorkerSettings
 from ..subagents.memory import memory_directory, memory_text
-from ..subagents.sub_agents import SubAgents, defines_agents
-from ..tools.agents.definition import INHERIT
+from ..subagents.sub_agents import SubAgents, connected_names, defines_agents
+from ..tools.agents.definition import INHERIT, AgentDefinition
 from .clients.client_setup import ClientSetup
 from .commands.slash_commands import SessionCommands
 from .settings import SessionSettings
@@ -45,7 +47,6 @@ class SessionExtensions:
         self._options = options  # those in force, which a client may change while agents are looked for
         self._warn = warn
         self._prompts: SessionPrompt | None = None  # those of the role
-        self._missing_role = ""  # which the person was told of
         sub_agents = agent.config.context.sub_agents
         if isinstance(sub_agents, SubAgents):
             agent.config.disclosure.announced.add("agents", sub_agents.listed)
@@ -57,6 +58,10 @@ class SessionExtensions:
         await self._settings.settle()
         await self._find()
         await self._clients.settle(self._options())
+        role = self._agent.config.offer.role
+        lacking = role.lacks(connected_names(self._clients.running)) if role is not None else ""
+        if role is not None and lacking:
+            self._refuse(f"The agent {role.name} needs the MCP server {lacking}, which is not connected.")
 
     async def reload(self) -> None:
         """Read the files of the host again, if they are still trusted."""
@@ -103,21 +108,28 @@ class SessionExtensions:
         for problem in catalogue.problems:
             self._warn(problem)
 
+    def _refuse(self, why: str) -> AgentConfig:
+        """Let no turn start because of `why`, "" to let them start again. Return the configuration with that."""
+        config = self._agent.config
+        if why != config.refusal:
+            config = replace(config, refusal=why)
+            self._agent.configure(config)
+        return config
+
     async def _take_role(self, options: SessionOptions) -> None:
         """Let the main agent work as the agent that the options name: with its prompt, its memory, its tools and, in a
         session that begins and for which nobody has chosen a model, with its model."""
         config, sub_agents = self._agent.config, self._agent.config.context.sub_agents
         definitions = sub_agents.definitions if isinstance(sub_agents, SubAgents) else ()
         role = next((each for each in definitions if each.name == options.role), None)
-        if options.role and role is None and self._missing_role != options.role:
-            self._missing_role = options.role
-            names = ", ".join(each.name for each in definitions)
-            self._warn(f"There is no agent {options.role[:100]!r}: the session works without it. There are {names}.")
+        config = self._refuse(_no_such_agent(options.role, definitions) if role is None else "")
         if role is config.offer.role and (role is None or config.prompts is self._prompts):
             return
         context = config.context
         text = role.prompt if role is not None else ""
-        memory = memory_directory(role, context.cwd, context.cages.home) if role is not None else ""
+        memory, trusted = "", config.settings.trusted
+        if role is not None:
+            memory = memory_directory(role, context.cwd, context.cages.home, trusted=trusted)
         if memory:
             notes = await asyncio.get_running_loop().run_in_executor(None, memory_text, memory)
             text = f"{text}\n\n{notes}"
@@ -129,3 +141,15 @@ class SessionExtensions:
             return
         if options.model is None or "model" in chosen:
             self._agent.set_model(role.model)
+
+
+def _no_such_agent(name: str, definitions: Iterable[AgentDefinition]) -> str:
+    """Return why no turn may start as the agent `name`, which is not defined; "" without a name."""
+    if not name:
+        return ""
+    from difflib import get_close_matches  # nobody waits for it in a session that works
+
+    names = [each.name for each in definitions]
+    near = get_close_matches(name, names, cutoff=0.5)
+    meant = f"Did you mean {' or '.join(near)}?" if near else f"The agents are {', '.join(names)}."
+    return f"There is no agent {name[:100]!r}. {meant} Choose another one (--agent, `agent` in the settings), or none."

@@ -15,7 +15,7 @@ from .front_matter import NESTED, read_markdown
 from .nested_yaml import read_nested
 from .settings_files import digest_of, read_settings, read_text
 from .text_files import markdown_below, skills_in
-from .worker_settings import LOCAL, PROJECT, USER, Layer
+from .worker_settings import LOCAL, MEMORIES, MEMORY_FILE, PROJECT, USER, Layer
 
 Json = dict[str, Any]
 
@@ -36,8 +36,8 @@ _MAX_DETAIL = 2000  # characters
 
 @dataclass(frozen=True)
 class Switch:
-    """One thing that a project switches on. `kind` is `hook`, `mcp`, `allow`, `setting`, `agent`, `command` or `skill`;
-    `detail` shows what it can do, such as its command line."""
+    """One thing that a project switches on. `kind` is `hook`, `mcp`, `allow`, `setting`, `agent`, `command`, `skill`
+    or `memory`; `detail` shows what it can do, such as its command line."""
 
     kind: str
     name: str
@@ -93,6 +93,7 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
                 only = {"mcpServers": servers.get("mcpServers")}
                 shared.append(Layer(PROJECT, os.path.join(directory, _MCP_FILE), only, on_host=True))
             texts += _texts(directory, agents, _TEXTS[:1] if directory == own else _TEXTS)
+        texts += _memories(directories[0])
     layers = shared + layers
     switches = [each for layer in layers for each in switches_of(layer)] + texts
     if len(switches) > _MAX_ITEMS:
@@ -219,10 +220,13 @@ def _hooks(events: Json, path: str) -> Iterator[Switch]:
 
 
 def _command_line(server: object) -> str:
+    """Return how a server is started. The names of its variables stand first, so that no long argument hides them."""
     if isinstance(server, dict) and isinstance(server.get("command"), str):
-        given = server.get("args")
+        given, env = server.get("args"), server.get("env")
         args = given if isinstance(given, list) else []
-        return " ".join([server["command"], *map(str, args), *([_short(server["env"])] if server.get("env") else [])])
+        line = " ".join([server["command"], *map(str, args), *([_short(env)] if env else [])])
+        names = ", ".join(" ".join(name.split()) for name in sorted(env)) if isinstance(env, dict) else ""
+        return f"env: {names}\n{line}" if names else line
     if isinstance(server, dict) and isinstance(server.get("url"), str):
         return " ".join([server["url"], *(_short(server[key]) for key in ("headers",) if server.get(key))])
     return _short(server)
@@ -255,6 +259,17 @@ def _texts(directory: str, agents: dict[str, str], kinds: Sequence[tuple[str, st
                 yield from own
     for name, path in skills_in(os.path.join(directory, _SKILLS)) if kinds is _TEXTS else ():
         yield Switch("skill", name, _powers(_text(path)), path)
+
+
+def _memories(directory: str) -> Iterator[Switch]:
+    """Yield the memories of agents in a directory. Their content is not part of what the person trusts: the agent
+    itself changes it."""
+    for place in MEMORIES.values():
+        top = os.path.join(directory, ".claude", place)
+        names = sorted(os.listdir(top)) if os.path.isdir(top) else []
+        for path in (os.path.join(top, name, MEMORY_FILE) for name in names):
+            if os.path.lexists(path):
+                yield Switch("memory", os.path.basename(os.path.dirname(path)), "", path)
 
 
 def _text(path: str) -> str:

@@ -24,6 +24,10 @@ of the project. `flag` is `--settings`. `kept` are the rules that "always" has a
 
 OF_PROJECT = (PROJECT, LOCAL)
 
+MEMORIES = {PROJECT: "agent-memory", LOCAL: "agent-memory-local"}
+"""The directories in `.claude` that hold the notes of agents, by their scope."""
+MEMORY_FILE = "MEMORY.md"
+
 
 @dataclass(frozen=True)
 class Layer:

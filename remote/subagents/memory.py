@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ..settings.settings_files import read_text
-from ..settings.worker_settings import LOCAL, USER
+from ..settings.worker_settings import LOCAL, MEMORIES, MEMORY_FILE, PROJECT, USER
 from ..tools.agents.definition import AgentDefinition
 
 _MAX_LINES = 200
@@ -21,19 +21,20 @@ there, and correct what is no longer true.
 {notes}"""
 
 
-def memory_directory(definition: AgentDefinition, cwd: str, home: str) -> str:
-    """Return where an agent keeps its notes, "" without a memory. Nothing below the project or the home directory may
-    be a link on the way there."""
-    if not definition.memory:
+def memory_directory(definition: AgentDefinition, cwd: str, home: str, *, trusted: bool) -> str:
+    """Return where an agent keeps its notes, "" without a memory. One in a project is none before the project is
+    `trusted`: whoever wrote the project may have written the notes. Nothing below the project or the home directory
+    may be a link on the way there."""
+    if not definition.memory or not (trusted or definition.memory == USER):
         return ""
     base = os.path.realpath(home if definition.memory == USER else cwd)
-    place = "agent-memory-local" if definition.memory == LOCAL else "agent-memory"
+    place = MEMORIES[LOCAL if definition.memory == LOCAL else PROJECT]
     return os.path.join(base, ".claude", place, definition.name.replace(":", "-"))
 
 
 def memory_text(directory: str) -> str:
     """Return what an agent is told of its memory. Blocks on files."""
-    path = os.path.join(directory, "MEMORY.md")
+    path = os.path.join(directory, MEMORY_FILE)
     try:
         if os.path.realpath(path) != path:
             raise ValueError("a link leads elsewhere")

@@ -109,8 +109,12 @@ class SubAgents:
     def refusal(self, tool_input: Json) -> str | None:
         """See `SubAgentRunner`."""
         name, model = tool_input.get("subagent_type") or DEFAULT_AGENT, tool_input.get("model")
-        if name not in self._definitions:
+        definition = self._definitions.get(name)
+        if definition is None:
             return f"There is no agent {name!r}. The agents are: {', '.join(self._definitions)}."
+        lacking = definition.lacks(connected_names(self.session_servers()))
+        if lacking:
+            return f"The agent {name} needs the MCP server {lacking}, which is not connected in this session."
         if model and model != INHERIT and not may_be_model(model):
             return f"{model!r} is not a model: leave it out, or use sonnet, opus, haiku or the full id of a model."
         return None
@@ -237,7 +241,9 @@ class SubAgents:
         own = replace(child.context, cwd=cwd, files=FileState(), shells=shells, todos=TodoList(), sub_agents=None)
         history.ledger.parent = self._main.ledger
         try:
-            memory = memory_directory(definition, child.context.cwd, own.cages.home)
+            memory = memory_directory(
+                definition, child.context.cwd, own.cages.home, trusted=self._main.config.settings.trusted
+            )
             knowing = await self._with_texts(definition, memory)
             config = replace(self._config(knowing, model, own, tree), label=child.facts.label)
             assert isinstance(config.permissions, ChildPermissions)
@@ -257,7 +263,8 @@ class SubAgents:
         hooks, agent_id = self._main.hooks, child.facts.id
         if hooks is not None:
             runs = config.settings.runs_hooks(definition.source)
-            hooks.begin(agent_id, definition.name, definition.hooks if runs else ())
+            tree_cwd = config.context.cwd if child.tree is not None else ""
+            hooks.begin(agent_id, definition.name, definition.hooks if runs else (), tree_cwd)
         try:
             if not definition.servers:
                 return await child.run(self._make(config, history, child.emitter), history.ledger, self._main)
@@ -357,6 +364,12 @@ def defines_agents(options: SessionOptions, settings: WorkerSettings) -> bool:
     """Return whether there may be definitions besides the built-in ones, so that the catalogue must be read."""
     directories = (os.path.join(each, PROJECT_AGENTS) for each in settings.trusted_directories)
     return bool(options.agents or options.own_agents or settings.plugins) or any(map(os.path.isdir, directories))
+
+
+def connected_names(servers: McpServers | None) -> list[str]:
+    """Return the names of the servers that are connected."""
+    summary = servers.summary() if servers is not None else []
+    return [str(each["name"]) for each in summary if each["status"] == "connected"]
 
 
 def _told(model: str) -> str:

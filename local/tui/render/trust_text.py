@@ -21,6 +21,7 @@ _KINDS = {
     "agent": "agent",
     "command": "command",
     "skill": "skill",
+    "memory": "memory",
 }
 _WIDTH = max(map(len, _KINDS.values()))
 _HEAD = "Files in this directory switch on the following. Hooks and MCP servers run on the host, without a question."

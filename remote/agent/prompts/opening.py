@@ -19,7 +19,7 @@ from ...hooks.table import SESSION_START, USER_PROMPT_SUBMIT, HookSource
 from ...model.errors import ModelError
 from ...ports import NotKept
 from .. import messages
-from ..agent_hooks import agent_starts
+from ..agent_hooks import agent_starts, before_expansion
 from ..deps import AgentConfig, AgentDeps, Prompt
 from ..recorder import Recorder
 from ..state import Ending, Terminal
@@ -70,19 +70,39 @@ class PromptOpening:
             return await self._run_shell(prompts[0])
         first = prompts[0].blocks if len(prompts) == 1 and not prompts[0].verbatim else ()
         found = commands.find(first) if commands is not None else None
-        initial = await self._session_starts() if hooks is not None and hooks.start_due else ""
-        if found is None:
-            opened = await self.admit(prompts)
-            if initial and opened.ending is None:
-                opened = replace(opened, prompts=[self._initial(initial), *opened.prompts])
-            return opened
-        command, call = found
-        await self._take(prompts)
-        if not command.local:
-            refused = await self._refused(prompts[0])
-            if refused is not None:
-                return Opened(ending=Ending(Terminal.COMPLETED, text=refused))
-        return await self._run(command, call, prompts[0])
+        if self._config.refusal and (found is None or not found[0].local):
+            await self._take(prompts)
+            return Opened(ending=Ending(Terminal.SETUP_FAILED, errors=(self._config.refusal,)))
+        if hooks is not None and hooks.start_due:
+            hooks.initial = await self._session_starts()
+        opened = await self.admit(prompts) if found is None else await self._command(*found, prompts[0])
+        if hooks is not None and hooks.initial and opened.ending is None:
+            said, hooks.initial = hooks.initial, ""
+            opened = replace(opened, prompts=[self._initial(said), *opened.prompts])
+        return opened
+
+    async def _command(self, command: SlashCommand, call: CommandCall, prompt: Prompt) -> Opened:
+        """Carry out a slash command, unless a hook refuses it. Raise NotKept."""
+        await self._take([prompt])
+        refused = None if command.local else await self._refused(prompt)
+        if refused is None and not command.local:
+            refused = await self._unexpanded(command, call, prompt)
+        if refused:
+            return Opened(ending=Ending(Terminal.COMPLETED, text=refused))
+        return await self._run(command, call, prompt)
+
+    async def _unexpanded(self, command: SlashCommand, call: CommandCall, prompt: Prompt) -> str:
+        """Run the hooks of a command whose text would go to the model. Return what the person is told if they refuse
+        it, "" if they do not."""
+        outcome = await before_expansion(self._deps, command, call.arguments, _text(prompt))
+        if outcome.blocked or outcome.stops:
+            told = f"A hook refused /{command.name}: {outcome.reason or outcome.stop_reason or 'no reason given'}"
+            self._recorder.message(messages.informational(told, "warning"))
+            return told
+        if outcome.context:
+            said = f"UserPromptExpansion hook additional context: {_joined(outcome.context)}"
+            self._deps.reminders.add(f"expansion:{prompt.input_id}", said)
+        return ""
 
     async def admit(self, prompts: Sequence[Prompt]) -> Opened:
         """Let the hooks see prompts that are not commands. Raise NotKept."""
@@ -132,7 +152,7 @@ class PromptOpening:
         hooks = self._deps.hooks
         if hooks is None:
             return None
-        text = "\n".join(str(block.get("text")) for block in prompt.blocks if block.get("type") == "text")
+        text = _text(prompt)
         outcome = await hooks.run(USER_PROMPT_SUBMIT, {"prompt": text}, about=prompt.input_id)
         self._name(outcome.title)
         if outcome.blocked or outcome.stops:
@@ -174,6 +194,10 @@ class PromptOpening:
             return Opened([prompt], done.blocks, allowed=done.allowed, model=done.model)
         self._recorder.message(messages.command_output(done.text))
         return Opened(ending=Ending(Terminal.COMPLETED, text=done.text))
+
+
+def _text(prompt: Prompt) -> str:
+    return "\n".join(str(block.get("text")) for block in prompt.blocks if block.get("type") == "text")
 
 
 def _joined(texts: Sequence[str]) -> str:

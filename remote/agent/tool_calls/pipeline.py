@@ -98,6 +98,8 @@ async def post_tool_use(context: PipelineContext, call: ParsedCall, outcome: Cal
     hooked = await agent_hooks.after_tool(
         context.deps, context.recorder, call.name, call.id, call.input, outcome.result
     )
+    if context.deps.hooks is not None:
+        await context.deps.hooks.directory_is(lent(context).shells.cwd, context.recorder.agent_id)
     output = hooked.output
     if output is None and call.name.startswith("mcp__"):
         output = hooked.mcp_output

@@ -56,7 +56,9 @@ class Launches:
             effort=sent.effort or old.effort,
             model_facts={**old.model_facts, **sent.model_facts},
             thinking_models={**old.thinking_models, **sent.thinking_models},
+            model_aliases={**old.model_aliases, **sent.model_aliases},
             small_model=sent.small_model or old.small_model,
+            compact_model=sent.compact_model or old.compact_model,
             max_thinking_tokens=old.max_thinking_tokens
             if sent.max_thinking_tokens is None
             else sent.max_thinking_tokens,

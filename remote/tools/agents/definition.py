@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -28,7 +29,8 @@ class AgentDefinition:
     `skills` are the names of those that it knows from the start. `hooks` run for its events only. `servers` are MCP
     servers that it has besides those of `tools`: each with its description, or None for one that the session has.
     `memory` is the scope of the directory in which it keeps notes, "" for none. `initial_prompt` goes before the first
-    prompt of a session whose main agent works as this one."""
+    prompt of a session whose main agent works as this one. `required` are names of MCP servers without which it cannot
+    start."""
 
     name: str
     description: str
@@ -48,6 +50,13 @@ class AgentDefinition:
     servers: tuple[tuple[str, Json | None], ...] = ()
     memory: str = ""
     initial_prompt: str = ""
+    required: tuple[str, ...] = ()
+
+    def lacks(self, connected: Iterable[str]) -> str:
+        """Return the required MCP server that is not among those `connected` and not one of the agent's own, "" if none
+        is missing. A part of a name is enough, and letter case does not count."""
+        known = [name.casefold() for name in (*connected, *(name for name, given in self.servers if given is not None))]
+        return next((each for each in self.required if not any(each.casefold() in name for name in known)), "")
 
     def offers(self, tool_name: str) -> bool:
         """Return whether the agent may have a tool of this name."""

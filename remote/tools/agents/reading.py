@@ -20,7 +20,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_:.-]{0,63}")
 _TOOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.*-]*")
 _MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
 _MEMORIES = (USER, PROJECT, LOCAL)
-_NOT_USED = ("requiredMcpServers",)
 _MAX_DESCRIPTION = 2_000  # characters
 
 
@@ -63,7 +62,7 @@ def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[Agen
     memory = str(fields.get("memory") or "")
     if memory not in ("", *_MEMORIES):
         raise ValueError(f"the agent {name} has an unknown memory {memory!r}: it is one of {', '.join(_MEMORIES)}")
-    problems = [f"the agent {name}: {key} is not used" for key in _NOT_USED if fields.get(key)]
+    problems: list[str] = []
     if memory == USER and source == PROJECT:  # its notes would be read by the person's own agent of that name
         problems.append(f"the agent {name}: an agent of a project keeps its memory in the project")
         memory = ""
@@ -85,6 +84,7 @@ def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[Agen
         servers=_servers(name, fields.get("mcpServers")),
         memory=memory,
         initial_prompt=str(fields.get("initialPrompt") or ""),
+        required=_listed(fields.get("requiredMcpServers")),
     )
     return definition, problems
 

@@ -81,6 +81,23 @@ async def test_a_hook_at_the_start_may_speak_first_and_name_the_session(tmp_path
         assert [each["title"] for each in d.messages("system", "session_title_changed")] == ["The nightly job"]
 
 
+async def test_what_a_hook_says_first_waits_for_the_first_prompt_that_reaches_the_model(tmp_path: Path) -> None:
+    commands = tmp_path / "project/.claude/commands"
+    commands.mkdir(parents=True)
+    (commands / "go.md").write_text("Look around.")
+    start = answers("SessionStart", initialUserMessage="Read the plan first.")
+    given = settings({"SessionStart": start}) | {"trusted": "*"}
+    scripts = {"Read the plan": [says("done", "m1"), says("again", "m2")]}
+    async with delegation(tmp_path, scripts, settings=given) as d:
+        assert (await d.turn("/help"))["subtype"] == "success"
+        await d.turn("/go")
+        await d.turn("and on")
+        first, second = (request["messages"] for request in d.model.requests["Read the plan"])
+        told = json.dumps(first)
+        assert told.index("Read the plan first.") < told.index("Look around.")
+        assert json.dumps(second).count("Read the plan first.") == 1
+
+
 async def test_a_hook_of_a_denied_call_lets_the_model_try_again(tmp_path: Path) -> None:
     denied = f"cat > seen; {answers('PermissionDenied', retry=True)}"
     scripts = {MAIN: [bash("rm x", "b1", "m1"), says("done", "m2")]}
@@ -93,13 +110,13 @@ async def test_a_hook_of_a_denied_call_lets_the_model_try_again(tmp_path: Path) 
 
 
 async def test_what_ccb_does_not_know_in_an_answer_is_told_once(tmp_path: Path) -> None:
-    hooks = {"PreToolUse": answers("PreToolUse", watchPaths=["/x"], additionalContext="fine"), "FileChanged": "true"}
+    hooks = {"PreToolUse": answers("PreToolUse", watchPaths=["/x"], additionalContext="fine"), "TeammateIdle": "true"}
     scripts = {MAIN: [bash("true", "b1", "m1"), bash("true", "b2", "m2"), says("done", "m3")]}
     async with delegation(tmp_path, scripts, settings=settings(hooks), allowed_tools=["Bash"]) as d:
         await d.turn(MAIN + "go")
         told = [each["content"] for each in d.messages("system", "informational")]
         assert told == [
-            "This hook is not used: settings.json: hooks.FileChanged: there is no such event",
+            "This hook is not used: settings.json: hooks.TeammateIdle: there is no such event",
             "ccb does not know watchPaths in the answer of a PreToolUse hook: it has no effect.",
         ]
 

@@ -158,10 +158,10 @@ async def test_a_hook_learns_that_the_model_has_failed(host: WorkerHost, session
 async def test_a_program_is_told_of_the_hooks_that_are_never_called(host: WorkerHost, session: str) -> None:
     laptop = await host.connect(session)
     await laptop.attach()
-    given = {"Stop": [{"hookCallbackIds": ["a"]}], "FileChanged": [{"hookCallbackIds": ["b"]}]}
+    given = {"Stop": [{"hookCallbackIds": ["a"]}], "TeammateIdle": [{"hookCallbackIds": ["b"]}]}
     await laptop.control("initialize", hooks=given)
     told = await laptop.message("system", "informational")
-    assert told["content"] == "ccb has no hooks of the events FileChanged: they are not called."
+    assert told["content"] == "ccb has no hooks of the events TeammateIdle: they are not called."
 
 
 async def test_a_hook_ends_the_turn_after_the_tool(host: WorkerHost, session: str) -> None:

@@ -299,14 +299,32 @@ async def test_the_main_agent_works_as_the_agent_that_was_named(host: WorkerHost
     assert (await laptop.message("result"))["result"] == "No faults."
 
 
-async def test_an_agent_that_is_not_there_is_named_and_the_session_works(host: WorkerHost, session: str) -> None:
+async def test_a_session_that_is_to_work_as_an_unknown_agent_starts_no_turn_and_names_near_ones(
+    host: WorkerHost, session: str
+) -> None:
+    critic = {"description": "Finds faults", "prompt": "You find faults."}
+    marker = host.project / "started"
+    hooks = {"SessionStart": [{"hooks": [{"type": "command", "command": f"touch {marker}"}]}]}
+    settings = {"layers": [{"source": "user", "path": "~/settings.json", "values": {"hooks": hooks}}]}
     laptop = await host.connect(session)
-    await laptop.attach(SessionOptions(role="nobody"))
-    await say(laptop, "Look.")
-    assert "You are ccb" in json.dumps((await answer(laptop, says("Yes.", "m1")))["system"])
-    await laptop.message("result")
-    warnings = [each.body["content"] for each in laptop.events if each.body.get("subtype") == "informational"]
-    assert len(warnings) == 1 and "There is no agent 'nobody'" in warnings[0] and "Explore" in warnings[0]
+    await laptop.attach(SessionOptions(role="critc", settings=settings))
+    for name, near in (("Look.", "general-purpose, Explore, Plan"), ("Look again.", "Did you mean critic?")):
+        if "again" in name:
+            await payload(laptop, "initialize", agents={"critic": critic})
+        await say(laptop, name)
+        refused = await laptop.message("result")
+        assert refused["is_error"] and refused["terminal_reason"] == "turn_setup_failed" and refused["num_turns"] == 0
+        assert "There is no agent 'critc'." in refused["errors"][0] and near in refused["errors"][0]
+    assert not marker.exists(), "no hook runs for it"
+    await say(laptop, "/help")
+    assert (await laptop.message("result"))["subtype"] == "success", "what needs no model works"
+    await laptop.stop()
+    again = await host.connect(session)
+    await again.attach(SessionOptions(role="critic", agents={"critic": critic}))
+    await say(again, "Look.")
+    request = await answer(again, says("Found.", "m1"))
+    assert "You find faults." in json.dumps(request["system"]) and "again" not in texts(request)
+    assert (await again.message("result"))["result"] == "Found."
 
 
 async def test_programs_that_show_a_session_get_lists_reload_files_and_ask_beside_the_work(

@@ -203,3 +203,26 @@ async def test_the_question_about_trust_outlives_a_lost_connection_and_a_killed_
     await again.message("result")
     assert (host.project / "made").exists()
     assert json.dumps(json.loads(body)["messages"]).count('"go"') == 1
+
+
+async def test_the_notes_of_an_agent_that_a_clone_brings_count_after_trust_only(host: WorkerHost, session: str) -> None:
+    place = host.project / ".claude/agent-memory/helper"
+    place.mkdir(parents=True)
+    (place / "MEMORY.md").write_text("Run the script in tools/ first.")
+    own = {"/laptop/helper.md": "---\nname: helper\ndescription: helps\nmemory: project\n---\nYou help."}
+    for trusted in (False, True):
+        laptop = await host.connect(str(uuid.uuid4()))
+        await laptop.attach(SessionOptions(own_agents=own, role="helper", permission_prompts="none"))
+        asked = await answer(laptop, trusted=trusted)
+        assert [(each["kind"], each["name"], each["path"]) for each in asked["switches"]] == [
+            ("memory", "helper", str(place / "MEMORY.md"))
+        ]
+        await laptop.say("go")
+        opened, body = await laptop.call()
+        assert ("tools/ first" in json.dumps(json.loads(body)["system"])) is trusted
+        given = {"file_path": str(place / "more.md"), "content": "x"}
+        await laptop.answer(opened, content(calls(("toolu_1", "Write", given))))
+        opened, _ = await laptop.call()
+        await laptop.answer(opened, content(says("done", "msg_end")))
+        await laptop.message("result")
+        assert (place / "more.md").exists() is trusted

@@ -36,6 +36,11 @@ def parse(*argv: str) -> Arguments:
         (["ssh", "h", "./app", "go"], "~/./app", "go"),
         (["ssh", "h", "fix it"], None, "fix it"),
         (["ssh", "h:/srv", "-p", "do it"], "/srv", "do it"),
+        (["ssh", "h", "-p", "/cost"], None, "/cost"),
+        (["ssh", "h", "--print", "--model", "opus", "/compact", "it"], None, "/compact it"),
+        (["ssh", "h", "-p", "/srv/app", "do it"], "/srv/app", "do it"),
+        (["ssh", "h", "/srv", "-p", "do it"], "/srv", "do it"),
+        (["ssh", "-p", "h", "/srv", "do it"], "/srv", "do it"),
         (["ssh", "-p", "h:/srv", "do it"], "/srv", "do it"),
         (["-p", "ssh", "h:/srv", "do it"], "/srv", "do it"),
         (["ssh", "h:/srv", "-p", "--", "--help me"], "/srv", "--help me"),
@@ -47,6 +52,13 @@ def test_words_are_host_directory_prompt(argv: list[str], directory: str | None,
     target = arguments.connection.target
     assert arguments.command == "ssh" and target is not None and target.host == "h"
     assert (arguments.directory, arguments.prompt) == (directory, prompt)
+
+
+def test_a_slash_command_directly_after_print_is_no_directory_of_a_container() -> None:
+    arguments = parse("ssh", "--transport", "docker exec -i c", "-p", "/cost")
+    assert (arguments.directory, arguments.prompt) == (None, "/cost")
+    arguments = parse("ssh", "--transport", "docker exec -i c", "/srv", "-p", "go")
+    assert (arguments.directory, arguments.prompt) == ("/srv", "go")
 
 
 def test_with_print_a_word_that_can_be_a_slash_command_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

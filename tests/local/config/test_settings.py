@@ -82,6 +82,7 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
         },
         "network": {"caFile": "/etc/ca.pem", "clientCertificate": "/c.pem", "clientKey": "/k.pem"},
         "recordModelCalls": True,
+        "agent": "critic",
         "smallModel": "fast",
         "modelAliases": {"fast": "openai/gpt-5-mini"},
         "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "make"}]}]},

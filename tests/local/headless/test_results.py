@@ -24,6 +24,7 @@ DONE: Json = {"type": "result", "subtype": "success", "is_error": False, "result
         ({"subtype": "error_max_budget_usd", "is_error": True}, False, ExitCode.LIMIT_REACHED),
         ({"subtype": "error_during_execution", "is_error": True}, False, ExitCode.AGENT_FAILED),
         ({"subtype": "error_during_execution", "terminal_reason": "storage_full"}, False, ExitCode.NO_STORAGE),
+        ({"subtype": "error_during_execution", "terminal_reason": "turn_setup_failed"}, False, ExitCode.USAGE),
         ({"subtype": "something_new"}, False, ExitCode.AGENT_FAILED),
     ],
 )

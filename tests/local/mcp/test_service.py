@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 from tests.support.hosts.scripted_host import ScriptedHost, session_on
@@ -10,6 +12,7 @@ from tests.support.mcp_http import HttpMcp
 from tests.support.network.link_peer import Peer
 
 from ccb.local.mcp.config import HttpServer
+from ccb.local.mcp.form_hooks import FormHooks
 from ccb.local.mcp.permissions import LaptopPermissions
 from ccb.local.mcp.service import LaptopServers
 from ccb.local.session.client import Received
@@ -53,6 +56,45 @@ async def test_what_a_server_asks_and_reports_reaches_the_reader_and_not_the_hos
                 await far.cancelled.wait()
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
+
+
+async def test_hooks_of_the_person_answer_the_forms_of_a_server_on_the_laptop(tmp_path: Path) -> None:
+    def hook(command: str, matcher: str = "") -> Json:
+        return {"matcher": matcher, "hooks": [{"type": "command", "command": command}]}
+
+    def says(event: str, **own: Any) -> str:
+        return f"echo '{json.dumps({'hookSpecificOutput': {'hookEventName': event, **own}})}'"
+
+    first = says("Elicitation", action="accept", content={"colour": "blue", "count": 3})
+    changed = says("ElicitationResult", action="accept", content={"colour": "green", "count": 1})
+    answered = {"action": "accept", "content": {"colour": "red", "count": 2}}
+    for hooks, told in (
+        ({"Elicitation": [hook(f"cat > {tmp_path}/form; {first}")]}, "3 blue"),
+        ({"Elicitation": [hook("exit 2")]}, "decline"),
+        ({"Elicitation": [hook(first, "other"), hook("exit 1")]}, "2 red"),
+        ({"ElicitationResult": [hook(f"cat > {tmp_path}/result; {changed}")]}, "1 green"),
+    ):
+        far = HttpMcp()
+        shown: asyncio.Queue[Json] = asyncio.Queue()
+        async with far.serving() as url, session_on(ScriptedHost()) as (session, peer):
+            permissions = LaptopPermissions(lambda: {"allow": ["mcp__far"]}, None, mode="default", may_bypass=False)
+            servers = {"far": HttpServer(type="http", url=url)}
+            async with LaptopServers(session, servers, permissions, FormHooks(hooks)):
+                session.register(ELICITATION)
+                reading = asyncio.create_task(read(session, shown))
+                calling = asyncio.create_task(Host(peer).call("paint"))
+                if told not in ("3 blue", "decline"):
+                    asked = await shown.get()
+                    await session.answer(asked["request_id"], answered)
+                assert await calling == told
+                assert shown.empty()
+                reading.cancel()
+                await asyncio.gather(reading, return_exceptions=True)
+    form = json.loads((tmp_path / "form").read_text())
+    assert (form["hook_event_name"], form["mcp_server_name"]) == ("Elicitation", "far")
+    assert "colour" in form["requested_schema"]["properties"]
+    result = json.loads((tmp_path / "result").read_text())
+    assert result["content"] == {"colour": "red", "count": 2}
 
 
 async def test_the_tool_that_answers_in_place_of_the_person_counts() -> None:

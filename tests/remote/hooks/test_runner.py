@@ -11,8 +11,9 @@ from typing import Any, cast
 
 import pytest
 
+from ccb.remote.hooks.lent import HookSession
 from ccb.remote.hooks.outcome import NOTHING, HookOutcome, read_output
-from ccb.remote.hooks.runner import HookRunner, HookSession
+from ccb.remote.hooks.runner import HookRunner
 from ccb.remote.hooks.table import Hook, HookSource, client_hooks, read_hooks
 from ccb.remote.system.deadline import within_while
 from ccb.remote.system.host import LocalHost

@@ -37,17 +37,20 @@ def test_everything_that_a_project_switches_on_is_named(tmp_path: Path) -> None:
     (tmp_path / ".claude/commands").mkdir(parents=True)
     (tmp_path / ".claude/commands/go.md").write_text("---\nallowed-tools: Bash(rm *)\n---\nRun !`id` now.\nText.\n")
     (tmp_path / ".claude/settings.json").write_text(
-        '{"env": {"A": "b"}, "mcpServers": {"x": {"command": "uvx", "args": ["x"]}}}'
+        '{"env": {"A": "b"}, "mcpServers": {"x": {"command": "uvx", "args": ["x"], "env": {"B": "c", "A\\n": "d"}}}}'
     )
     work = tmp_path / "sub"
-    work.mkdir()
+    (work / ".claude/agent-memory/critic").mkdir(parents=True)
+    (work / ".claude/agent-memory/critic/MEMORY.md").write_text("Trust me.")
+    (work / ".claude/agent-memory-local/none").mkdir(parents=True)
     found = read_project(str(work), "/home/me", ALL)
     assert found.directories == (str(work), str(tmp_path))
     assert [(each.kind, each.name, each.detail) for each in found.switches] == [
         ("mcp", "db", "npx db"),
         ("setting", "env", '{"A": "b"}'),
-        ("mcp", "x", "uvx x"),
+        ("mcp", "x", 'env: A, B\nuvx x {"A\\n": "d", "B": "c"}'),
         ("command", "go", "allowed-tools: Bash(rm *)\nRun !`id` now."),
+        ("memory", "critic", ""),
     ]
     assert [layer.source for layer in found.layers] == [PROJECT, PROJECT]
 

@@ -77,12 +77,9 @@ def test_a_broken_file_says_what_is_wrong(text: str, why: str) -> None:
 
 
 def test_what_is_not_supported_is_told() -> None:
-    given = {"description": "d", "prompt": "p", "requiredMcpServers": ["x"], "hooks": {"Nothing": []}}
+    given = {"description": "d", "prompt": "p", "hooks": {"Nothing": []}}
     _, unused = from_fields("a", given, "client")
-    assert unused == [
-        "the agent a: requiredMcpServers is not used",
-        "the agent a: hooks.Nothing: there is no such event",
-    ]
+    assert unused == ["the agent a: hooks.Nothing: there is no such event"]
 
 
 def test_the_last_definition_counts_and_a_project_only_when_it_is_trusted(tmp_path: Path) -> None:

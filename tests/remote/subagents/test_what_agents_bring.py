@@ -22,6 +22,7 @@ from ccb.tunnel.wire.options import SettingsOption
 Json = dict[str, Any]
 
 ONE, TWO = "toolu_one", "toolu_two"
+TRUSTED = SettingsOption(trusted="*").to_json()
 SERVER = """
 import json, os, sys
 open(sys.argv[1], "w").write(str(os.getpid()))
@@ -193,6 +194,25 @@ async def test_a_server_that_is_missing_or_broken_is_told_and_the_agent_works(tm
         assert broken.startswith("The MCP server broken of the agent helper is not connected: ")
 
 
+async def test_an_agent_does_not_start_without_the_mcp_servers_that_it_requires(tmp_path: Path) -> None:
+    own = {
+        f"/laptop/{name}.md": f"---\nname: {name}\ndescription: d\nrequiredMcpServers: {server}\n{matter}\n---\np"
+        for name, server, matter in (("tracker", "Jira", ""), ("keeper", "Note", with_server(tmp_path)))
+    }
+    scripts = {
+        MAIN: delegates(task(ONE, "part one", subagent_type="tracker"), task(TWO, "part two", subagent_type="keeper")),
+        "part two": [says("kept", "c1")],
+    }
+    async with delegation(tmp_path, scripts, own_agents=own) as d:
+        await d.turn(MAIN + "go")
+        assert "The agent tracker needs the MCP server Jira, which is not connected" in d.result_text(ONE)
+        assert d.result_text(TWO).startswith("kept"), "its own server counts"
+    async with delegation(tmp_path, {}, own_agents=own, role="tracker") as d:
+        d.session.relaunch(SessionOptions(own_agents=own, role="tracker", permission_prompts="stdio").to_json())
+        refused = await d.turn("and on")
+        assert refused["errors"] == ["The agent tracker needs the MCP server Jira, which is not connected."]
+
+
 async def test_an_agent_reads_and_writes_its_memory_without_a_question(tmp_path: Path) -> None:
     place = tmp_path / "project/.claude/agent-memory/helper"
     place.mkdir(parents=True)
@@ -213,7 +233,7 @@ async def test_an_agent_reads_and_writes_its_memory_without_a_question(tmp_path:
         ],
     }
     own = agent_file("memory: project\ntools: Grep")
-    async with delegation(tmp_path, scripts, own_agents=own, permission_prompts="none") as d:
+    async with delegation(tmp_path, scripts, own_agents=own, settings=TRUSTED, permission_prompts="none") as d:
         await d.turn(MAIN + "go")
         request = d.model.requests["part one"][0]
         text = request["system"][0]["text"]
@@ -236,7 +256,7 @@ async def test_a_link_in_the_place_of_a_memory_opens_nothing(tmp_path: Path) -> 
         "part one": [calls(("w1", "Write", {"file_path": str(place / "new.md"), "content": "x"})), says("no", "c2")],
     }
     own = agent_file("memory: project")
-    async with delegation(tmp_path, scripts, own_agents=own, permission_prompts="none") as d:
+    async with delegation(tmp_path, scripts, own_agents=own, settings=TRUSTED, permission_prompts="none") as d:
         await d.turn(MAIN + "go")
         text = d.model.requests["part one"][0]["system"][0]["text"]
         assert "the secret" not in text and "a link leads elsewhere" in text

@@ -298,3 +298,21 @@ async def test_a_place_behind_a_link_is_refused_before_anything_is_made_there(tm
         await d.turn(MAIN + "go")
         assert "is behind a link" in d.result_text(ONE)
     assert not (elsewhere / "worktrees").exists()
+
+
+async def test_the_hooks_of_an_agent_run_in_its_worktree(tmp_path: Path, project: Path) -> None:
+    log = tmp_path / "log"
+    listed = {"type": "command", "command": f'cat >> {log}; echo "$PWD $CLAUDE_PROJECT_DIR" >> {log}.places'}
+    layer = {"source": "user", "path": "s.json", "values": {"hooks": {"PostToolUse": [{"hooks": [listed]}]}}}
+    scripts = {
+        MAIN: [calls(isolated(), message_id="m1"), says("done", "m2")],
+        "edit it": [calls(("w1", "Write", {"file_path": "new.txt", "content": "two\n"})), says("edited")],
+    }
+    given = {"settings": {"layers": [layer]}, "permission_mode": "acceptEdits", "permission_prompts": "none"}
+    async with delegation(tmp_path, scripts, **given) as d:
+        await d.turn(MAIN + "go")
+        (tree,) = trees(project)
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(each["tool_name"], each["cwd"]) for each in events] == [("Write", str(tree)), ("Task", str(project))]
+    places = (tmp_path / "log.places").read_text().splitlines()
+    assert places == [f"{tree} {project}", f"{project} {project}"]
