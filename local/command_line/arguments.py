@@ -61,6 +61,10 @@ def parse_arguments(argv: Sequence[str], remote: str = "") -> Arguments:
     else:
         arguments = _place_local(arguments, words, may_be_command=not scanned.ended_at_start)
     validate(arguments)
+    if arguments.agent.init_only:
+        from ccb.tunnel.wire.options import SETUP_COMMAND
+
+        arguments = replace(arguments, prompt=SETUP_COMMAND, streams=replace(arguments.streams, print=True))
     return replace(arguments, hints=_hints(scanned, arguments))
 
 

@@ -75,6 +75,14 @@ class AgentOptions:
     trust: bool = False
     allow_bypass: bool = False
     role: str | None = None
+    init: bool = False
+    init_only: bool = False
+    maintenance: bool = False
+
+    @property
+    def setup(self) -> str:
+        """Which Setup hooks a new session runs first: `init`, `maintenance` or "" for none."""
+        return "maintenance" if self.maintenance else "init" if self.init or self.init_only else ""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,11 @@ from .options import BY_NAME, OWN_WORDS
 
 _RECURSIVE = ("-r", "-R")
 _PRINT = ("-p", "--print")
+_WORKTREE = ("--worktree", "-w")
+_MAKE_ONE = (
+    "Make one with git (`git worktree add ../NAME`) and name its directory: `ccb ssh HOST:/PATH/NAME`. A sub-agent can "
+    "have its own: ask for it, or define it with `isolation: worktree`."
+)
 _WHOLE_WORDS = ("add_dirs", "mcp_config")
 
 
@@ -99,6 +104,8 @@ class _Scanner:
         next word if it does not start with `-`. Only programs that speak JSON may use such options: a person meant
         another one."""
         name, equals, _ = word.partition("=")
+        if name in _WORKTREE:  # without one, the session would change what it must not
+            raise UsageError(f"error: ccb makes no worktree for a session, so it has no option '{name}'", do=_MAKE_ONE)
         if not self._tolerant:
             near = difflib.get_close_matches(name, BY_NAME, n=2, cutoff=0.7)
             do = f"Did you mean {' or '.join(near)}?" if near else "See `ccb help`."

@@ -115,6 +115,18 @@ _HOST_COMMAND_RULES: tuple[Rule, ...] = (
 
 _SESSION_RULES: tuple[Rule, ...] = (
     (
+        lambda given: given.agent.init_only and (given.prompt is not None or _continues(given.session)),
+        UsageError,
+        "--init-only starts a new session without a prompt",
+        "Leave out the prompt and --continue or --resume, or write --init.",
+    ),
+    (
+        lambda given: given.agent.maintenance and (given.agent.init or given.agent.init_only),
+        UsageError,
+        "--maintenance and --init cannot be used together",
+        "Give one of them.",
+    ),
+    (
         lambda given: given.agent.allow_net and given.agent.sandbox in ("read-only", "off"),
         UsageError,
         "--allow-net belongs to --sandbox workspace",

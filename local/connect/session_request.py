@@ -97,6 +97,7 @@ def session_options(
         tools=None if sdk.tools is None or "default" in sdk.tools else list(sdk.tools),
         json_schema=_object(sdk.json_schema),
         agents=_object(sdk.agents),
+        setup=agent.setup,
         role=agent.role or settings.agent or "",
         own_agents=own_agents(),
         own_files=files,

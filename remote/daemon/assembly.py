@@ -92,7 +92,9 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
     cwd = host.context.cwd
     directories = [cwd, *added_directories(cwd, options)]
     check_sandbox(Sandbox(host.context.cages, options.sandbox, options.allow_net), directories)
-    factory = AgentFactory(parts, host.calls, host.version, _hooks(host, parts))
+    hooks = _hooks(host, parts)
+    hooks.setup = options.setup
+    factory = AgentFactory(parts, host.calls, host.version, hooks)
     agent = factory.main_agent(host.context, AgentHistory(MAIN_AGENT))
     log.emit(OptionsRecord(options.to_json(), host.session_id, round(time.time(), 3), **facts))
     parts.launches.use(options)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import as_dict
 
-from .table import POST_TOOL_USE, PRE_COMPACT, SESSION_START, TELLS_ONLY, USER_PROMPT_SUBMIT, WATCHES
+from .table import POST_TOOL_USE, PRE_COMPACT, SESSION_START, SETUP, TELLS_ONLY, USER_PROMPT_SUBMIT, WATCHES
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -90,7 +90,7 @@ def read_output(event: str, code: int, stdout: str, stderr: str) -> HookOutcome:
         except (ValueError, RecursionError) as error:
             return HookOutcome(errors=(f"its output is not JSON: {error}",))
         return read_answer(event, answer)
-    if text and event in (USER_PROMPT_SUBMIT, SESSION_START, PRE_COMPACT):
+    if text and event in (USER_PROMPT_SUBMIT, SESSION_START, SETUP, PRE_COMPACT):
         return HookOutcome(context=(_text(text),))
     return NOTHING
 

@@ -79,6 +79,8 @@ class HookRunner:
         self._agents: dict[str, Working] = {}
         self.prompt_id = ""
         """The id of the prompt that the turn of the main agent is about."""
+        self.setup = ""
+        """Which Setup hooks are due before those of SessionStart: `init` or `maintenance`, "" for none."""
         self.initial = ""
         """What SessionStart hooks want to tell the model before the first prompt that reaches it."""
         self.effort: Callable[[], str] = lambda: ""

@@ -25,7 +25,7 @@ STOP_FAILURE, PERMISSION_DENIED = "StopFailure", "PermissionDenied"
 ELICITATION, ELICITATION_RESULT = "Elicitation", "ElicitationResult"
 POST_TOOL_BATCH, USER_PROMPT_EXPANSION = "PostToolBatch", "UserPromptExpansion"
 CWD_CHANGED, FILE_CHANGED = "CwdChanged", "FileChanged"
-INSTRUCTIONS_LOADED = "InstructionsLoaded"
+INSTRUCTIONS_LOADED, SETUP = "InstructionsLoaded", "Setup"
 
 EVENTS = (
     PRE_TOOL_USE,
@@ -50,14 +50,17 @@ EVENTS = (
     CWD_CHANGED,
     FILE_CHANGED,
     INSTRUCTIONS_LOADED,
+    SETUP,
 )
 ABOUT_TOOLS = (PRE_TOOL_USE, PERMISSION_REQUEST, PERMISSION_DENIED, POST_TOOL_USE, POST_TOOL_USE_FAILURE)
 WITHOUT_MATCHER = (USER_PROMPT_SUBMIT, STOP, POST_TOOL_BATCH, CWD_CHANGED)
-SETS_VARIABLES = WATCHES = (SESSION_START, CWD_CHANGED, FILE_CHANGED)
-"""The events whose hooks may set variables for commands, and name files to watch."""
+WATCHES = (SESSION_START, CWD_CHANGED, FILE_CHANGED)
+"""The events whose hooks may name files to watch."""
+SETS_VARIABLES = (*WATCHES, SETUP)
+"""The events whose hooks may set variables for commands."""
 TELLS_ONLY = (
     *(NOTIFICATION, SUBAGENT_START, POST_COMPACT, SESSION_START, SESSION_END, STOP_FAILURE),
-    *(PERMISSION_DENIED, ELICITATION_RESULT, CWD_CHANGED, FILE_CHANGED, INSTRUCTIONS_LOADED),
+    *(PERMISSION_DENIED, ELICITATION_RESULT, CWD_CHANGED, FILE_CHANGED, INSTRUCTIONS_LOADED, SETUP),
 )
 """The events that no hook can stop: what it says against them is for the person."""
 

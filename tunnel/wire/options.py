@@ -21,6 +21,10 @@ CLAUDE_CODE_VERSION = "2.1.329"
 """The version of the stream-json protocol that ccb speaks. Clients of that protocol compare it."""
 
 
+SETUP_COMMAND = "/?setup"
+"""A prompt that only starts a session: its hooks run, and no model is called."""
+
+
 @dataclass(frozen=True)
 class SessionOptions:
     """All are optional. The names follow the flags of the command line, and lists keep their order."""
@@ -47,6 +51,7 @@ class SessionOptions:
     json_schema: Json | None = None  # each turn ends with a value that fits it
     agents: Json | None = None  # definitions of sub-agents, by name
     role: str = ""  # the agent, by its name, as which the main agent works
+    setup: str = ""  # init | maintenance: the Setup hooks that a new session runs first
     append_agent_prompt: str | None = None  # what the system prompt of every sub-agent ends with
     own_agents: Json = field(default_factory=dict)  # the person's files that define sub-agents: text by path
     own_files: str = ""  # the person's commands and skills: see `kinds.own_files`; in the journal, where they are

@@ -28,6 +28,18 @@ SDK_OPTIONS = (
         "Work as this agent, built-in or your own: with its prompt, its tools and its model.", "name",
     ),
     Option(
+        ("--init",), Group.AGENT, "init", _FLAG,
+        "Run the Setup hooks (matcher init) before a new session starts.",
+    ),
+    Option(
+        ("--init-only",), Group.AGENT, "init_only", _FLAG,
+        "Run the Setup hooks (matcher init) and the SessionStart hooks, and end without a prompt.",
+    ),
+    Option(
+        ("--maintenance",), Group.AGENT, "maintenance", _FLAG,
+        "Run the Setup hooks (matcher maintenance) before a new session starts.",
+    ),
+    Option(
         ("--mcp-config",), Group.SDK, "mcp_config", _VARIADIC,
         "Use these MCP servers: JSON texts, or JSON files of this machine, with an object mcpServers.", "json",
     ),

@@ -15,7 +15,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.queue import TakenRecord
 
 from ...commands.registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
-from ...hooks.table import SESSION_START, USER_PROMPT_SUBMIT, HookSource
+from ...hooks.table import SESSION_START, SETUP, USER_PROMPT_SUBMIT, HookSource
 from ...model.errors import ModelError
 from ...ports import NotKept
 from .. import messages
@@ -133,6 +133,11 @@ class PromptOpening:
         """Run the SessionStart hooks. Return what they want to come before the first prompt."""
         hooks = self._deps.hooks
         assert hooks is not None
+        trigger, hooks.setup = hooks.setup, ""
+        if trigger:
+            outcome = await hooks.run(SETUP, {"trigger": trigger}, trigger)
+            if outcome.context:
+                self._deps.reminders.add(SETUP, f"Setup hook additional context: {_joined(outcome.context)}")
         source = hooks.start_source
         hooks.started()
         outcome = await hooks.run(SESSION_START, {"source": source, "model": self._config.model or ""}, source)

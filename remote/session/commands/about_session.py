@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 from ccb.tunnel.wire.models import ALIASES, may_be_model
+from ccb.tunnel.wire.options import SETUP_COMMAND
 
 from ...commands.registry import CommandCall, CommandRefused, Printed, SlashCommand
 from ..session import Session
@@ -46,7 +47,11 @@ def register_session_commands(session: Session) -> None:
         here = ", ".join(f"/{each.name}" for each in commands.commands)
         raise CommandRefused(f"It belongs to the screen of ccb (`ccb` without -p). Here there are {here}.")
 
+    async def setup(_: CommandCall) -> Printed:
+        return Printed("The hooks of the start have run.")
+
     commands = session.commands
+    commands.reserve(SlashCommand(SETUP_COMMAND[1:], "", setup, local=True))
     for name, does, run, hint in (
         ("cost", "Show the tokens and the cost of this session", cost, ""),
         ("help", "List the commands", help_, ""),

@@ -1,0 +1,83 @@
+"""Setup hooks: `--init`, `--init-only`, `--maintenance`; and `--agent` in a run of ccb."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.features.extensions.test_hooks import kill_worker, options, tell
+from tests.remote.agent_kit import says
+from tests.remote.worker_process import WorkerHost
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Laptop, make_laptop
+
+from ccb.local.command_line.arguments import parse_arguments
+from ccb.tunnel.errors import UsageError
+from ccb.tunnel.wire import SessionOptions
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
+    return make_laptop(tmp_path, fake_model.url)
+
+
+async def test_init_only_runs_the_hooks_of_the_start_and_ends_without_the_model(
+    laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    listed = [
+        {"matcher": name, "hooks": [{"type": "command", "command": f"echo {name} >> log; cat >> events"}]}
+        for name in ("init", "maintenance")
+    ]
+    start = [{"hooks": [{"type": "command", "command": "echo start >> log"}]}]
+    given = ["--settings", json.dumps({"hooks": {"Setup": listed, "SessionStart": start}})]
+    done = await laptop.run([str(project), "--init-only", *given])
+    assert (done.code, done.stdout, done.stderr) == (0, "The hooks of the start have run.\n", "")
+    assert (project / "log").read_text().split() == ["init", "start"] and not fake_model.requests
+    assert json.loads((project / "events").read_text())["trigger"] == "init"
+    fake_model.add({"text": "cleaned"})
+    done = await laptop.run([str(project), "-p", "go", "--maintenance", *given])
+    assert done.stdout == "cleaned\n"
+    assert (project / "log").read_text().split() == ["init", "start", "maintenance", "start"]
+
+
+async def test_an_agent_of_the_settings_that_does_not_exist_ends_a_run_with_its_own_exit_code(
+    laptop: Laptop, fake_model: FakeModel, tmp_path: Path
+) -> None:
+    done = await laptop.run([str(tmp_path), "-p", "go", "--settings", json.dumps({"agent": "Explor"})])
+    assert done.code == 2 and not fake_model.requests
+    assert "There is no agent 'Explor'. Did you mean Explore?" in done.stdout + done.stderr
+
+
+async def test_the_hooks_of_a_setup_run_once_although_the_worker_is_killed(host: WorkerHost, session: str) -> None:
+    listed = [{"hooks": [{"type": "command", "command": "echo ran >> log; echo 'The database is new.'"}]}]
+    laptop = await host.connect(session)
+    given = SessionOptions(**{**vars(options({"hooks": {"Setup": listed}})), "setup": "init"})
+    await laptop.attach(given)
+    await laptop.say("go")
+    assert "The database is new." in json.dumps((await tell(laptop, says("done")))[0])
+    await laptop.message("result")
+    kill_worker(laptop)
+    again = await host.connect(session)
+    await again.attach(given)
+    await again.say("and on")
+    await tell(again, says("done", "msg_2"))
+    await again.message("result")
+    assert (host.project / "log").read_text() == "ran\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "why"),
+    [
+        (["--init-only", "-p", "go"], "--init-only starts a new session without a prompt"),
+        (["--init-only", "--continue"], "--init-only starts a new session without a prompt"),
+        (["--maintenance", "--init"], "cannot be used together"),
+        (["--worktree", "x"], "ccb makes no worktree for a session"),
+        (["ssh", "h", "-w"], "ccb makes no worktree for a session"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(argv: list[str], why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        parse_arguments(argv)
