@@ -7,12 +7,13 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.options import BUILT_IN_AGENTS, INSTRUCTIONS
 
 from ..command_line.model import Arguments, SdkOptions
 from ..command_line.option_values import shortened
@@ -31,6 +32,10 @@ _MAX_THINKING = 31_999  # the family's budget for models that think with a budge
 _NEVER = 1 << 60
 _CHARS_OF_A_PERCENT = 8_000  # of a window of 200,000 tokens, each of about 4 characters
 _BETA = re.compile(r"[a-z0-9-]{1,80}-\d{4}-\d{2}-\d{2}", re.ASCII)
+_LEFT_OUT = {
+    "CLAUDE_AGENT_SDK_DISABLE_BUILTIN_AGENTS": BUILT_IN_AGENTS,
+    "CLAUDE_CODE_DISABLE_CLAUDE_MDS": INSTRUCTIONS,
+}
 _WAIT_VARIABLE = "CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS"  # set by SDK clients
 
 
@@ -98,6 +103,7 @@ def session_options(
         json_schema=_object(sdk.json_schema),
         agents=_object(sdk.agents),
         setup=agent.setup,
+        left_out=_left_out(os.environ, headless=arguments.headless),
         role=agent.role or settings.agent or "",
         own_agents=own_agents(),
         own_files=files,
@@ -142,6 +148,12 @@ def _defer_above(given: str) -> int | None:
         return 0 if given in ("true", "1") else _NEVER
     percent = given.removeprefix("auto:")
     return int(percent) * _CHARS_OF_A_PERCENT if percent != given and re.fullmatch("[0-9]{1,3}", percent) else None
+
+
+def _left_out(environ: Mapping[str, str], *, headless: bool) -> list[str]:
+    """Return what variables of this family of agents leave out of a session."""
+    given = {name for name in _LEFT_OUT if environ.get(name, "").lower() in ("1", "true", "yes", "on")}
+    return [_LEFT_OUT[name] for name in sorted(given) if headless or _LEFT_OUT[name] != BUILT_IN_AGENTS]
 
 
 def _betas(names: Sequence[str]) -> list[str]:

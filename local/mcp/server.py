@@ -13,6 +13,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.kinds.mcp import WANTS_LOGIN
 from ccb.tunnel.wire.requests import RequestRefused
 
 from .config import ServerConfig
@@ -201,7 +202,7 @@ class LaptopServer:
             log.warning("the MCP server %s has failed", self.name, exc_info=error)
             told = f"the MCP server {self.name} cannot be reached"
             if refusals.wants_login:
-                told = f"the MCP server {self.name} wants a login: `ccb mcp login {self.name}` on the laptop"
+                told = f"the MCP server {self.name} {WANTS_LOGIN}: `ccb mcp login {self.name}` on the laptop"
                 self.why = f"it wants a login: ccb mcp login {self.name}"
             if not ready.done():
                 ready.set_exception(RequestRefused(told))

@@ -77,7 +77,7 @@ class AgentState:
 class Terminal(Enum):
     """The `terminal_reason` of a result. API_ERROR: a model call failed for good. MODEL_ERROR: the worker itself
     failed. STORAGE_FULL: the host has no room for the journal. HOOK_STOPPED: a hook said that the agent must not go
-    on. SETUP_FAILED: the session
+    on, STOP_HOOK_PREVENTED: a Stop hook did. SETUP_FAILED: the session
     is to work as an agent that does not exist, or that lacks an MCP server."""
 
     COMPLETED = "completed"
@@ -89,6 +89,7 @@ class Terminal(Enum):
     ABORTED_TOOLS = "aborted_tools"
     MAX_TURNS = "max_turns"
     HOOK_STOPPED = "hook_stopped"
+    STOP_HOOK_PREVENTED = "stop_hook_prevented"
     BUDGET_EXHAUSTED = "budget_exhausted"
     SETUP_FAILED = "turn_setup_failed"
     NO_STRUCTURED_OUTPUT = "structured_output_retries"
@@ -163,7 +164,7 @@ class Ending:
 
     @property
     def is_error(self) -> bool:
-        return self.terminal not in (Terminal.COMPLETED, Terminal.HOOK_STOPPED)
+        return self.terminal not in (Terminal.COMPLETED, Terminal.HOOK_STOPPED, Terminal.STOP_HOOK_PREVENTED)
 
     @property
     def subtype(self) -> str:

@@ -260,7 +260,7 @@ class Turn:
             return ending
         outcome = await self._stop.unless_set(before_stop(self._deps, self._recorder, ending, state, self._config))
         if outcome.stops:
-            return self._hook_stopped(outcome.stop_reason or outcome.reason)
+            return self._hook_stopped(outcome.stop_reason or outcome.reason, Terminal.STOP_HOOK_PREVENTED)
         limit = self._config.max_turns
         if not outcome.blocked or (limit is not None and state.calls >= limit):
             return ending
@@ -272,9 +272,9 @@ class Turn:
         await self._recorder.commit()
         return None
 
-    def _hook_stopped(self, reason: str) -> Ending:
+    def _hook_stopped(self, reason: str, terminal: Terminal = Terminal.HOOK_STOPPED) -> Ending:
         self._recorder.message(messages.informational(f"A hook stopped the turn: {reason or 'no reason given'}"))
-        return Ending(Terminal.HOOK_STOPPED)
+        return Ending(terminal)
 
     def _without_model(self, ending: Ending) -> Ending:
         """Return the ending of a turn that needs no model call."""

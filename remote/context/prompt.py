@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, Callable
 
-from ccb.tunnel.wire.options import SessionOptions, SettingsOption
+from ccb.tunnel.wire.options import INSTRUCTIONS, SessionOptions, SettingsOption
 
 from ..permissions.sandbox_mode import Cages
 from ..system.host import Host
@@ -140,6 +140,8 @@ def session_prompt(options: SessionOptions, cwd: str, host: Host, cages: Cages, 
 
 def instruction_sources(options: SessionOptions) -> Collection[str]:
     """Return the scopes of instruction files that count (`--setting-sources`)."""
+    if INSTRUCTIONS in options.left_out:
+        return ()
     chosen = SettingsOption.from_json(options.settings).sources
     return SCOPES if chosen is None else chosen
 

@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.mcp import WANTS_LOGIN
 from ccb.tunnel.wire.web.addresses import WebPlace, WebRefused, read_url
 from ccb.tunnel.wire.web.proxies import proxy_for, tunnel
 
@@ -220,7 +221,7 @@ class HttpChannel:
         if status == 401:
             where = self._address.url.partition("?")[0]
             return (
-                "it wants a login (HTTP 401), and logins stay on your machine. Add it to your own servers there: "
+                f"it {WANTS_LOGIN} (HTTP 401), and logins stay on your machine. Add it to your own servers there: "
                 f"ccb mcp add {self._name} {where}, then ccb mcp login {self._name}"
             )
         return f"it answers with HTTP {status}"

@@ -10,6 +10,7 @@ from itertools import chain, repeat
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.kinds.mcp import WANTS_LOGIN
 from ccb.tunnel.wire.tool_traits import RunsOn
 
 from ..context.reminders import Occasion
@@ -53,7 +54,7 @@ class _Server:
         self.place = place
         self.channel = channel
         self.call_s = CALL_S
-        self.status = "pending"  # pending, connected, failed or disabled
+        self.status = "pending"  # pending, connected, failed, needs-auth or disabled
         self.error = ""
         self.info: Json = {}
         self.tools: dict[str, McpTool] = {}
@@ -195,7 +196,8 @@ class McpServers:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a server says, the session goes on without it
             log.warning("the MCP server %s is not connected: %s", server.name, error)
-            server.status, server.error = "failed", str(error) if isinstance(error, McpError) else repr(error)
+            server.error = str(error) if isinstance(error, McpError) else repr(error)
+            server.status = "needs-auth" if WANTS_LOGIN in server.error else "failed"
             server.client = None
             tools = []
             self._close(server)

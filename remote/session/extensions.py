@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Callable
 
 from ccb.tunnel.wire import SessionOptions
-from ccb.tunnel.wire.options import SettingsOption
+from ccb.tunnel.wire.options import BUILT_IN_AGENTS, SettingsOption
 from ccb.tunnel.wire.records import MAIN_AGENT
 
 from ..agent.agent import Agent
@@ -96,14 +96,15 @@ class SessionExtensions:
         sub_agents = self._agent.config.context.sub_agents
         if sources == self._agents_of or not isinstance(sub_agents, SubAgents):
             return
+        built_in = BUILT_IN_AGENTS not in sources[0].left_out
         if not defines_agents(*sources):
-            sub_agents.define(())
+            sub_agents.define((), built_in=built_in)
             self._agents_of = sources
             return
         from ..subagents.catalogue import Catalogue
 
         catalogue = await asyncio.get_running_loop().run_in_executor(None, Catalogue, *sources)
-        sub_agents.define(catalogue.definitions)
+        sub_agents.define(catalogue.definitions, built_in=built_in)
         self._agents_of = sources
         for problem in catalogue.problems:
             self._warn(problem)

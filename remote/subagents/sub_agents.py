@@ -91,10 +91,10 @@ class SubAgents:
         """The agents that can be started, the built-in ones first."""
         return tuple(self._definitions.values())
 
-    def define(self, definitions: Iterable[AgentDefinition]) -> None:
-        """Offer these agents besides the built-in ones from the next turn on, in place of those of the last call. A
-        definition with the name of a built-in agent replaces it."""
-        known = {each.name: each for each in (*BUILT_IN_AGENTS, *definitions)}
+    def define(self, definitions: Iterable[AgentDefinition], *, built_in: bool = True) -> None:
+        """Offer these agents, besides the built-in ones unless those are left out, from the next turn on, in place of
+        those of the last call. A definition with the name of a built-in agent replaces it."""
+        known = {each.name: each for each in (*(BUILT_IN_AGENTS if built_in else ()), *definitions)}
         if known != self._definitions:
             self._definitions = known
             self._main.config.tools.redeclare(TaskTool(known.values()))
@@ -111,7 +111,7 @@ class SubAgents:
         name, model = tool_input.get("subagent_type") or DEFAULT_AGENT, tool_input.get("model")
         definition = self._definitions.get(name)
         if definition is None:
-            return f"There is no agent {name!r}. The agents are: {', '.join(self._definitions)}."
+            return f"There is no agent {name!r}. The agents are: {', '.join(self._definitions) or 'none'}."
         lacking = definition.lacks(connected_names(self.session_servers()))
         if lacking:
             return f"The agent {name} needs the MCP server {lacking}, which is not connected in this session."

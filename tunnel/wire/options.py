@@ -21,6 +21,9 @@ CLAUDE_CODE_VERSION = "2.1.329"
 """The version of the stream-json protocol that ccb speaks. Clients of that protocol compare it."""
 
 
+INSTRUCTIONS, BUILT_IN_AGENTS = "instructions", "built_in_agents"
+"""What a program can leave out of a session: the instruction files, and the agents that ccb itself defines."""
+
 SETUP_COMMAND = "/?setup"
 """A prompt that only starts a session: its hooks run, and no model is called."""
 
@@ -52,6 +55,7 @@ class SessionOptions:
     agents: Json | None = None  # definitions of sub-agents, by name
     role: str = ""  # the agent, by its name, as which the main agent works
     setup: str = ""  # init | maintenance: the Setup hooks that a new session runs first
+    left_out: list[str] = field(default_factory=list)  # see the constants above
     append_agent_prompt: str | None = None  # what the system prompt of every sub-agent ends with
     own_agents: Json = field(default_factory=dict)  # the person's files that define sub-agents: text by path
     own_files: str = ""  # the person's commands and skills: see `kinds.own_files`; in the journal, where they are

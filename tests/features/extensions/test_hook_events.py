@@ -179,7 +179,8 @@ async def test_continue_false_ends_the_turn(tmp_path: Path, event: str) -> None:
     scripts = {MAIN: [bash("touch made", "b1", "m1"), says("done", "m2")]}
     async with delegation(tmp_path, scripts, settings=hooks, allowed_tools=["Bash"]) as d:
         ended = await d.turn(MAIN + "go")
-        assert ended["terminal_reason"] == ("completed" if event == "UserPromptSubmit" else "hook_stopped")
+        reasons = {"UserPromptSubmit": "completed", "Stop": "stop_hook_prevented"}
+        assert ended["terminal_reason"] == reasons.get(event, "hook_stopped")
         assert any("enough" in str(each["content"]) for each in d.messages("system", "informational"))
         calls_made = {"UserPromptSubmit": 0, "PreToolUse": 1, "PostToolUse": 1, "Stop": 2}[event]
         assert len(d.model.requests[MAIN]) == calls_made

@@ -327,6 +327,24 @@ async def test_a_session_that_is_to_work_as_an_unknown_agent_starts_no_turn_and_
     assert (await again.message("result"))["result"] == "Found."
 
 
+async def test_a_program_leaves_out_the_instruction_files_and_the_built_in_agents(
+    host: WorkerHost, session: str
+) -> None:
+    (host.project / "CLAUDE.md").write_text("Speak Latin.")
+    critic = {"critic": {"description": "Finds faults", "prompt": "You find faults."}}
+    laptop = await host.connect(session)
+    await laptop.attach(SessionOptions(agents=critic, left_out=["instructions", "built_in_agents"]))
+    await say(laptop, "Look.")
+    task = {"description": "look", "prompt": "Look around"}
+    first = await answer(laptop, calls(("t1", "Task", task)))
+    assert "Speak Latin." not in json.dumps(first)
+    (offered,) = (each for each in first["tools"] if each["name"] == "Task")
+    assert "- critic: Finds faults" in offered["description"] and "- Explore" not in offered["description"]
+    refused = texts(await answer(laptop, says("Well.", "m2")))
+    assert "There is no agent 'general-purpose'. The agents are: critic." in refused
+    await laptop.message("result")
+
+
 async def test_programs_that_show_a_session_get_lists_reload_files_and_ask_beside_the_work(
     host: WorkerHost, session: str
 ) -> None:

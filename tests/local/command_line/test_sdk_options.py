@@ -113,6 +113,15 @@ def test_the_variable_for_tool_search_counts(
     assert never is not None and never > 10**12
 
 
+def test_variables_leave_out_instruction_files_and_built_in_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLAUDE_CODE_DISABLE_CLAUDE_MDS", "1")
+    monkeypatch.setenv("CLAUDE_AGENT_SDK_DISABLE_BUILTIN_AGENTS", "true")
+    assert session_options(parse_arguments(STREAMS), Settings()).left_out == ["built_in_agents", "instructions"]
+    assert session_options(parse_arguments([]), Settings()).left_out == ["instructions"], "a person keeps the agents"
+    monkeypatch.setenv("CLAUDE_CODE_DISABLE_CLAUDE_MDS", "0")
+    assert session_options(parse_arguments([]), Settings()).left_out == []
+
+
 def test_a_person_at_the_terminal_is_asked_and_no_tool() -> None:
     with pytest.raises(UsageError, match="is for headless runs"):
         parse_arguments(["--permission-prompt-tool", "mcp__guard__decide"])

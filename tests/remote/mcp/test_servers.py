@@ -178,6 +178,7 @@ async def test_a_server_that_may_come_back_is_tried_again_until_it_does(monkeypa
     refused.failure, refused.status, refused.may_come_back = "it wants a login", 401, True
     servers, _ = await connected(refused)
     assert "retryInSeconds" not in servers.status()[0], "who refuses a client goes on doing so"
+    assert servers.summary() == [{"name": "s0", "status": "needs-auth"}]
     await servers.close()
 
 

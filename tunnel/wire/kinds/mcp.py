@@ -21,6 +21,9 @@ from ..requests import (
 Json = dict[str, Any]
 
 
+WANTS_LOGIN = "wants a login"
+"""What the error of a server says that nobody has logged in to."""
+
 MAX_NAME = 128
 """The longest name of a tool that the model API takes."""
 

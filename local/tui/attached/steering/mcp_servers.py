@@ -58,7 +58,7 @@ class McpServerList:
         lines = [_line(each, own) for each in servers[:_MAX_SHOWN]]
         missing = [state for name, state in own.items() if name not in {each.get("name") for each in servers}]
         lines += [f"{each.name}: not used by the agent, on this laptop: {each.shown}" for each in missing]
-        if any(each.get("status") == "failed" for each in servers):
+        if any(each.get("status") in ("failed", "needs-auth") for each in servers):
             lines.append("/mcp reconnect NAME tries again.")
         self._show("\n".join(lines) or _NONE)
 
