@@ -66,7 +66,7 @@ class Turn:
         self._stopped_by_hook: str | None = None  # why a hook of a tool call ends the turn
         self._demands = Demands(config, state.ledger, self._recorder)
         self._denials: list[Json] = []
-        self._batch: list[Json] = []  # the calls of the present answer that have ended
+        self._batch: dict[str, Json] = {}  # the calls of the present answer, by id, in its order
         self._calls = 1
         self._started = deps.clock.now()
 
@@ -238,7 +238,7 @@ class Turn:
         await self._stop.unless_set(self._executor.drain())
         if self._stop.is_set:
             raise Interrupted
-        batch, self._batch = self._batch, []
+        batch, self._batch = [each for each in self._batch.values() if each], {}
         outcome = await self._stop.unless_set(after_batch(self._deps, self._recorder, batch))
         if outcome.stops or outcome.blocked:
             self._stopped_by_hook = outcome.stop_reason or outcome.reason
@@ -318,11 +318,12 @@ class Turn:
 
     async def _run_call(self, call: ToolCall) -> None:
         """Run one tool call and act on its outcome."""
+        self._batch[call.id] = {}
         outcome = await run_call(self._pipeline, call)
         if outcome.stop_reason is not None:
             self._stopped_by_hook = outcome.stop_reason
         self._demands.called(call, outcome)
-        self._batch.append(batched(call.name, call.id, call.input, outcome.result))
+        self._batch[call.id] = batched(call.name, call.id, call.input, outcome.result)
         if outcome.denial is not None:
             self._denials.append(outcome.denial)
         if outcome.feedback_due:

@@ -43,6 +43,12 @@ _SUMMARIES = {
     "PostCompact": "After the conversation was compacted",
     "SessionStart": "When a session starts",
     "SessionEnd": "When a session ends",
+    "PostToolBatch": "After all tool calls of an answer",
+    "UserPromptExpansion": "Before the text of a command goes to the model",
+    "CwdChanged": "When the shell has another directory",
+    "FileChanged": "When a watched file has changed",
+    "InstructionsLoaded": "When the model gets an instruction file",
+    "Setup": "Before a new session, with --init or --maintenance",
 }
 _REFUSED = {
     "set_cwd": "a session stays in the directory in which it was started: start another session there",
