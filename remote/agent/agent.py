@@ -37,7 +37,7 @@ class Agent:
         self._config = config
         self._next = config  # takes effect at the next turn
         self._deps = deps
-        model = resolve_model(conversation.model or config.model)
+        model = resolve_model(conversation.model or config.model, config.names)
         self._registered = config.tools.begin_turn()  # the registry's tools at the start of the last turn
         self._state = AgentState(conversation, ledger, model, config.callable_tools(), self._listed_tools(config))
         self._turn: Turn | None = None
@@ -136,13 +136,15 @@ class Agent:
         """Return what a model says to a text alone. Raise ModelError."""
         from .prompts.aside import judged
 
-        small = small_model(self._state.model, self._config.small_model)
-        return await judged(self._deps, self._state, system, text, small if model == SMALL else model)
+        names = self._config.names
+        small = small_model(self._state.model, self._config.small_model, names)
+        chosen = small if model == SMALL else resolve_model(model, names)
+        return await judged(self._deps, self._state, system, text, chosen)
 
     def set_model(self, name: str | None) -> None:
         """Use another model from the next model call on; None means the model of the configuration. The conversation
         drops the thinking of the old model."""
-        model = resolve_model(name or self._next.model)
+        model = resolve_model(name or self._next.model, self._next.names)
         if model != self._state.model:
             self._state.model = model
             self._state.conversation.apply(self._deps.emitter.emit(ModelRecord(model)))

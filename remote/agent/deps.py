@@ -10,6 +10,7 @@ from typing import Any, Callable
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.commands import SHELL_COMMAND
 from ccb.tunnel.wire.messages import UserLine
+from ccb.tunnel.wire.models import CCB_NAMES, ModelNames
 from ccb.tunnel.wire.tool_traits import BUILT_IN, FINDERS
 
 from ..commands.registry import CommandRegistry
@@ -100,7 +101,7 @@ class AgentConfig:
     `take_queued` takes the prompts and notices for an agent that have joined the queue during a turn. `settings` are
     the merged settings of the session. `offer` says which tools the model is offered, `disclosure` what clients are
     told. `structured` is the tool whose value each turn must end with; `budget` limits the cost. `refusal` says why no
-    turn may start, "" if one may."""
+    turn may start, "" if one may. `names` are the short names of models."""
 
     prompts: PromptSource
     tools: ToolRegistry
@@ -120,6 +121,7 @@ class AgentConfig:
     structured: StructuredOutput | None = None
     budget: Budget | None = None
     refusal: str = ""
+    names: ModelNames = CCB_NAMES
 
     @property
     def agent_type(self) -> str:

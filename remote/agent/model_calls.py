@@ -45,7 +45,7 @@ class ModelCalls:
         """Let a model that is used in this turn only, such as that of a command, hold until its end."""
         before = self._agent.model
         if name:
-            self._lend(resolve_model(name))
+            self._lend(resolve_model(name, self._config.names))
         try:
             yield
         finally:
@@ -125,7 +125,8 @@ class ModelCalls:
     def _fallback(self) -> str:
         """Return the model that takes over when the present one is overloaded, "" for none."""
         name = self._config.fallback_model
-        return resolve_model(name) if name and resolve_model(name) != self._agent.model else ""
+        model = resolve_model(name, self._config.names) if name else ""
+        return model if model != self._agent.model else ""
 
     async def _fall_back(self, state: LoopState) -> MessageEnd:
         """Make the call with the other model, and use it for the rest of the turn."""

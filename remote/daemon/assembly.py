@@ -10,6 +10,7 @@ from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.models import ModelNames
 from ccb.tunnel.wire.records import MAIN_AGENT, OptionsRecord
 from ccb.tunnel.wire.requests import AnsweredBy
 
@@ -210,6 +211,7 @@ class AgentFactory:
             fallback_model=options.fallback_model,
             small_model=options.small_model,
             compact_model=options.compact_model,
+            names=ModelNames(options.model_aliases),
             disclosure=Disclosure(api_key_source=options.api_key_source, partial_messages=options.partial_messages),
             take_queued=lambda agent_id: self.parts.inputs.take_all(agent_id, commands.calls),
             offer=ToolOffer(
@@ -221,6 +223,7 @@ class AgentFactory:
         agent = self.agent(config, history)
         if self.hooks is not None:
             self.hooks.remind, self.hooks.judge = agent.reminders.add, agent.judge
+            self.hooks.names = lambda: agent.config.names
             self.hooks.effort = lambda: agent.config.reasoning.effort or ""
         agent.reminders.follow(
             PlanReminders(

@@ -18,6 +18,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Callable
 
 from ccb.tunnel.wire.kinds.turns import HookRecord
+from ccb.tunnel.wire.models import ModelNames
 from ccb.tunnel.wire.records import MAIN_AGENT, MessageRecord
 from ccb.tunnel.wire.requests import HOOK_CALLBACK, HookCallback, Request, RequestFailed
 
@@ -83,6 +84,8 @@ class HookRunner:
         """Which Setup hooks are due before those of SessionStart: `init` or `maintenance`, "" for none."""
         self.initial = ""
         """What SessionStart hooks want to tell the model before the first prompt that reaches it."""
+        self.names: Callable[[], ModelNames] = ModelNames
+        """The short names of models."""
         self.effort: Callable[[], str] = lambda: ""
         """How hard the model is to think, "" where that is left to it."""
         self._watch: FileWatch | None = None
@@ -106,7 +109,7 @@ class HookRunner:
         """Use the hooks of these settings, which are trusted. A notification hook of the person's own settings runs on
         the laptop and is left out. Return what is wrong with others, once."""
         problems: list[str] = []
-        hooks = read_hooks(sources, problems.append)
+        hooks = read_hooks(sources, problems.append, self.names())
         self.problems = problems
         self._configured = tuple(each for each in hooks if (each.event, each.source) != (NOTIFICATION, "user"))
         self._look_at_files()

@@ -11,7 +11,7 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.mcp import unmarked
-from ccb.tunnel.wire.models import may_be_model
+from ccb.tunnel.wire.models import CCB_NAMES, ModelNames
 
 Json = dict[str, Any]
 
@@ -171,13 +171,16 @@ class HookSource:
     path: str = ""
 
 
-def read_hooks(sources: Iterable[HookSource], report: Callable[[str], None]) -> tuple[Hook, ...]:
-    """Return the command hooks of all sources in order. What cannot be used is reported in words."""
+def read_hooks(
+    sources: Iterable[HookSource], report: Callable[[str], None], names: ModelNames = CCB_NAMES
+) -> tuple[Hook, ...]:
+    """Return the hooks of all sources in order. What cannot be used is reported in words. `names` are the short names
+    of models."""
     found: list[Hook] = []
     for given in sources:
         for event, entry, hook in _listed(given, report):
             where = f"{given.path or given.source}: hooks.{event}"
-            read = _read(event, entry.get("matcher"), hook, given)
+            read = _read(event, entry.get("matcher"), hook, given, names)
             if isinstance(read, str):
                 report(f"{where}: {read}")
             elif len(found) >= _MAX_HOOKS:
@@ -221,7 +224,7 @@ def _listed(given: HookSource, report: Callable[[str], None]) -> Iterator[tuple[
                 yield event, entry, hook if isinstance(hook, dict) else {}
 
 
-def _read(event: str, matcher: object, hook: Json, given: HookSource) -> Hook | str:
+def _read(event: str, matcher: object, hook: Json, given: HookSource, names: ModelNames) -> Hook | str:
     """Return the hook, or what is wrong with it."""
     kind, condition = hook.get("type"), hook.get("if")
     timeout = hook.get("timeout", PROMPT_TIMEOUT_S if kind == "prompt" else COMMAND_TIMEOUT_S)
@@ -234,7 +237,7 @@ def _read(event: str, matcher: object, hook: Json, given: HookSource) -> Hook | 
     what = hook.get(key)
     if not key or not isinstance(what, str) or not what or not _is_positive(timeout):
         return _SHAPE
-    target = _target(kind, what, hook)
+    target = _target(kind, what, hook, names)
     if isinstance(target, str):
         return target
     return Hook(
@@ -252,13 +255,13 @@ def _read(event: str, matcher: object, hook: Json, given: HookSource) -> Hook | 
     )
 
 
-def _target(kind: object, what: str, hook: Json) -> HttpTarget | PromptTarget | str | None:
+def _target(kind: object, what: str, hook: Json, names: ModelNames) -> HttpTarget | PromptTarget | str | None:
     """Return what a hook sends its event to, None for a command, or what is wrong with it, as a text."""
     headers, variables, model = hook.get("headers", {}), hook.get("allowedEnvVars", []), str(hook.get("model") or "")
     if kind == "command":
         return None
     if kind == "prompt":
-        return PromptTarget(what, model) if not model or may_be_model(model) else "`model` is no name of a model"
+        return PromptTarget(what, model) if not model or names.may_be(model) else "`model` is no name of a model"
     if not isinstance(headers, dict) or not isinstance(variables, list):
         return "`headers` is an object and `allowedEnvVars` a list"
     return HttpTarget(what, dict(zip(map(str, headers), map(str, headers.values()))), tuple(map(str, variables)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ccb.tunnel.wire.models import ALIASES, DEFAULT_MAX_TOKENS, LONG_CONTEXT, facts, resolved
+from ccb.tunnel.wire.models import ALIASES, CCB_NAMES, DEFAULT_MAX_TOKENS, LONG_CONTEXT, ModelNames, facts
 
 DEFAULT_MODEL = ALIASES["default"]
 SMALL = "small"
@@ -11,17 +11,17 @@ ESCALATED_MAX_TOKENS = 64_000
 LONG_CONTEXT_BETA = "context-1m-2025-08-07"
 
 
-def resolve_model(name: str | None) -> str:
-    """Return the model id for an alias or an id; the default model for None and ""."""
+def resolve_model(name: str | None, names: ModelNames = CCB_NAMES) -> str:
+    """Return the model id for an alias or an id; the default model for None and "". `names` are those of a session."""
     if name and name.endswith(LONG_CONTEXT):
-        return resolve_model(name[: -len(LONG_CONTEXT)]) + LONG_CONTEXT
-    return resolved(name or "default")
+        return resolve_model(name[: -len(LONG_CONTEXT)], names) + LONG_CONTEXT
+    return names.resolved(name or "default")
 
 
-def small_model(model: str, chosen: str) -> str:
+def small_model(model: str, chosen: str, names: ModelNames = CCB_NAMES) -> str:
     """Return the model that answers small questions of an agent that uses `model`. `chosen` is what the laptop says,
     "" if nothing: then a model of an unknown family has no known small one, so it answers itself."""
-    return chosen or (resolved("haiku") if model.startswith("claude-") else model)
+    return chosen or (names.resolved("haiku") if model.startswith("claude-") else model)
 
 
 def betas_of(model: str) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from ccb.tunnel.wire.kinds.queue import BEFORE, MovedRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.reasoning import ReasoningRecord
 from ccb.tunnel.wire.kinds.tasks import QueueMove
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, UserLine, parse_message
-from ccb.tunnel.wire.models import may_be_model
+from ccb.tunnel.wire.models import ModelNames
 from ccb.tunnel.wire.records import InputRecord, OptionsRecord
 from ccb.tunnel.wire.requests import AnsweredBy, answer_in
 
@@ -276,6 +276,7 @@ class Session:
                 fallback_model=options.fallback_model,
                 small_model=options.small_model,
                 compact_model=options.compact_model,
+                names=ModelNames(options.model_aliases),
                 offer=replace(config.offer, names=options.tools, aliases=options.tool_aliases),
                 prompts=(
                     session_prompt(options, context.cwd, context.host, context.cages) if new_prompt else config.prompts
@@ -365,7 +366,7 @@ class Session:
         """Use what a trusted project has chosen, where the person has not."""
         model, mode = settings.of_project("model"), settings.of_project("defaultMode")
         if model and "model" in settings.left_open:
-            if may_be_model(model):
+            if self.agent.config.names.may_be(model):
                 self.agent.set_model(model)
             else:
                 self._warn(f"the settings of this project name a model that is none: {model[:100]!r}")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ccb.tunnel.wire import SessionOptions
+from ccb.tunnel.wire.models import ModelNames
 
 from ..settings.settings_files import digest_of, read_text
 from ..settings.worker_settings import PROJECT, USER, WorkerSettings
@@ -25,6 +26,7 @@ class Catalogue:
 
     def __init__(self, options: SessionOptions, settings: WorkerSettings) -> None:
         self.problems: list[str] = []
+        self._names = ModelNames(options.model_aliases)
         self._trusted_agents = settings.trusted_agents
         found: dict[str, AgentDefinition] = {}
         if USER in settings.sources:
@@ -37,7 +39,7 @@ class Catalogue:
                 found.update(self._files(PROJECT, self._texts(os.path.join(directory, PROJECT_AGENTS))))
         for name, fields in (options.agents or {}).items():
             try:
-                found[name], unused = from_fields(name, fields if isinstance(fields, dict) else {}, CLIENT)
+                found[name], unused = from_fields(name, fields if isinstance(fields, dict) else {}, CLIENT, self._names)
                 self.problems += unused
             except ValueError as error:
                 self.problems.append(str(error))
@@ -46,7 +48,7 @@ class Catalogue:
     def _files(self, source: str, files: Iterable[tuple[str, object]]) -> Iterator[tuple[str, AgentDefinition]]:
         for path, text in files:
             try:
-                definition, unused = from_markdown(str(text), source)
+                definition, unused = from_markdown(str(text), source, self._names)
             except ValueError as error:
                 self.problems.append(f"{path}: {error}")
                 continue

@@ -12,7 +12,6 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.kinds.worktrees import WorktreeRecord
-from ccb.tunnel.wire.models import may_be_model
 from ccb.tunnel.wire.records import MAIN_AGENT, MessageRecord
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, SKILL
 
@@ -115,7 +114,7 @@ class SubAgents:
         lacking = definition.lacks(connected_names(self.session_servers()))
         if lacking:
             return f"The agent {name} needs the MCP server {lacking}, which is not connected in this session."
-        if model and model != INHERIT and not may_be_model(model):
+        if model and model != INHERIT and not self._main.config.names.may_be(model):
             return f"{model!r} is not a model: leave it out, or use sonnet, opus, haiku or the full id of a model."
         return None
 
@@ -325,7 +324,7 @@ class SubAgents:
         )
         chosen, own = model or definition.model, self._main.model
         if chosen == SMALL:
-            chosen = small_model(own, main.small_model)
+            chosen = small_model(own, main.small_model, main.names)
         return AgentConfig(
             prompts=ChildPrompt(
                 definition.prompt, main.prompts, *((context.cwd, tree.branch) if tree is not None else ())
@@ -342,6 +341,7 @@ class SubAgents:
             small_model=main.small_model,
             compact_model=main.compact_model,
             settings=main.settings,
+            names=main.names,
             budget=self._rest_of_budget(),
             offer=ToolOffer(judge=main.offer.judge, role=definition),
         )

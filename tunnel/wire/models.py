@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any
 
 from .dataclass import dataclass
@@ -24,7 +24,7 @@ _TELLING = re.compile(r"[0-9/:-]")
 def may_be_model(name: str) -> bool:
     """Return whether `name` is an alias, or an id that some provider may know. An id names a version, a vendor or a
     tag, so it has a digit, a slash, a colon or a hyphen in it: a plain word is a slip."""
-    return name in ALIASES or name in _aliases or bool(_ID.fullmatch(name) and _TELLING.search(name))
+    return name in ALIASES or bool(_ID.fullmatch(name) and _TELLING.search(name))
 
 
 DEFAULT_MAX_TOKENS = 8_000
@@ -50,7 +50,6 @@ _MAX_LEARNED = 1_000
 _NUMBERS = 6  # the first fields of `ModelFacts`
 _MAX_LEVELS = 10
 _learned: dict[str, ModelFacts] = {}
-_aliases: dict[str, str] = {}
 _UNKNOWN = ModelFacts(max_output=DEFAULT_MAX_TOKENS)  # many models refuse a request for more than their limit
 _FAMILIES = (  # the first matching prefix counts
     ("claude-opus-4-1", ModelFacts(max_output=32_000, input_price=15, output_price=75)),
@@ -76,23 +75,34 @@ def learn(model: str, known: ModelFacts) -> None:
         _learned[model] = known
 
 
-def learn_all(models: Mapping[str, Any], thinking: Mapping[str, Any], aliases: Mapping[str, Any]) -> None:
+def learn_all(models: Mapping[str, Any], thinking: Mapping[str, Any]) -> None:
     """Remember models as the session options have them. `models` are the numbers of `ModelFacts`, by name, `thinking`
-    the levels of effort of models that think, `aliases` the models that the person's short names stand for. What is
-    not like that is left out."""
+    the levels of effort of models that think. What is not like that is left out."""
     for name, values in models.items():
         if isinstance(values, list) and len(values) <= _NUMBERS and all(type(each) in (int, float) for each in values):
             levels = thinking.get(name)
             efforts = tuple(str(level) for level in levels[:_MAX_LEVELS]) if isinstance(levels, list) else None
             learn(name, replace(ModelFacts(*values), efforts=efforts))
-    for name, model in aliases.items():
-        if isinstance(model, str) and len(_aliases) < _MAX_LEARNED:
-            _aliases[name] = model
 
 
-def resolved(name: str) -> str:
-    """Return the id of a model for a short name, and any other name as it is."""
-    return _aliases.get(name) or ALIASES.get(name, name)
+@dataclass(frozen=True)
+class ModelNames:
+    """The short names of models in one session: `own` are those of the person, which count before ccb's."""
+
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+    def may_be(self, name: str) -> bool:
+        """Return whether `name` is a short name or can be an id (see `may_be_model`)."""
+        return name in self.own or may_be_model(name)
+
+    def resolved(self, name: str) -> str:
+        """Return the id of a model for a short name, and any other name as it is."""
+        given = self.own.get(name)
+        return given if isinstance(given, str) and given else ALIASES.get(name, name)
+
+
+CCB_NAMES = ModelNames()
+"""The short names of ccb alone."""
 
 
 def facts(model: str) -> ModelFacts:

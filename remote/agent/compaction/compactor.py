@@ -181,7 +181,8 @@ class Compactor:
 
     async def _ask(self, history: list[HistoryMessage], hint: str) -> str:
         """Ask the model that shall write summaries, and the agent's own one if that one fails or has less room."""
-        own, other = self._agent.model, resolve_model(self._config.compact_model or self._agent.model)
+        own, config = self._agent.model, self._config
+        other = resolve_model(config.compact_model or own, config.names)
         if other != own and facts(other).context_window >= facts(own).context_window:
             try:
                 return await self._ask_model(other, history, hint)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...model import request
 from ...model.call import ModelCall, Retrying
-from ...model.models import betas_of, resolve_model
+from ...model.models import betas_of
 from ...model.retry import RetryPolicy
 from ...model.stream import BlockDone, MessageHead
 from ..deps import AgentDeps
@@ -57,7 +57,7 @@ async def side_answer(deps: AgentDeps, agent: AgentState, question: str) -> str 
 async def judged(deps: AgentDeps, agent: AgentState, system: str, text: str, model: str) -> str:
     """Return what a model says to a text alone. Raise ModelError."""
     prefix = request.RequestPrefix([{"type": "text", "text": system}], [])
-    return await _answer(deps, agent, prefix, with_question([], text), resolve_model(model))
+    return await _answer(deps, agent, prefix, with_question([], text), model)
 
 
 async def _answer(

@@ -178,7 +178,8 @@ def _hooks(session: Session) -> Json:
     configured = session.settings.current.hooks
     sources = [HookSource(each.value, each.layer.source, each.layer.path) for each in configured]
     callbacks = [each for each in (session.hooks.hooks if session.hooks is not None else ()) if each.callback]
-    hooks = sorted([*read_hooks(sources, lambda _: None), *callbacks], key=lambda each: EVENTS.index(each.event))
+    names = session.agent.config.names
+    hooks = sorted([*read_hooks(sources, lambda _: None, names), *callbacks], key=lambda each: EVENTS.index(each.event))
     counts = {event: sum(each.event == event for each in hooks) for event in EVENTS}
     catalog = [
         {"name": each, "summary": _SUMMARIES[each], "supportsMatcher": each not in WITHOUT_MATCHER} for each in EVENTS

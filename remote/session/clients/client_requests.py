@@ -185,6 +185,13 @@ def _set_permission_mode(session: Session, mode: str) -> Handled:
     return Handled({"mode": mode}, announce)
 
 
+def check_model(session: Session, name: str | None) -> None:
+    """Raise RequestRefused for a name that no model can have."""
+    if name and not session.agent.config.names.may_be(name):
+        raise RequestRefused(f"{name[:100]!r} is no model: it is {', '.join(ALIASES)}, or the full id of a model")
+
+
 def _set_model(session: Session, name: str | None) -> Handled:
+    check_model(session, name)
     session.agent.set_model(name)
     return Handled({"model": name or session.agent.model})

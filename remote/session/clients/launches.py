@@ -32,7 +32,7 @@ class Launches:
 
     def __init__(self, options: SessionOptions) -> None:
         self.options = options
-        learn_all(options.model_facts, options.thinking_models, options.model_aliases)
+        learn_all(options.model_facts, options.thinking_models)
         self._by_client: OrderedDict[str, Json] = OrderedDict()
 
     def can_ask(self, answered_by: AnsweredBy) -> bool:
@@ -70,7 +70,7 @@ class Launches:
     def use(self, options: SessionOptions) -> None:
         """Put options in force, and keep them for the client that brought them."""
         self.options = options
-        learn_all(options.model_facts, options.thinking_models, options.model_aliases)
+        learn_all(options.model_facts, options.thinking_models)
         self.keep(options)
 
     def keep(self, options: SessionOptions) -> None:

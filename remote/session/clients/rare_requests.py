@@ -19,6 +19,7 @@ from ...system.regular_files import NotAFile
 from ...tools.files.paths import absolute
 from ..broker import Handled
 from ..session import Session
+from .client_requests import check_model
 from .client_setup import Initialize
 from .task_requests import find_task
 
@@ -98,6 +99,7 @@ def _apply(session: Session, given: Json) -> Handled:
     if fixed:
         raise RequestRefused(f"a running session cannot change {', '.join(fixed)}")
     model = SET_MODEL.read(settings)
+    check_model(session, model)
     if "effortLevel" in settings:
         level = SET_EFFORT.read({"effort": settings["effortLevel"]})
         session.reason(replace(session.agent.config.reasoning, effort=level))

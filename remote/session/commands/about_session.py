@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from ccb.tunnel.wire.models import ALIASES, may_be_model
+from ccb.tunnel.wire.models import ALIASES
 from ccb.tunnel.wire.options import SETUP_COMMAND
 
 from ...commands.registry import CommandCall, CommandRefused, Printed, SlashCommand
@@ -90,7 +90,7 @@ def _server(state: Json) -> str:
 def _model(session: Session, name: str) -> str:
     if not name:
         return f"Model: {session.agent.model}"
-    if not may_be_model(name):
+    if not session.agent.config.names.may_be(name):
         raise CommandRefused(f"{name[:100]} is no model: it is {', '.join(ALIASES)}, or the full id of a model.")
     session.agent.set_model(name)
     return f"Model: {session.agent.model}, from the next model call on"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ccb.tunnel.wire.kinds.reasoning import EFFORTS
-from ccb.tunnel.wire.models import may_be_model
+from ccb.tunnel.wire.models import CCB_NAMES, ModelNames
 
 from ...hooks.table import Hook, HookSource, read_hooks
 from ...settings.front_matter import NESTED, read_markdown
@@ -23,9 +23,9 @@ _MEMORIES = (USER, PROJECT, LOCAL)
 _MAX_DESCRIPTION = 2_000  # characters
 
 
-def from_markdown(text: str, source: str) -> tuple[AgentDefinition | None, list[str]]:
+def from_markdown(text: str, source: str, names: ModelNames = CCB_NAMES) -> tuple[AgentDefinition | None, list[str]]:
     """Return the agent that a file defines, and what of it is not used. The agent is None for a file without front
-    matter. Raise ValueError if the file is broken."""
+    matter. `names` are the short names of models. Raise ValueError if the file is broken."""
     file = read_markdown(text)
     if file.fields is None:
         return None, []
@@ -37,10 +37,12 @@ def from_markdown(text: str, source: str) -> tuple[AgentDefinition | None, list[
         from ...settings.nested_yaml import read_nested
 
         fields.update({key: read_nested(file.lines[key]) for key in NESTED if key in file.lines})
-    return from_fields(name, fields, source)
+    return from_fields(name, fields, source, names)
 
 
-def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[AgentDefinition, list[str]]:
+def from_fields(
+    name: str, fields: Mapping[str, Any], source: str, names: ModelNames = CCB_NAMES
+) -> tuple[AgentDefinition, list[str]]:
     """Return the agent with these fields, which have the names of the public protocol, and what is not used. Raise
     ValueError."""
     if not _NAME.fullmatch(name):
@@ -54,7 +56,7 @@ def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[Agen
     if mode not in ("", INHERIT, *_MODES):
         raise ValueError(f"the agent {name} has an unknown permissionMode {mode!r}")
     model = str(fields.get("model") or "")
-    if model not in ("", INHERIT) and not may_be_model(model):
+    if model not in ("", INHERIT) and not names.may_be(model):
         raise ValueError(f"the agent {name} has a model that is none: {model[:100]!r}")
     isolation = str(fields.get("isolation") or "")
     if isolation not in ("", WORKTREE):  # without it the agent would work where it must not
@@ -80,7 +82,7 @@ def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[Agen
         source=source,
         effort=_effort(name, fields.get("effort")),
         skills=_listed(fields.get("skills")),
-        hooks=_hooks(name, fields.get("hooks"), source, problems),
+        hooks=_hooks(name, fields.get("hooks"), source, problems, names),
         servers=_servers(name, fields.get("mcpServers")),
         memory=memory,
         initial_prompt=str(fields.get("initialPrompt") or ""),
@@ -89,10 +91,10 @@ def from_fields(name: str, fields: Mapping[str, Any], source: str) -> tuple[Agen
     return definition, problems
 
 
-def _hooks(name: str, value: object, source: str, problems: list[str]) -> tuple[Hook, ...]:
+def _hooks(name: str, value: object, source: str, problems: list[str], names: ModelNames) -> tuple[Hook, ...]:
     if not value:
         return ()
-    return read_hooks([HookSource(value, source, f"the agent {name}")], problems.append)
+    return read_hooks([HookSource(value, source, f"the agent {name}")], problems.append, names)
 
 
 def _servers(name: str, value: object) -> tuple[tuple[str, Json | None], ...]:

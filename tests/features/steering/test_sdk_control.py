@@ -327,6 +327,18 @@ async def test_a_session_that_is_to_work_as_an_unknown_agent_starts_no_turn_and_
     assert (await again.message("result"))["result"] == "Found."
 
 
+async def test_short_names_of_models_hold_for_the_next_client_of_the_session(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    await first.attach(SessionOptions(model_aliases={"quick": "openai/gpt-5-mini"}))
+    second = await host.connect(session)
+    await second.attach(SessionOptions())
+    assert "is no model" in (await ask(second, "set_model", model="slow"))["error"]
+    await payload(second, "set_model", model="quick")
+    await say(second, "Look.")
+    assert (await answer(second, says("Seen.", "m1")))["model"] == "openai/gpt-5-mini"
+    await second.message("result")
+
+
 async def test_a_program_leaves_out_the_instruction_files_and_the_built_in_agents(
     host: WorkerHost, session: str
 ) -> None:

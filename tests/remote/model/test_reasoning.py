@@ -6,7 +6,7 @@ import pytest
 
 from ccb.remote.model.models import SMALL, resolve_model, small_model
 from ccb.remote.model.reasoning import Reasoning, can_think, effort_of
-from ccb.tunnel.wire.models import facts, learn_all, may_be_model
+from ccb.tunnel.wire.models import ModelNames, facts, learn_all
 
 NUMBERS = [100_000, 8_000, 1.0, 2.0, 0.1, 1.0]
 THINKS, LEVELLESS, PLAIN = "lab/reason-1", "lab/reason-2", "lab/plain-1"
@@ -16,7 +16,7 @@ THINKS, LEVELLESS, PLAIN = "lab/reason-1", "lab/reason-2", "lab/plain-1"
 def told() -> None:
     """What the laptop has said."""
     models = {THINKS: NUMBERS, LEVELLESS: NUMBERS, PLAIN: NUMBERS}
-    learn_all(models, {THINKS: ["minimal", "low", "high"], LEVELLESS: []}, {"swifttest": THINKS})
+    learn_all(models, {THINKS: ["minimal", "low", "high"], LEVELLESS: []})
 
 
 def body(model: str, reasoning: Reasoning) -> dict[str, object]:
@@ -43,14 +43,17 @@ def test_a_budget_and_its_end_reach_models_that_think_and_no_others() -> None:
 
 
 def test_options_of_an_older_laptop_and_broken_ones_are_read() -> None:
-    learn_all({"lab/old-1": NUMBERS, "lab/bad-1": [1, "x"], "lab/long-1": [1] * 9}, {"lab/old-1": "high"}, {"bad": 3})
+    learn_all({"lab/old-1": NUMBERS, "lab/bad-1": [1, "x"], "lab/long-1": [1] * 9}, {"lab/old-1": "high"})
     assert facts("lab/old-1").context_window == 100_000 and facts("lab/old-1").efforts is None
     assert facts("lab/bad-1") == facts("lab/long-1") == facts("never-heard-of-1")
 
 
 def test_short_names_of_the_person_stand_for_models() -> None:
-    assert may_be_model("swifttest") and resolve_model("swifttest") == THINKS
-    assert resolve_model("haiku") == "claude-haiku-4-5" and not may_be_model("slowtest")
+    names = ModelNames({"swift": THINKS, "bad": 3, "haiku": "lab/tiny-1"})
+    assert names.may_be("swift") and resolve_model("swift", names) == THINKS
+    assert resolve_model("swift[1m]", names) == f"{THINKS}[1m]" and resolve_model("bad", names) == "bad"
+    assert small_model("claude-opus-4-5", "", names) == "lab/tiny-1"
+    assert resolve_model("haiku") == "claude-haiku-4-5" and not ModelNames().may_be("swift"), "in one session only"
 
 
 def test_small_questions_go_to_the_small_model_of_the_family_or_to_the_one_that_the_laptop_names() -> None:
