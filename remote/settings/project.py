@@ -93,7 +93,7 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
                 only = {"mcpServers": servers.get("mcpServers")}
                 shared.append(Layer(PROJECT, os.path.join(directory, _MCP_FILE), only, on_host=True))
             texts += _texts(directory, agents, _TEXTS[:1] if directory == own else _TEXTS)
-        texts += _memories(directories[0])
+        texts += _memories(directories[0]) if directories[0] != own else ()
     layers = shared + layers
     switches = [each for layer in layers for each in switches_of(layer)] + texts
     if len(switches) > _MAX_ITEMS:

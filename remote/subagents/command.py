@@ -18,7 +18,7 @@ def agents_command(sub_agents: SubAgents) -> SlashCommand:
     async def run(_: CommandCall) -> Printed:
         return Printed("\n".join(map(_line, sub_agents.definitions)))
 
-    return SlashCommand("agents", "List the agents that can be started with Task", run)
+    return SlashCommand("agents", "List the agents that can be started with Task", run, local=True)
 
 
 def _line(agent: AgentDefinition) -> str:

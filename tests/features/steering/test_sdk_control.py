@@ -316,7 +316,7 @@ async def test_a_session_that_is_to_work_as_an_unknown_agent_starts_no_turn_and_
         assert refused["is_error"] and refused["terminal_reason"] == "turn_setup_failed" and refused["num_turns"] == 0
         assert "There is no agent 'critc'." in refused["errors"][0] and near in refused["errors"][0]
     assert not marker.exists(), "no hook runs for it"
-    await say(laptop, "/help")
+    await say(laptop, "/agents")
     assert (await laptop.message("result"))["subtype"] == "success", "what needs no model works"
     await laptop.stop()
     again = await host.connect(session)
