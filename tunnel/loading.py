@@ -38,9 +38,10 @@ def collect_rarely() -> None:
     """Let the collector look at everything seldom.
 
     What makes garbage in cycles is rare in the interface, but drawing makes so many objects that the collector would
-    look at all of them again every second. Each look takes longer than a frame.
+    look at all of them again every second. Each look takes longer than a frame. The generation between is looked at
+    often, because its look must be short too.
     """
-    gc.set_threshold(5_000, 10, 50)
+    gc.set_threshold(5_000, 3, 160)
 
 
 def take_short_turns() -> None:

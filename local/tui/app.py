@@ -31,6 +31,8 @@ from .keys.lone_chord import LoneChord
 from .keys.session_keys import SessionKeys
 from .login_handover import LoginHandover
 from .opening import Opening
+from .painting.key_priority import KeyPriority
+from .painting.screen import ReplScreen
 from .sessions.switching import Switching
 from .terminal_driver import TerminalDriver
 from .theme.themes import terminal_colours
@@ -85,6 +87,7 @@ class Repl(SessionKeys, App[int]):
         screen: ScreenSettings = DEFAULT_SCREEN,
     ) -> None:
         colours = terminal_colours(environ)
+        self.keys_first = KeyPriority()
         super().__init__(ansi_color=True if colours.few else None)
         self.appearance = Appearance(self, colours, environ)
         self.set_keymap(changed_bindings(screen.keymap))
@@ -124,7 +127,7 @@ class Repl(SessionKeys, App[int]):
         return TerminalDriver
 
     def get_default_screen(self) -> Screen[object]:
-        return Screen(id="_default", classes="-tall")  # which most are: a change would style everything once more
+        return ReplScreen(self.keys_first, classes="-tall")  # most are: a change would style everything once more
 
     def compose(self) -> ComposeResult:
         yield self.opening
@@ -132,6 +135,8 @@ class Repl(SessionKeys, App[int]):
         yield self.opening.line
 
     def on_mount(self) -> None:
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.keys_first = self.keys_first
         self.appearance.ask_background(self._driver)
         self.composer.focus()
         self.call_after_refresh(self._begin)

@@ -17,6 +17,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TextIO
 
+from textual import events
 from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
 from textual.app import App
@@ -25,6 +26,7 @@ from textual.message import Message
 
 from ..command_line.exit_codes import ExitCode
 from ..terminal.background import QUESTION, AnswerFilter, is_light
+from .painting.key_priority import KeyPriority
 
 _INPUT_S = 0.1
 _INPUT_BYTES = 4096
@@ -75,6 +77,7 @@ class TerminalDriver(LinuxDriver):
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._answers = AnswerFilter()
+        self.keys_first = KeyPriority()
         self._file: Any = _ClosableFile(self._file, self._window_closed)
 
     def ask_background(self) -> None:
@@ -110,6 +113,8 @@ class TerminalDriver(LinuxDriver):
                     else:
                         typed = self._answers.nothing_came()
                     for event in (*(parser.feed(typed) if typed else ()), *parser.tick()):
+                        if isinstance(event, events.Key | events.Paste):
+                            self.keys_first.came()
                         self.process_message(event)
         finally:
             with suppress(EOFError, ParseError):

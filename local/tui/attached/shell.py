@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from ..painting.key_priority import KeyPriority
 from ..sessions.switching import Switching
 from ..widgets.composer import Composer
 from .leaving import Leaving
@@ -55,6 +56,7 @@ class ReplShell(Protocol):
     leaving: Leaving
     switching: Switching
     attention: Attention
+    keys_first: KeyPriority
 
     @property
     def appearance(self) -> ThemeChoice:

@@ -17,6 +17,7 @@ from ...session.client import LaptopNotice, LinkChange, LinkState, SendAs, Sessi
 from ..model.blocks import Level
 from ..model.notices import tips
 from ..model.transcript_reducer import TranscriptReducer
+from ..painting.key_priority import WorkSlices
 from ..queue.editing import QueueEditing
 from ..rewind.rewinding import Rewinding
 from ..sessions.choosing import SessionChoosing
@@ -66,7 +67,7 @@ class SessionView(Vertical):
         self._info = info
         self._shell = shell
         self._keymap = keymap = shell.composer.keymap
-        self.transcript = Transcript(info.path.rstrip("/"), keymap.name("details"))
+        self.transcript = Transcript(info.path.rstrip("/"), keymap.name("details"), shell.keys_first)
         connection = ConnectionView(client, keymap)
         self.reducer = TranscriptReducer(
             self.transcript, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
@@ -189,6 +190,7 @@ class SessionView(Vertical):
     async def _listen(self) -> None:
         """Show the events of the session until it ends."""
         router = EventRouter(self._client, self.reducer, self.approvals, self._history, self._shell.ring)
+        slices = WorkSlices(self._shell.keys_first)
         try:
             async for event in self._client.events():
                 self.wake()
@@ -202,6 +204,7 @@ class SessionView(Vertical):
                 else:
                     router.received(event)
                     self.reading.received(event)
+                await slices.next()
         except CcbError as error:
             self._link_changed(LinkChange(LinkState.LOST, error.what))
             self._session_ended(error)

@@ -50,6 +50,7 @@ class CompletionList(Static):
         self._files = FileNames(client, host, self.refresh_list)
         self._laptop_files = LaptopNames(self.refresh_list)
         self._offers = _NOTHING
+        self._drawn: tuple[Offers, int] = _NOTHING, 0
         self._at = 0
         self._moved = False
         self._asked = ""
@@ -154,6 +155,10 @@ class CompletionList(Static):
         self.refresh_list()
 
     def _draw(self) -> None:
+        """Draw the list if it has changed. Most keys leave it empty, and drawing lays out the whole screen."""
+        if self._drawn == (self._offers, self._at):
+            return
+        self._drawn = self._offers, self._at
         items = self._offers.items
         first = min(max(0, self._at - _ROWS + 1), max(0, len(items) - _ROWS))
         table = Table.grid(padding=(0, 2))

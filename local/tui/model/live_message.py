@@ -14,7 +14,7 @@ from ccb.tunnel.wire.stream_events import (
 )
 
 from .blocks import MAX_BLOCK_CHARS, Block, BlockContainer, MarkdownBlock, ThoughtBlock, ToolBlock
-from .pieces import PIECE_CHARS, Piece, first_cut, pieces_of
+from .pieces import LIVE_PIECE_CHARS, Piece, first_cut, pieces_of
 from .tool_calls import ToolCalls
 
 BlockType = TypeVar("BlockType", bound=Block)
@@ -108,13 +108,13 @@ class LiveMessage:
         if first:
             self._container.add(block)
             return
-        if isinstance(block, MarkdownBlock) and "\n" in more and len(block.text) > PIECE_CHARS:
+        if isinstance(block, MarkdownBlock) and "\n" in more and len(block.text) > LIVE_PIECE_CHARS:
             self._split(live, block)
         self._container.update_block(block)
 
     def _split(self, live: LiveBlock, block: MarkdownBlock) -> None:
         """Move the beginning of a text that can no longer change into a block of its own."""
-        while (cut := first_cut(Piece(block.text, block.opening))) is not None:
+        while (cut := first_cut(Piece(block.text, block.opening), LIVE_PIECE_CHARS)) is not None:
             live.pieces.append(_put_before(self._container, block, cut[0]))
             block.text, block.opening = cut[1].text, cut[1].opening
 

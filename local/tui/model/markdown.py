@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 from markdown_it import MarkdownIt
@@ -10,6 +11,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.constrain import Constrain
 from rich.markdown import CodeBlock, Heading, HorizontalRule, Markdown, MarkdownElement, TableElement
 from rich.padding import Padding
+from rich.segment import Segment
+from rich.style import Style
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
@@ -41,8 +44,43 @@ class _Code(CodeBlock):
         code = str(self.text).rstrip()
         theme, _, background = self.theme.partition(" ")
         lexer = self.lexer_name if len(code) <= _MAX_HIGHLIGHTED else "text"
-        syntax = Syntax(code, lexer, theme=theme, word_wrap=True, background_color=background, padding=(0, 1))
-        yield Padding(syntax, (0, 0, 0, 2))
+        yield Padding(_CodeLines(code, lexer, theme=theme, word_wrap=True, background_color=background), (0, 0, 0, 2))
+
+
+class _CodeLines(Syntax):
+    """Code with a cell of its ground on both sides. Rich would measure, wrap and cut each line as a text of its own,
+    which takes four times as long; here that happens only to lines that are too long."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        base, width = self._get_base_style(), max(1, options.max_width - 2)
+        _, code = self._process_code(self.code)
+        wrapping = options.update(width=width, height=None, justify="left")
+        lexer = self.lexer or self.default_lexer
+        styles: dict[object, Style] = {}
+        line: list[Segment] = []
+        for kind, token in lexer.get_tokens(code):
+            if kind not in styles:
+                styles[kind] = base + self._theme.get_style_for_token(kind) + self.background_style
+            for count, text in enumerate(token.split("\n")):
+                if count:
+                    yield from _code_rows(line, base, console, wrapping)
+                    line = []
+                if text:
+                    line.append(Segment(text, styles[kind]))
+        if line:
+            yield from _code_rows(line, base, console, wrapping)
+
+
+def _code_rows(line: list[Segment], ground: Style, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+    """Yield a line of code as one row that fills the width of `options`, or as several if it is too long."""
+    side, end = Segment(" ", ground), Segment.line()
+    room = options.max_width - sum(segment.cell_length for segment in line)
+    if room >= 0:
+        yield from (side, *line, Segment(" " * room, ground), side, end)
+        return
+    text = Text.assemble(*((text, style or "") for text, style, _ in line), style=ground)
+    for row in console.render_lines(text, options, style=ground):
+        yield from (side, *row, side, end)
 
 
 class _Table(TableElement):
@@ -104,9 +142,11 @@ class TranscriptMarkdown(Markdown):
     }
 
     def __init__(self, text: str, code_theme: str, opening: OpenBlock = NOTHING_OPEN) -> None:
-        super().__init__("", code_theme=code_theme, hyperlinks=False)
+        # Rich's own __init__ makes a parser, which takes longer than parsing a short text.
         self.markup = opening.lines + text
         self.parsed = _PARSER.parse(self.markup)
+        self.code_theme = self.inline_code_theme = code_theme
+        self.justify, self.style, self.hyperlinks, self.inline_code_lexer = None, "none", False, None
         self.opening = opening  # of the first table, until that is drawn
         self.tables: list[Table] = []
 

@@ -14,8 +14,11 @@ from dataclasses import dataclass, field
 PIECE_CHARS = 600
 """A piece is at least this long, so that a text is not hundreds of blocks."""
 
-_LONG_CHARS = 2 * PIECE_CHARS
-"""Code is cut in front of a line that is not indented, or in front of any line when the piece is this long."""
+LIVE_PIECE_CHARS = 300
+"""The same while the text still grows: the last piece is drawn again with every frame."""
+
+_LONG = 2
+"""Code is cut in front of a line that is not indented, or in front of any line when it is this many times as long."""
 
 _BULLETS = ("- ", "* ", "+ ")
 _NUMBER = re.compile(r"\d{1,9}[.)] ")
@@ -57,9 +60,10 @@ class Piece:
     opening: OpenBlock = NOTHING_OPEN
 
 
-def first_cut(piece: Piece) -> tuple[Piece, Piece] | None:
-    """Cut off the first piece of a text that may still grow. Return it and the rest, or None if it cannot be cut."""
-    reader = _Reader(piece)
+def first_cut(piece: Piece, chars: int = PIECE_CHARS) -> tuple[Piece, Piece] | None:
+    """Cut off the first piece, of at least `chars` characters, of a text that may still grow. Return it and the rest,
+    or None if it cannot be cut."""
+    reader = _Reader(piece, chars)
     place = next(reader.places(), 0)
     if not place:
         return None
@@ -84,7 +88,8 @@ class _Reader:
     """Reads a piece line by line. `opened` are the lines that opened the code or the table that it is in, if that can
     be cut; `in_table` says which it is."""
 
-    def __init__(self, piece: Piece) -> None:
+    def __init__(self, piece: Piece, chars: int) -> None:
+        self._chars = chars
         self._text = piece.text
         self.opened = piece.opening.lines
         self.in_table = piece.opening.columns is not None and bool(self.opened)
@@ -114,13 +119,13 @@ class _Reader:
             return 0
         place = self._filled_to or position  # blank lines begin a piece: at its end they would not be drawn
         flat = not line.startswith((" ", "\t", *_CLOSING))
-        long_enough = place >= (PIECE_CHARS if flat else _LONG_CHARS)
+        long_enough = place >= (self._chars if flat else _LONG * self._chars)
         self._filled_to = position + len(line)
         return place if self.opened and long_enough and place > self._code_from else 0
 
     def _outside_code(self, line: str, position: int) -> int:
         if self.in_table and line.startswith("|"):
-            return position if position >= PIECE_CHARS else 0
+            return position if position >= self._chars else 0
         self.opened, self.in_table = "", False
         if _RULER.fullmatch(line) and self._last.startswith("|") and _cells(line) == _cells(self._last):
             self.opened, self.in_table = self._last + line, True
@@ -128,7 +133,7 @@ class _Reader:
             if head:  # a table begins a piece
                 self.opened, self.in_table = "", False
             return head
-        place = position if position >= PIECE_CHARS and self._begins_part(line) else 0
+        place = position if position >= self._chars and self._begins_part(line) else 0
         self._fence = _opened_fence(line.lstrip())
         if self._fence and not line.startswith((" ", "\t")):
             self.opened = "" if place else line

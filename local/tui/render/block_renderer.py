@@ -47,6 +47,7 @@ _MAX_PROMPT_LINES = 30
 _MAX_DIFF_LINES = 24
 _MAX_LIVE_MARKDOWN = 6_000  # characters; a longer block is plain text until it is complete
 _MAX_MARKDOWN = 100_000  # characters; a longer block stays plain text
+_PART_LINES = 50  # of a long text, drawn at a time
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 """The states of the spinner in front of a running tool. Blocks are drawn with the first one."""
 
@@ -67,23 +68,23 @@ class BlockRenderer:
     copied_from: int = 0
     more_key: str = MORE_KEY
 
-    def render(self, block: Block) -> list[RenderableType]:
-        """Return the renderables of one block, top to bottom."""
+    def render(self, block: Block) -> Iterator[RenderableType]:
+        """Yield the renderables of one block, top to bottom. None of them takes long to draw."""
         if isinstance(block, PromptBlock):
-            return [Padding(self._prompt(block), (0, 1, 0, 0), style=f"on {self.palette.surface}")]
-        if isinstance(block, MarkdownBlock):
-            return [self._markdown(block)]
-        if isinstance(block, ThoughtBlock):
-            return [self._thought(block)]
-        if isinstance(block, ToolBlock):
-            return list(self._tool(block))
-        if isinstance(block, FileDiffBlock):
-            return list(self._file_diff(block))
-        if isinstance(block, TipsBlock):
-            return [self._tips(block)]
-        if isinstance(block, NoticeBlock):
-            return [self._notice(block)]
-        return []
+            for part in _in_parts(self._prompt(block)):
+                yield Padding(part, (0, 1, 0, 0), style=f"on {self.palette.surface}")
+        elif isinstance(block, MarkdownBlock):
+            yield from self._markdown(block)
+        elif isinstance(block, ThoughtBlock):
+            yield from _in_parts(self._thought(block))
+        elif isinstance(block, ToolBlock):
+            yield from self._tool(block)
+        elif isinstance(block, FileDiffBlock):
+            yield from self._file_diff(block)
+        elif isinstance(block, TipsBlock):
+            yield self._tips(block)
+        elif isinstance(block, NoticeBlock):
+            yield from _in_parts(self._notice(block))
 
     def _prompt(self, block: PromptBlock) -> Text:
         palette, text = self.palette, Text()
@@ -104,10 +105,11 @@ class BlockRenderer:
             text.append("  (not sent)", style=palette.bad)
         return text
 
-    def _markdown(self, block: MarkdownBlock) -> RenderableType:
+    def _markdown(self, block: MarkdownBlock) -> Iterator[RenderableType]:
         if len(block.text) > (_MAX_LIVE_MARKDOWN if block.live else _MAX_MARKDOWN):
-            return Text(block.text)
-        return render_markdown(block.text, self.palette, self.copied_from, block.opening)
+            yield from _in_parts(Text(block.text))
+        else:
+            yield render_markdown(block.text, self.palette, self.copied_from, block.opening)
 
     def _thought(self, block: ThoughtBlock) -> Text:
         style = f"italic {self.palette.dim}"
@@ -149,7 +151,8 @@ class BlockRenderer:
             return
         if block.patch:
             edit = ToolBlock(name=EDIT.name, tool_input={"file_path": block.path}, patch=block.patch)
-            yield Padding(EditView(edit, palette, MAX_DETAIL_LINES, self.details, self.more_key), _INDENT)
+            view = EditView(edit, palette, MAX_DETAIL_LINES, self.details, self.more_key)
+            yield from (Padding(part, _INDENT) for part in view.parts())
         if block.problem or not block.patch:
             said = block.problem or ("…" if block.patch is None else "no line is different")
             yield Padding(Text(said, style=palette.dim), _INDENT)
@@ -180,11 +183,12 @@ class BlockRenderer:
         elif view.is_diff and block.state is not ToolState.FAILED:
             if block.state is ToolState.DONE:
                 limit = MAX_DETAIL_LINES if self.details else _MAX_DIFF_LINES
-                yield Padding(EditView(block, palette, limit, self.details, self.more_key), _INDENT)
+                shown = EditView(block, palette, limit, self.details, self.more_key)
+                yield from (Padding(part, _INDENT) for part in shown.parts())
         else:
             output = tool_output(block, palette, details=self.details, key=self.more_key)
             if output is not None:
-                yield self._indented(output)
+                yield from map(self._indented, _in_parts(output))
 
     def _indented(self, part: RenderableType) -> RenderableType:
         return part if self.copied_from else Padding(part, _INDENT)
@@ -209,6 +213,16 @@ class BlockRenderer:
         elif block.state is ToolState.RUNNING and block.elapsed_s >= 1:
             head.append(f"  {block.elapsed_s:.0f} s", style=palette.dim)
         return head
+
+
+def _in_parts(text: Text) -> Iterator[Text]:
+    """Yield a text of many lines in parts of some dozens of them."""
+    if text.plain.count("\n") <= _PART_LINES:
+        yield text
+        return
+    lines, between = text.split("\n", allow_blank=True), text.blank_copy("\n")
+    for first in range(0, len(lines), _PART_LINES):
+        yield between.join(lines[first : first + _PART_LINES])
 
 
 def is_animated(block: Block) -> bool:

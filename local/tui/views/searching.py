@@ -14,7 +14,7 @@ from textual.strip import Strip
 from ccb.tunnel.plain_text import neutralise
 
 from ..model.blocks import Block, FileDiffBlock, MarkdownBlock, NoticeBlock, PromptBlock, ThoughtBlock, ToolBlock
-from ..widgets.drawn_lines import texts_of
+from ..widgets.lines.drawn_lines import texts_of
 from ..widgets.transcript import Transcript
 
 _CONTEXT_LINES = 3
@@ -50,7 +50,7 @@ class SearchedBlocks(Transcript):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
             if may_hold(block, self.sought):
-                lines = enumerate(texts_of(self._lines(block, width)))
+                lines = enumerate(texts_of(self._whole_lines(block, width)))
                 found += [(block, line) for line, text in lines if self.sought in text.lower()]
         self.found = found
         self.settle()

@@ -20,23 +20,30 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from ..model.blocks import Block, Level, NoticeBlock, TipsBlock, ToolBlock, stack
+from ..painting.key_priority import KeyPriority
 from ..render.block_renderer import BlockRenderer, is_animated
 from ..render.copying import copied_text
 from ..theme.palette import Palette, palette_of
 from .block_layout import BlockLayout
-from .drawn_lines import Line, draw_lines, estimated_height, marked, texts_of, turned
-from .line_cache import CacheKey, LineCache
+from .lines.drawn_blocks import DrawnBlocks
+from .lines.drawn_lines import Line, draw_lines, draw_parts, estimated_height, marked, texts_of, turned
+from .lines.line_cache import CacheKey
+from .lines.painted_lines import PaintedLines, RowLook, rows_of
+from .lines.scroll_thumb import extended
 from .one_shot import call_once_after
 
 _MAX_ANIMATED = 60  # newest blocks that are searched for running tools
 _MAX_CACHED_LINES = 1_000
-_MAX_PAINTED = 256  # lines as they were last painted; about 10 KB each with what Textual keeps for them
+_MAX_PAINTED = 256  # rows; about 10 KB each with what Textual keeps for them
 _SLICE_S = 0.012  # CPU seconds of a layout for lines some screens away; the next one draws more
+_BLOCK_SLICE_S = 0.008  # CPU seconds in which a block is drawn, or begun
+_BETWEEN_SLICES_S = 0.001  # messages of a widget to itself would let nothing else run
 _EXACT_LINES = 500  # drawn blocks at the end of the transcript; further up heights are estimated
 _OVERLAP_LINES = 2  # lines of the page before that stay when a page is turned
 _UNWRAPPED = 4_000  # columns of a drawing to copy from
 _MAX_UNWRAPPED = 200_000  # characters of a block; more is copied as it is on the screen
 _SPINNER_S = 0.2
+_AFTER_KEY_S = 0.008
 _MIN_FRAME_S = 0.04
 _MAX_FRAME_S = 0.5
 _FRAME_PER_LAYOUT = 6  # a frame lasts this many times the CPU time of the previous layout and painting
@@ -56,12 +63,14 @@ class Transcript(ScrollView, can_focus=False):
     class WheelUp(Message):
         """The person turned the wheel up."""
 
-    def __init__(self, cwd: str, more_key: str = "") -> None:
+    def __init__(self, cwd: str, more_key: str = "", keys: KeyPriority | None = None) -> None:
         super().__init__()
         self._cwd, self._more_key = cwd, more_key
+        self._keys = keys or KeyPriority()
         self._block_layout = BlockLayout()
-        self._drawn = LineCache(_MAX_CACHED_LINES)
-        self._painted_lines: dict[tuple[object, ...], Strip] = {}  # the line painted first is the first one
+        self._drawn = DrawnBlocks(_MAX_CACHED_LINES, _BLOCK_SLICE_S)
+        self._draws_on = False
+        self._painted = PaintedLines(_MAX_PAINTED)
         self._changed: dict[Block, None] = {}  # since the last layout
         self._details = False
         self._spinner_frame = 0
@@ -194,8 +203,8 @@ class Transcript(ScrollView, can_focus=False):
         self._lay_out_soon(0)
 
     def _redraw_all(self) -> None:
-        self._drawn.clear()
-        self._painted_lines.clear()
+        self._drawn.outdate()
+        self._painted.clear()
         self._lay_out_soon(0)
 
     def _lay_out_soon(self, position: int) -> None:
@@ -210,6 +219,9 @@ class Transcript(ScrollView, can_focus=False):
                 self.call_next(self._lay_out)
 
     def _lay_out(self) -> None:
+        if self._keys.waits:
+            call_once_after(self, _AFTER_KEY_S, self._lay_out)
+            return
         self._layout_waits = False
         start = self._dirty_from
         if start is None or not self.size.width:
@@ -239,8 +251,10 @@ class Transcript(ScrollView, can_focus=False):
         """Set the size of what can be scrolled through. Arrange other widgets only if the scrollbar comes or goes."""
         if size.height and self.show_vertical_scrollbar == (size.height > self.container_size.height):
             self.set_reactive(Transcript.virtual_size, size)
-            self._scroll_update(size)
-            if self.is_anchored and not self._anchor_released:
+            follows = self.is_anchored and not self._anchor_released
+            if not (follows and self.show_vertical_scrollbar and extended(self.vertical_scrollbar, size.height)):
+                self._scroll_update(size)
+            if follows:
                 self.scroll_target_y = self.scroll_y = self.max_scroll_y
         else:
             self.virtual_size = size
@@ -307,15 +321,36 @@ class Transcript(ScrollView, can_focus=False):
         return self._palette
 
     def _lines(self, block: Block, width: int) -> list[Line]:
-        """Return the lines of a block. The first one is blank unless the block is tight."""
-        key = self._cache_key(block, width)
-        lines = self._drawn.lines(block, key)
-        if lines is None:
-            renderer = BlockRenderer(self.palette(), self._details, self._cwd, more_key=self._more_key)
-            lines = draw_lines(self.app.console, renderer, block, width)
-            lines = lines if self._is_tight(block) else [[], *lines]
-            self._drawn.keep(block, key, lines)
+        """Return the lines of a block to show. The first one is blank unless the block is tight. A long block has all
+        of its lines later, and is laid out again then."""
+        lines = self._drawn.lines(block, self._cache_key(block, width), lambda: self._parts(block, width))
+        if self._drawn.unfinished and not self._draws_on:
+            self._draws_on = True
+            call_once_after(self, _BETWEEN_SLICES_S, self._draw_on)
         return lines
+
+    def _whole_lines(self, block: Block, width: int) -> list[Line]:
+        """Return all lines of a block, however long they take."""
+        return self._drawn.whole(block, self._cache_key(block, width), lambda: self._parts(block, width))
+
+    def _parts(self, block: Block, width: int) -> Iterator[list[Line]]:
+        renderer = BlockRenderer(self.palette(), self._details, self._cwd, more_key=self._more_key)
+        before: list[Line] = [] if self._is_tight(block) else [[]]
+        for part in draw_parts(self.app.console, renderer, block, width):
+            yield [*before, *part]
+            before = []
+
+    def _draw_on(self) -> None:
+        """Draw a slice of what is not done. Other work of the event loop, such as a key, comes between two slices."""
+        if self._keys.waits:
+            call_once_after(self, _AFTER_KEY_S, self._draw_on)
+            return
+        done = self._drawn.go_on()
+        if done is not None:
+            self._lay_out_soon(self._block_layout.position(done))
+        self._draws_on = self._drawn.unfinished
+        if self._draws_on:
+            call_once_after(self, _BETWEEN_SLICES_S, self._draw_on)
 
     def _cache_key(self, block: Block, width: int) -> CacheKey:
         return width, block.version
@@ -329,41 +364,62 @@ class Transcript(ScrollView, can_focus=False):
         return 0 if self._is_tight(block) else 1
 
     def render_lines(self, crop: Region) -> list[Strip]:
+        """Return whole rows, as they reach the terminal."""
         began = time.thread_time()
-        strips = super().render_lines(crop)
+        width, top = self.outer_size.width, round(self.scroll_y)
+        self._painted.use(
+            RowLook(
+                style=self.rich_style,
+                text_width=self._text_width(),
+                width=width,
+                left=self.styles.padding.left,
+                filters=tuple(self.get_line_filters()),
+                background=self.background_colors[1],
+            )
+        )
+        marks = self._has_marks
+        rows = [self._row(top + y, marks=marks) for y in crop.line_range]
         self._painting_s += time.thread_time() - began
-        return strips
+        return rows_of(rows, crop.column_span, width)
 
     def render_line(self, y: int) -> Strip:
+        """Return the text of a row with its place in the conversation, of which the mouse makes a selection."""
         line, width = round(self.scroll_y) + y, self._text_width()
+        found, style = self._drawn_line(line), self.rich_style
+        strip = Strip(found[0] if found is not None else [])
+        return strip.apply_style(style).crop_extend(0, width, style).apply_offsets(0, line)
+
+    def _row(self, line: int, *, marks: bool) -> Strip:
+        """Return the row of a line of the transcript. With `marks`, some lines are marked."""
+        found = self._drawn_line(line)
+        if found is None:
+            return self._painted.blank()
+        drawn, key, animated = found
+        if animated or marks:
+            strip = turned(Strip(drawn), self._spinner_frame) if animated else Strip(drawn)
+            return self._painted.row(list(self._selected(strip, line)))
+        row = self._painted.known(key)
+        if row is None:
+            row = self._painted.row(drawn)
+            self._painted.keep(key, row)
+        return row
+
+    def _drawn_line(self, line: int) -> tuple[Line, tuple[object, ...], bool] | None:
+        """Return a line of the transcript, the key of everything it depends on, and whether it begins with a spinner;
+        None below the last one."""
         layout = self._block_layout
         place = layout.at_line(line)
         if place is None:
-            return Strip.blank(width, self.rich_style)
+            return None
         position, within = place
-        block = layout.blocks[position]
+        block, width = layout.blocks[position], self._text_width()
         lines = self._lines(block, width)
         if len(lines) != layout.heights[position]:
             self._lay_out_soon(position)
         if within >= len(lines):
-            return Strip.blank(width, self.rich_style)
+            return None
         animated = is_animated(block) and within == self._head_line(block)
-        if animated or self._has_marks:
-            return self._painted(lines[within], line, width, animated=animated)
-        key = block, self._cache_key(block, width), within, line
-        strip = self._painted_lines.get(key)
-        if strip is None:
-            strip = self._painted_lines[key] = self._painted(lines[within], line, width)
-            if len(self._painted_lines) > _MAX_PAINTED:
-                del self._painted_lines[next(iter(self._painted_lines))]
-        return strip
-
-    def _painted(self, drawn: Line, line: int, width: int, *, animated: bool = False) -> Strip:
-        """Return a drawn line in the colours of the widget, as wide as the screen."""
-        strip, style = Strip(drawn), self.rich_style
-        if animated:
-            strip = turned(strip, self._spinner_frame)
-        return self._selected(strip, line).apply_style(style).crop_extend(0, width, style).apply_offsets(0, line)
+        return lines[within], (block, self._cache_key(block, width), within), animated
 
     @property
     def _has_marks(self) -> bool:
@@ -386,7 +442,7 @@ class Transcript(ScrollView, can_focus=False):
         renderer = BlockRenderer(self.palette(), self._details, self._cwd, copied_from=width)
         copied = ""
         for block, end in zip(self.blocks, layout.ends, strict=False):
-            rows = texts_of(self._lines(block, width)) if end > first else []
+            rows = texts_of(self._whole_lines(block, width)) if end > first else []
             top = end - len(rows)
             if top > last:
                 break

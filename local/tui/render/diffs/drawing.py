@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import zip_longest
 from pathlib import PurePosixPath
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.style import Style
 from rich.syntax import Syntax
 from rich.table import Table
@@ -26,6 +26,9 @@ _SPLIT_FROM = 150
 
 _MAX_COLOURED = 2_000  # characters of a line; longer ones are not code that somebody reads
 _MAX_COLOURED_LINES = 200  # of an edit: each takes a lexer a fraction of a millisecond
+_PART_LINES = 25  # drawn at a time
+
+Pair = tuple[DiffLine | None, DiffLine | None]
 
 
 @dataclass(frozen=True)
@@ -39,19 +42,21 @@ class EditView:
     details: bool = False
     key: str = MORE_KEY
 
-    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+    def parts(self) -> Iterator[RenderableType]:
+        """Yield the edit in parts, one below the other, of which none takes long to draw."""
         lines, left_out = self._lines()
-        if options.max_width >= _SPLIT_FROM and any(line.sign == "-" for line in lines):
-            yield self._split(lines, options.max_width)
-        else:
-            yield self._unified(lines, options.max_width)
+        pairs = list(_rows(lines)) if any(line.sign == "-" for line in lines) else []
+        look = self._look(lines)
+        for first in range(0, len(lines), _PART_LINES):
+            part = slice(first, first + _PART_LINES)
+            yield _EditPart(look, lines[part], pairs[part], may_split=bool(pairs))
         if left_out > 0:
             yield self._more(left_out)
 
     def unified(self) -> Text:
         """Draw the lines one below the other."""
         lines, left_out = self._lines()
-        text = self._unified(lines)
+        text = self._look(lines).unified(lines)
         return text.append("\n").append_text(self._more(left_out)) if left_out > 0 else text
 
     def _more(self, left_out: int) -> Text:
@@ -66,34 +71,48 @@ class EditView:
             return _both_ends(every, self.limit), 0
         return every[: self.limit], left_out
 
-    def _unified(self, lines: Sequence[DiffLine], width: int = 0) -> Text:
-        draw = self._drawing(lines, width)
+    def _look(self, lines: Sequence[DiffLine]) -> _EditLook:
+        language = _language(self.block) if len(lines) <= _MAX_COLOURED_LINES else ""
+        return _EditLook(self.palette, self.details, number_width(lines), language)
+
+
+@dataclass(frozen=True)
+class _EditLook:
+    """How all lines of an edit are drawn: with `digits` cells for their numbers, in the colours of `language`."""
+
+    palette: Palette
+    details: bool
+    digits: int
+    language: str
+
+    def unified(self, lines: Sequence[DiffLine], width: int = 0) -> Text:
+        """Draw lines one below the other."""
+        draw = self._drawing(width)
         text = Text(no_wrap=not self.details, overflow="fold" if self.details else "ellipsis")
         for count, line in enumerate(lines):
             text.append("\n" if count else "").append_text(draw(line))
         return text
 
-    def _split(self, lines: Sequence[DiffLine], width: int) -> Table:
+    def split(self, pairs: Sequence[Pair], width: int) -> Table:
         """Draw what was removed on the left and what was added on the right, in the same rows."""
-        draw = self._drawing(lines, width // 2 - 2)
+        draw = self._drawing(width // 2 - 2)
         table = Table.grid(expand=True, padding=(0, 1))
         for _ in range(2):
             table.add_column(ratio=1, no_wrap=not self.details, overflow="fold" if self.details else "ellipsis")
-        for pair in _rows(lines):
+        for pair in pairs:
             table.add_row(*(draw(each) if each is not None else Text() for each in pair))
         return table
 
-    def _drawing(self, lines: Sequence[DiffLine], width: int) -> Callable[[DiffLine], Text]:
-        """Return what draws one of `lines`. The ground of a changed line goes on to `width`. Without a ground of its
+    def _drawing(self, width: int) -> Callable[[DiffLine], Text]:
+        """Return what draws a line. The ground of a changed line goes on to `width`. Without a ground of its
         own (in 16 colours), the line has the colour of its sign."""
-        palette, numbers = self.palette, number_width(lines)
-        language = _language(self.block) if len(lines) <= _MAX_COLOURED_LINES else ""
+        palette = self.palette
 
         def draw(line: DiffLine) -> Text:
             sign = {"+": palette.good, "-": palette.bad}.get(line.sign, palette.dim)
             ground = {"+": palette.added, "-": palette.removed}.get(line.sign, "")
-            before, shown = gutter(line, numbers), shown_line(line)
-            code = self._code(shown, language) if ground or line.sign == " " else None
+            before, shown = gutter(line, self.digits), shown_line(line)
+            code = self._code(shown) if ground or line.sign == " " else None
             text = Text.assemble((before[:-2], palette.dim), (before[-2:], sign))
             start = len(text)
             text.append_text(code if code is not None else Text(shown, style=sign))
@@ -106,11 +125,11 @@ class EditView:
 
         return draw
 
-    def _code(self, shown: str, language: str) -> Text | None:
+    def _code(self, shown: str) -> Text | None:
         """Return a line in the colours of its language, None if it has none. A lexer may not change the text."""
-        if not language or len(shown) > _MAX_COLOURED:
+        if not self.language or len(shown) > _MAX_COLOURED:
             return None
-        coloured = _syntax(language, self.palette.code).highlight(shown)
+        coloured = _syntax(self.language, self.palette.code).highlight(shown)
         if coloured.plain.rstrip("\n") != shown.rstrip("\n"):
             return None
         text = Text(shown)
@@ -120,6 +139,22 @@ class EditView:
         return text
 
 
+@dataclass(frozen=True)
+class _EditPart:
+    """Some lines of an edit, and as many pairs of lines that stand beside each other where there is room."""
+
+    look: _EditLook
+    lines: Sequence[DiffLine]
+    pairs: Sequence[Pair]
+    may_split: bool
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        if not self.may_split or options.max_width < _SPLIT_FROM:
+            yield self.look.unified(self.lines, options.max_width)
+        elif self.pairs:
+            yield self.look.split(self.pairs, options.max_width)
+
+
 def _both_ends(lines: Sequence[DiffLine], limit: int) -> list[DiffLine]:
     """Return the first and the last lines, `limit` together, with the number of those between."""
     half = limit // 2
@@ -127,7 +162,7 @@ def _both_ends(lines: Sequence[DiffLine], limit: int) -> list[DiffLine]:
     return [*lines[:half], gap, *lines[-half:]]
 
 
-def _rows(lines: Sequence[DiffLine]) -> Iterator[tuple[DiffLine | None, DiffLine | None]]:
+def _rows(lines: Sequence[DiffLine]) -> Iterator[Pair]:
     """Pair the lines of both sides: runs of removed and added lines stand beside each other, others on both sides."""
     removed: list[DiffLine] = []
     added: list[DiffLine] = []

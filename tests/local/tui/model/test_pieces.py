@@ -11,7 +11,7 @@ from ccb.local.tui.model.pieces import Piece, first_cut, pieces_of
 from ccb.local.tui.render.block_renderer import BlockRenderer
 from ccb.local.tui.theme.palette import palette_of
 from ccb.local.tui.theme.themes import DARK
-from ccb.local.tui.widgets.drawn_lines import draw_lines, texts_of
+from ccb.local.tui.widgets.lines.drawn_lines import draw_lines, texts_of
 
 PROSE = "".join(
     f"The *{n}*th paragraph says what `module_{n}` does,\nand what it will **never** do.\n\n" for n in range(60)

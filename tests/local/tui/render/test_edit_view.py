@@ -33,7 +33,7 @@ def edit(path: str = "cart.py") -> ToolBlock:
 
 def rows(width: int, block: ToolBlock) -> list[str]:
     console = Console(file=io.StringIO(), width=width, color_system="truecolor")
-    lines = console.render_lines(EditView(block, palette(), 24), pad=False)
+    lines = [line for part in EditView(block, palette(), 24).parts() for line in console.render_lines(part, pad=False)]
     return ["".join(segment.text for segment in line).rstrip() for line in lines]
 
 

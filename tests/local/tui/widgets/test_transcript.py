@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +18,7 @@ from ccb.local.session.messages import ApiRetry, retry_text
 from ccb.local.tui.model.blocks import Block, MarkdownBlock
 from ccb.local.tui.render.block_renderer import BlockRenderer
 from ccb.local.tui.widgets.block_layout import MAX_BLOCKS
-from ccb.local.tui.widgets.drawn_lines import Line, draw_lines
+from ccb.local.tui.widgets.lines.drawn_lines import Line, draw_parts
 from ccb.local.tui.widgets.transcript import Transcript
 
 
@@ -50,11 +52,11 @@ async def test_a_finished_block_corrects_what_lost_deltas_left_out() -> None:
 async def test_what_grows_is_drawn_once_a_frame_and_only_its_last_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Block] = []
 
-    def noting(console: Console, renderer: BlockRenderer, block: Block, width: int) -> list[Line]:
+    def noting(console: Console, renderer: BlockRenderer, block: Block, width: int) -> Iterator[list[Line]]:
         drawn.append(block)
-        return draw_lines(console, renderer, block, width)
+        return draw_parts(console, renderer, block, width)
 
-    monkeypatch.setattr("ccb.local.tui.widgets.transcript.draw_lines", noting)
+    monkeypatch.setattr("ccb.local.tui.widgets.transcript.draw_parts", noting)
     async with desk() as at:
         await at.prompt("hello")
         at.session.begin()
@@ -67,7 +69,8 @@ async def test_what_grows_is_drawn_once_a_frame_and_only_its_last_piece(monkeypa
         at.session.delta("- the last item\n")
         drawn.clear()
         await at.sees("the last item")
-        assert set(drawn) == {blocks[-1]}
+        now = [each for each in at.app.view.transcript.blocks if isinstance(each, MarkdownBlock)]
+        assert now[-1] in drawn and set(drawn) <= set(now[-2:]), "and the piece that was cut off from it"
         drawn.clear()
         at.session.text("".join(each.text for each in blocks))
         at.session.finish()
@@ -81,16 +84,16 @@ async def test_what_is_far_from_the_screen_is_drawn_in_slices_and_all_of_it_in_t
     monkeypatch.setattr("ccb.local.tui.widgets.transcript._SLICE_S", 0)
     slices: list[int] = [0]
 
-    def counting(console: Console, renderer: BlockRenderer, block: Block, width: int) -> list[Line]:
+    def counting(console: Console, renderer: BlockRenderer, block: Block, width: int) -> Iterator[list[Line]]:
         slices[-1] += 1
-        return draw_lines(console, renderer, block, width)
+        return draw_parts(console, renderer, block, width)
 
     class Sliced(Transcript):
         def _measure(self, start: int, width: int) -> None:
             slices.append(0)
             super()._measure(start, width)
 
-    monkeypatch.setattr("ccb.local.tui.widgets.transcript.draw_lines", counting)
+    monkeypatch.setattr("ccb.local.tui.widgets.transcript.draw_parts", counting)
     monkeypatch.setattr("ccb.local.tui.attached.view.Transcript", Sliced)
     async with desk(size=(100, 30)) as at:
         await at.prompt("go")
@@ -447,3 +450,38 @@ async def test_prompts_of_another_client_are_shown_too_and_ours_once() -> None:
         at.session.fact("input", id="other", body=other)
         await at.sees("❯ theirs")
         assert at.screen.count("❯ mine") == 1
+
+
+async def test_a_long_file_is_drawn_in_slices_and_looks_as_before_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    turns = [0]  # the number of parts in each turn of the event loop
+    screens: list[str] = []
+
+    def counting(console: Console, renderer: BlockRenderer, block: Block, width: int) -> Iterator[list[Line]]:
+        for part in draw_parts(console, renderer, block, width):
+            turns[-1] += 1
+            screens.append(at.screen if sum(turns) == 30 else "")
+            yield part
+
+    async def turn() -> None:
+        while True:
+            await asyncio.sleep(0)
+            if turns[-1]:
+                turns.append(0)
+
+    monkeypatch.setattr("ccb.local.tui.widgets.transcript._BLOCK_SLICE_S", 0)
+    async with desk(size=(100, 30)) as at:
+        await at.prompt("go")
+        at.session.begin()
+        content = "".join(f"value_{number} = {number}\n" for number in range(1_500))
+        call = at.session.call("Write", file_path="/srv/shop/values.py", content=content)
+        at.session.done(call, "written")
+        await at.sees("1,476 more lines")
+        monkeypatch.setattr("ccb.local.tui.widgets.transcript.draw_parts", counting)
+        turning = asyncio.create_task(turn())
+        at.app.view.transcript.toggle_details()
+        await at.sees("value_1499 = 1499")
+        turning.cancel()
+        assert sum(turns) > 60 and max(turns) < 10, "60 parts, of which a turn draws only some"
+        assert any("1,476 more lines" in screen for screen in screens)

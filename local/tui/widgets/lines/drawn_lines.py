@@ -6,7 +6,7 @@ made only of what is on the screen: thousands of them would make each collection
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -14,8 +14,8 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from ..model.blocks import Block, MarkdownBlock, ToolBlock
-from ..render.block_renderer import SPINNER, BlockRenderer
+from ...model.blocks import Block, MarkdownBlock, ToolBlock
+from ...render.block_renderer import SPINNER, BlockRenderer
 
 Line = list[Segment]
 
@@ -24,18 +24,25 @@ _ESTIMATED_TOOL_LINES = 2
 
 def draw_lines(console: Console, renderer: BlockRenderer, block: Block, width: int) -> list[Line]:
     """Return the lines of a block, without blank ones at its ends."""
+    return [line for part in draw_parts(console, renderer, block, width) for line in part]
+
+
+def draw_parts(console: Console, renderer: BlockRenderer, block: Block, width: int) -> Iterator[list[Line]]:
+    """Yield the lines of a block as they are drawn, some dozens at a time."""
     options = console.options.update(width=width, height=None, highlight=False)
-    lines: list[Line] = []
-    with console.use_theme(renderer.palette.markdown):
-        for renderable in renderer.render(block):
+    begun = bool(isinstance(block, MarkdownBlock) and block.opening.lines and block.opening.columns is None)  # in code
+    blank: list[Line] = []
+    for renderable in renderer.render(block):
+        with console.use_theme(renderer.palette.markdown):
             drawn = console.render_lines(renderable, options, pad=False, new_lines=False)
-            lines.extend(map(_without_links, drawn))
-    while lines and not line_text(lines[-1]).strip():
-        lines.pop()
-    in_code = isinstance(block, MarkdownBlock) and block.opening.lines and block.opening.columns is None
-    while lines and not in_code and not line_text(lines[0]).strip():
-        lines.pop(0)
-    return lines
+        lines: list[Line] = []
+        for line in map(_without_links, drawn):
+            if line_text(line).strip():
+                lines += [*blank, line]
+                begun, blank = True, []
+            elif begun:
+                blank.append(line)
+        yield lines
 
 
 def line_text(line: Line) -> str:

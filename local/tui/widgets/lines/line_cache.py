@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model.blocks import Block
+from ...model.blocks import Block
 from .drawn_lines import Line
 
 CacheKey = tuple[object, ...]
@@ -46,11 +46,13 @@ class LineCache:
         self._drop_lines(block)
         self._heights.pop(block, None)
 
-    def clear(self) -> None:
-        """Forget everything: all blocks have to be drawn anew."""
-        self._lines.clear()
+    def outdated(self, block: Block) -> list[Line]:
+        """Return the lines that a block had when it was drawn last, whatever has changed since; [] without any."""
+        return self._lines.get(block, [])
+
+    def outdate(self) -> None:
+        """Find nothing any more: all blocks have to be drawn anew."""
         self._heights.clear()
-        self._count = 0
 
     def _drop_lines(self, block: Block) -> None:
         self._count -= len(self._lines.pop(block, ()))

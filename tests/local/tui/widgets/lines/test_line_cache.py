@@ -7,8 +7,8 @@ from rich.segment import Segment
 from tests.support.repl.pilot import desk
 
 from ccb.local.tui.model.blocks import Block
-from ccb.local.tui.widgets.drawn_lines import Line
-from ccb.local.tui.widgets.line_cache import LineCache
+from ccb.local.tui.widgets.lines.drawn_lines import Line
+from ccb.local.tui.widgets.lines.line_cache import LineCache
 
 
 def lines(count: int) -> list[Line]:
@@ -59,7 +59,7 @@ def test_what_is_forgotten_is_gone() -> None:
     assert cache.lines(block, ()) is None
     assert cache.height(block, ()) is None
     cache.keep(block, (), lines(3))
-    cache.clear()
+    cache.outdate()
     assert cache.lines(block, ()) is None
 
 

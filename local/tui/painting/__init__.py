@@ -1,0 +1,1 @@
+"""How the screen is painted, and who goes first."""

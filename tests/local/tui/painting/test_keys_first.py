@@ -1,0 +1,196 @@
+"""A key is drawn before what the agent writes, and asks for no more than its own widget."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.support.repl.pilot import Desk, desk, key_event
+from textual._compositor import Compositor
+from textual.geometry import Region
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
+
+from ccb.local.tui.painting.key_priority import KeyPriority, WorkSlices
+from ccb.local.tui.widgets.composer import Composer
+from ccb.local.tui.widgets.lines.painted_lines import PaintedLines
+from ccb.local.tui.widgets.transcript import Transcript
+
+_MOVE_FOR_NOTHING = re.compile(r"\x1b\[\d+;\d+H(?=\x1b\[\d+;\d+H|\n|$)")
+
+
+async def _streaming(at: Desk, lines: int = 60) -> None:
+    await at.prompt("go")
+    at.session.begin()
+    at.session.open_block("text")
+    for number in range(lines):
+        at.session.delta(f"- item {number}\n")
+    await at.sees(f"item {lines - 1}")
+
+
+async def test_a_key_is_painted_before_the_text_that_came_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    painted: list[str] = []
+    render_lines: dict[type, Callable[[Any, Region], list[Strip]]] = {
+        kind: kind.render_lines for kind in (Composer, Transcript)
+    }
+
+    def noting(widget: Widget, crop: Region) -> list[Strip]:
+        painted.append(type(widget).__name__)
+        return render_lines[type(widget)](widget, crop)
+
+    async with desk() as at:
+        await _streaming(at)
+        for kind in (Composer, Transcript):
+            monkeypatch.setattr(kind, "render_lines", noting)
+        driver = at.app._driver
+        assert driver is not None
+        for number in range(5):
+            await asyncio.sleep(0.1)  # the frame before is over
+            at.session.delta(f"- much later {number}\n")
+            for _ in range(200):
+                at.session.delta("word ")
+            painted.clear()
+            at.app.keys_first.came()  # as the thread says that reads the terminal
+            driver.send_message(key_event("x"))
+            await at.sees(f"much later {number}")
+            assert painted[0] == "Composer", painted
+            assert "x" * (number + 1) in at.app.composer.text
+
+
+async def test_the_stream_stands_still_for_a_key_that_is_not_shown_yet_but_not_for_long() -> None:
+    async with desk() as at:
+        await _streaming(at)
+        laid_out = at.app.view.transcript.virtual_size.height
+        at.app.keys_first.came()  # and nothing is ever painted for it
+        began = time.monotonic()
+        at.session.delta("- the last item\n")
+        await at.until(lambda: at.app.view.transcript.virtual_size.height > laid_out)
+        assert time.monotonic() - began > 0.03, "it waited"
+        await at.sees("the last item")
+
+
+def test_keys_that_change_nothing_leave_time_for_work_between_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("ccb.local.tui.painting.key_priority.time.monotonic", lambda: now[0])
+    keys, free = KeyPriority(), 0
+    for _ in range(1_000):
+        keys.came()
+        free += not keys.waits
+        now[0] += 0.001
+    assert free > 400
+    keys.shown()
+    assert not keys.waits
+    keys.came()
+    assert keys.waits, "a key after one that was shown goes first at once"
+
+
+async def test_much_work_is_cut_into_slices_between_which_others_run() -> None:
+    slices, turns, running = WorkSlices(KeyPriority()), 0, True
+
+    async def other() -> None:
+        nonlocal turns
+        while running:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other())
+    end = time.thread_time() + 0.1
+    while time.thread_time() < end:
+        await slices.next()
+    running = False
+    await beside
+    assert turns > 10
+
+
+async def test_a_key_lays_nothing_out_and_asks_no_other_widget_for_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    laid_out: list[str] = []
+    asked: set[str] = set()
+    lay_out, render_lines = Screen._refresh_layout, Widget.render_lines
+
+    def noting_layout(screen: Screen[None], *args: object, **kwargs: object) -> None:
+        laid_out.append("layout")
+        lay_out(screen, *args, **kwargs)  # type: ignore[arg-type]
+
+    def noting(widget: Widget, crop: Region) -> list[Strip]:
+        asked.add(type(widget).__name__)
+        return render_lines(widget, crop)
+
+    async with desk() as at:
+        await at.type("a")
+        await asyncio.sleep(0.2)
+        monkeypatch.setattr(Screen, "_refresh_layout", noting_layout)
+        monkeypatch.setattr(Widget, "render_lines", noting)
+        await at.type("b word")
+        assert at.app.composer.text == "ab word"
+        assert not laid_out
+        assert asked - {"StatusLine"} == {"Composer"}
+
+
+async def test_text_that_scrolls_makes_only_the_rows_that_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with desk(size=(100, 40)) as at:
+        await _streaming(at, 400)
+        made: list[object] = []
+        row = PaintedLines.row
+
+        def noting(lines: PaintedLines, line: list[object]) -> Strip:
+            made.append(line)
+            return row(lines, line)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(PaintedLines, "row", noting)
+        for number in range(20):
+            at.session.delta(f"- more {number}\n")
+            await at.sees(f"more {number}")
+        assert len(made) < 20 * 15, "the whole screen would be 30 rows a frame"
+
+
+async def test_growing_text_paints_the_scrollbar_only_when_its_thumb_looks_different() -> None:
+    async with desk() as at:
+        await _streaming(at, 1_500)
+        bar, refreshed = at.app.view.transcript.vertical_scrollbar, 0
+        refresh = bar.refresh
+
+        def counting(*args: Region) -> Widget:
+            nonlocal refreshed
+            refreshed += 1
+            return refresh(*args)
+
+        bar.refresh = counting  # type: ignore[assignment,method-assign]
+        for number in range(10):
+            at.session.delta(f"- more {number}\n")
+            await at.sees(f"more {number}")
+        assert refreshed <= 1
+        transcript = at.app.view.transcript
+        assert (bar.window_virtual_size, bar.position) == (transcript.virtual_size.height, transcript.max_scroll_y)
+
+
+async def test_what_is_painted_in_part_is_what_textual_itself_would_paint() -> None:
+    async with desk() as at:
+        await _streaming(at)
+        await at.type("some text")
+        await at.pilot.press("f1")
+        compositor, chance = at.app.screen._compositor, random.Random(1)
+        widgets = list(compositor.visible_widgets)
+        assert len(widgets) > 6
+        for _ in range(60):
+            dirty = []
+            for widget in chance.sample(widgets, chance.randint(1, 4)):
+                place, clip = compositor.visible_widgets[widget]
+                seen = place.intersection(clip)
+                x, y = chance.randrange(seen.width), chance.randrange(seen.height)
+                part = Region(
+                    seen.x + x, seen.y + y, chance.randint(1, seen.width - x), chance.randint(1, seen.height - y)
+                )
+                dirty.append(chance.choice([seen, part]))
+            texts = []
+            for kind in (type(compositor), Compositor):
+                compositor._dirty_regions = set(dirty)
+                update = kind.render_partial_update(compositor)
+                assert update is not None
+                texts.append(_MOVE_FOR_NOTHING.sub("", update.render_segments(at.app.console)))
+            assert texts[0] == texts[1], dirty
