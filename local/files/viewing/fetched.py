@@ -23,7 +23,7 @@ from ..progress import size_of
 from ..transfers import Transfer, Transfers, outcome
 from .kinds import HEAD_BYTES, ViewedKind, kind_of, viewer_name
 from .pages import write_drawing, write_page
-from .private_folder import MOST_BYTES, PrivateFolder
+from .private_folder import MOST_BYTES, NoRoom, PrivateFolder
 from .viewer import NoViewer, start_viewer, viewer_command
 
 _CONTENT = "content"
@@ -62,6 +62,7 @@ class FetchedFiles:
         self._open_with = open_with
         self._environ = environ
         self.offered: list[FetchedFile] = []
+        self._coming: dict[int, Path] = {}  # the directories of what is under way, by the numbers of the copies
 
     async def __aenter__(self) -> FetchedFiles:
         await in_thread(self._folder.remove_left_over)
@@ -76,28 +77,37 @@ class FetchedFiles:
         if len(self.offered) >= _MAX_OFFERED:
             raise UsageError(f"{_MAX_OFFERED} files wait for you already", do="Open them, or put them away.")
         try:
-            target = self._folder.place_for(remote) / _CONTENT
+            in_use = [*(each.path.parent for each in self.offered), *self._coming.values()]
+            target = self._folder.place_for(remote, in_use) / _CONTENT
+        except NoRoom as error:
+            raise UsageError(
+                f"the files that wait for you hold {size_of(error.size)} already", do="Open them, or put them away."
+            ) from error
         except OSError as error:
             raise CopyFailed(
                 f"there is no private place for the file: {error.strerror}",
                 evidence=str(error.filename or ""),
                 do="Mend that, or copy it with /get.",
             ) from error
-        return self._transfers.start(CopyOrder(False, str(target), remote, private=True, most=MOST_BYTES))
+        transfer = self._transfers.start(CopyOrder(False, str(target), remote, private=True, most=MOST_BYTES))
+        self._coming[transfer.number] = target.parent
+        return transfer
 
     async def arrived(self, transfer: Transfer) -> FetchedFile | CcbError | None:
         """Wait for a file and offer it. Return the error if it cannot be had or must not be opened, None if it was
         broken off."""
-        path = await outcome(transfer)
-        if not isinstance(path, str):
-            return path
         try:
+            path = await outcome(transfer)
+            if not isinstance(path, str):
+                return path
             found = await in_thread(lambda: _named(Path(path), transfer.order.remote))
+            if isinstance(found, FetchedFile):
+                self.offered = [each for each in self.offered if each.path != found.path] + [found]
+            return found
         except OSError as error:
             return CopyFailed(f"the file that has arrived cannot be read: {error.strerror}", do="Copy it with /get.")
-        if isinstance(found, FetchedFile):
-            self.offered.append(found)
-        return found
+        finally:
+            self._coming.pop(transfer.number, None)
 
     @property
     def viewer(self) -> str:

@@ -8,7 +8,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +16,14 @@ MOST_BYTES = 500 << 20
 """The largest file that is fetched to be looked at, and what stays of earlier ones when another one is fetched."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class NoRoom(Exception):
+    """Files that may not go hold `size` bytes already."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.size = size
 
 
 class PrivateFolder:
@@ -38,13 +46,14 @@ class PrivateFolder:
                     shutil.rmtree(each, ignore_errors=True)
                     os.close(lock)
 
-    def place_for(self, remote: str) -> Path:
+    def place_for(self, remote: str, in_use: Collection[Path] = ()) -> Path:
         """Return the directory for one file of the host: the same for the same path, so that a copy goes on there.
-        The files that were fetched first go, if there is much. Raise OSError."""
+        The files that were fetched first go, if there is much, but none in the directories `in_use`. Raise OSError,
+        and NoRoom if those hold too much."""
         if self._path is None:
             self._path = self._make()
-        self._make_room(self._path)
         place = self._path / hashlib.sha256(os.fsencode(remote)).hexdigest()[:16]
+        self._make_room(self._path, place, in_use)
         place.mkdir(mode=0o700, exist_ok=True)
         os.utime(place)
         return place
@@ -64,13 +73,17 @@ class PrivateFolder:
             self._lock = _locked(path)
             return path
 
-    def _make_room(self, path: Path) -> None:
-        sizes = {each: sum(file.stat().st_size for file in each.iterdir()) for each in path.iterdir()}
-        for each in sorted(sizes, key=lambda place: place.stat().st_mtime):
+    def _make_room(self, path: Path, place: Path, in_use: Collection[Path]) -> None:
+        """Make room for a file in `place`, where a part of it may be already."""
+        others = [each for each in path.iterdir() if each != place]
+        sizes = {each: sum(file.stat().st_size for file in each.iterdir()) for each in others}
+        for each in sorted(sizes.keys() - set(in_use), key=lambda place: place.stat().st_mtime):
             if sum(sizes.values()) <= MOST_BYTES:
                 return
             shutil.rmtree(each, ignore_errors=True)
             del sizes[each]
+        if sum(sizes.values()) > MOST_BYTES:
+            raise NoRoom(sum(sizes.values()))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

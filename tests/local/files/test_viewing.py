@@ -19,9 +19,9 @@ from ccb.local.files.transfers import Transfers
 from ccb.local.files.viewing import private_folder
 from ccb.local.files.viewing.fetched import FetchedFile, FetchedFiles
 from ccb.local.files.viewing.kinds import kind_of, viewer_name
-from ccb.local.files.viewing.private_folder import PrivateFolder
+from ccb.local.files.viewing.private_folder import NoRoom, PrivateFolder
 from ccb.local.files.viewing.viewer import NoViewer, viewer_command
-from ccb.tunnel.errors import CopyFailed, UsageError
+from ccb.tunnel.errors import CcbError, CopyFailed, UsageError
 from ccb.tunnel.transports.local import LocalTransport
 from ccb.tunnel.transports.pipe import Transport
 
@@ -115,6 +115,24 @@ def test_the_oldest_files_go_when_there_is_much(tmp_path: Path, monkeypatch: pyt
     folder.close()
 
 
+def test_what_waits_for_the_person_or_is_under_way_makes_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(private_folder, "MOST_BYTES", 10)
+    folder = PrivateFolder(tmp_path)
+    places = [folder.place_for(name) for name in "abc"]
+    for age, place in enumerate(places):
+        (place / "content").write_bytes(b"x" * 5)
+        os.utime(place, (age, age))
+    folder.place_for("d", [places[0]])
+    assert [each.exists() for each in places] == [True, False, True], "the oldest one that is not in use goes"
+    (places[0] / "content").write_bytes(b"x" * 11)
+    with pytest.raises(NoRoom):
+        folder.place_for("e", [places[0]])
+    assert folder.place_for("a") == places[0] and places[0].exists(), "a copy to it goes on"
+    folder.close()
+
+
 def test_which_program_shows_a_file(tmp_path: Path) -> None:
     program = tmp_path / "xdg-open"
     program.write_text("#!/bin/sh\n")
@@ -170,6 +188,26 @@ async def test_a_file_is_opened_only_when_asked_and_is_gone_afterwards(tmp_path:
         path, mode = seen.read_text().split()
         assert path == str(file.path) and mode == "600"
     assert not file.path.exists()
+
+
+@pytest.mark.programs
+async def test_a_file_that_waits_stays_and_is_not_offered_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(private_folder, "MOST_BYTES", 10)
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("six by")
+    async with fetching(tmp_path, "exit 0") as fetched:
+        first = await fetched_file(fetched, tmp_path / "a.txt")
+        again = await fetched_file(fetched, tmp_path / "a.txt")
+        second = await fetched_file(fetched, tmp_path / "b.txt")
+        assert fetched.offered == [again, second] and first.path == again.path
+        assert again.path.read_text() == second.path.read_text() == "six by"
+        with pytest.raises(UsageError, match="the files that wait for you hold 12 B already"):
+            fetched.fetch(str(tmp_path / "c.txt"), "/")
+        fetched.take_first()
+        assert isinstance(await fetched.arrived(fetched.fetch(str(tmp_path / "c.txt"), "/")), CcbError)
+        assert not again.path.exists() and second.path.exists(), "it waited no more"
 
 
 @pytest.mark.programs
