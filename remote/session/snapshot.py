@@ -118,8 +118,8 @@ class SnapshotProjection(Projection):
     @on(TurnEndRecord)
     def _turn_end(self, _: TurnEndRecord, record: Record) -> None:
         for prompt in self._prompts:
-            if prompt.taken < record.seq:
-                prompt.ended = min(prompt.ended, record.seq)
+            if prompt.taken < record.seq < prompt.ended:
+                prompt.ended = record.seq
 
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, record: Record) -> None:

@@ -45,10 +45,20 @@ class Projection:
         if handler is not None and (not handler.__dict__["main_only"] or record.agent_id == MAIN_AGENT):
             handler(self, content, record)
 
+    def takes(self, kind: type[Any], public: type[Any] | None) -> bool:
+        """Return whether a record of this content does anything here; `public` is the type of a message's line."""
+        handlers = self._handlers
+        return type(self).apply is not Projection.apply or kind in handlers or public in handlers
+
 
 def replay(records: Iterable[Record], *projections: Projection) -> None:
     """Feed a journal to projections, record by record: a journal may be larger than the memory it should take to read
-    it."""
+    it. A projection without a handler for a record is not asked."""
+    asked: dict[tuple[type[Any], type[Any] | None], list[Projection]] = {}
     for record in records:
-        for projection in projections:
+        content = record.content
+        kind = type(content), type(content.public) if isinstance(content, MessageRecord) else None
+        if kind not in asked:
+            asked[kind] = [each for each in projections if each.takes(*kind)]
+        for projection in asked[kind]:
             projection.apply(record)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from ccb.tunnel.wire.kinds.turns import CompactEndRecord, CompactStartRecord
 from ccb.tunnel.wire.kinds.workers import ForkedRecord
 from ccb.tunnel.wire.messages import CompactLine
@@ -79,7 +81,8 @@ class KeptPrompts:
 
     def __init__(self) -> None:
         self._first: list[str] = []
-        self._latest: list[str] = []
+        self._latest: deque[str] = deque()
+        self._latest_chars = 0
         self._left_out = 0
 
     def add(self, text: str) -> None:
@@ -92,8 +95,9 @@ class KeptPrompts:
             self._first.append(text)
             return
         self._latest.append(text)
-        while sum(map(len, self._latest)) > _MAX_LATEST:
-            del self._latest[0]
+        self._latest_chars += len(text)
+        while self._latest_chars > _MAX_LATEST:
+            self._latest_chars -= len(self._latest.popleft())
             self._left_out += 1
 
     def texts(self) -> list[str]:

@@ -369,3 +369,18 @@ async def test_the_first_prompt_of_a_copy_is_neither_lost_nor_queued_behind_what
         await at.sees("❯ go another way", "Another way.")
         await at.until(lambda: "working" not in at.status)
         assert "(queued)" not in at.screen
+
+
+async def test_a_long_session_has_no_more_widgets_than_a_short_one() -> None:
+    counts = []
+    for messages in (5, 1_500):
+        session = ScriptedSession()
+        with session.replay():
+            session.begin()
+            for number in range(messages):
+                session.text(f"Message {number}.", message_id=f"m{number}")
+            session.finish()
+        async with desk(session) as at:
+            await at.sees(f"Message {messages - 1}.")
+            counts.append(len(list(at.app.screen.walk_children(with_self=True))))
+    assert counts[0] == counts[1] < 100

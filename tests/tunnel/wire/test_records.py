@@ -303,3 +303,37 @@ def test_public_messages_are_typed() -> None:
     given = parse_message({"type": "control_response", "response": response})
     assert isinstance(given, ControlResponseLine)
     assert (given.request_id, given.subtype, given.payload) == ("r", "success", {"behavior": "allow"})
+
+
+class _Turns(Projection):
+    def __init__(self) -> None:
+        self.asked = self.ends = 0
+
+    def apply(self, record: Record) -> None:
+        self.asked += 1
+        super().apply(record)
+
+
+class _Ends(Projection):
+    def __init__(self) -> None:
+        self.ends = 0
+
+    @on(TurnEndRecord)
+    def _end(self, _: TurnEndRecord, record: Record) -> None:
+        self.ends += 1
+
+
+def test_a_replay_asks_a_projection_only_about_records_that_it_handles(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Record] = []
+    apply = Projection.apply
+
+    def noting(projection: Projection, record: Record) -> None:
+        asked.append(record)
+        apply(projection, record)
+
+    monkeypatch.setattr(Projection, "apply", noting)
+    contents: list[Content] = [TurnStartRecord(), MessageRecord({"type": "assistant"}), TurnEndRecord()] * 3
+    ends, own = _Ends(), _Turns()
+    replay([record_of(each, seq) for seq, each in enumerate(contents, 1)], ends, own)
+    assert ends.ends == 3 and own.asked == 9, "one with an apply of its own is asked about all"
+    assert len(asked) == 3 + 9

@@ -52,8 +52,8 @@ async def test_a_key_is_painted_before_the_text_that_came_with_it(monkeypatch: p
         assert driver is not None
         for number in range(5):
             await asyncio.sleep(0.1)  # the frame before is over
-            at.session.delta(f"- much later {number}\n")
-            for _ in range(200):
+            at.session.delta(f"\n\n- much later {number}\n")
+            for _ in range(50):
                 at.session.delta("word ")
             painted.clear()
             at.app.keys_first.came()  # as the thread says that reads the terminal
