@@ -91,6 +91,10 @@ async def _opened(laptop: Laptop, sign: str, *arguments: str) -> float:
         return took
 
 
+async def _answers_shown(screen: Terminal, seen: int) -> None:
+    await screen.until(lambda: b"Answer" in screen.written[seen:])
+
+
 async def _looked_at(laptop: Laptop, session: str) -> tuple[float, list[float], float]:
     """Return the megabytes of a REPL in which the person has turned pages, the seconds of each, and the share of a CPU
     that it takes afterwards."""
@@ -101,7 +105,7 @@ async def _looked_at(laptop: Laptop, session: str) -> tuple[float, list[float], 
         for _ in range(PAGES):
             seen, began = len(screen.written), time.monotonic()
             screen.type(PAGE_UP)
-            await screen.until(lambda seen=seen: b"Answer" in screen.written[seen:])
+            await _answers_shown(screen, seen)
             pages.append(time.monotonic() - began)
             await asyncio.sleep(0.2)
         process = psutil.Process(screen.process.pid)

@@ -120,7 +120,12 @@ class Desk:
 
     async def sees(self, *texts: str) -> None:
         """Wait until all of `texts` are on the screen."""
-        await self.until(lambda: all(text in self.screen for text in texts))
+
+        def there() -> bool:
+            shown = self.screen  # drawn once for all of them
+            return all(text in shown for text in texts)
+
+        await self.until(there)
 
     async def loses(self, text: str) -> None:
         """Wait until `text` is no longer on the screen."""
