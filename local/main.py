@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import shutil
 import sys
 from collections.abc import Sequence
@@ -43,6 +44,13 @@ def run(argv: Sequence[str]) -> int:
     return flush_stdout() or code
 
 
+def _forbid_core_dumps() -> None:
+    """Let the system write no memory of this process to a disk: credentials are in it. A program that ccb starts may
+    allow its own."""
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, most))
+
+
 def _answer(argv: Sequence[str]) -> int:
     try:
         arguments = parse_arguments(argv, remote=os.environ.get("CCB_REMOTE", ""))
@@ -57,6 +65,7 @@ def _answer(argv: Sequence[str]) -> int:
     for hint in arguments.hints:
         sys.stderr.write(f"ccb: {hint}\n")
     take_short_turns()
+    _forbid_core_dumps()
     own_file = arguments.sdk.debug_file
     debug, commands = arguments.debug or own_file is not None, private_texts(arguments.connection)
     with logging_to_file(debug=debug, commands=commands, own_file=own_file) as log_file:

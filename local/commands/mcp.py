@@ -16,6 +16,8 @@ from ccb.tunnel.wire.requests import RequestRefused
 from ..command_line.exit_codes import ExitCode
 from ..config.settings import load_settings, settings_path
 from ..config.settings_file import write_settings
+from ..credentials.store import SecretStore, open_store
+from ..login.prompts import TerminalPrompts
 from ..mcp.config import HttpServer, ServerConfig, server_config, server_configs
 from ..mcp.service import MISSING, package_missing
 from ..terminal.console import write_stdout
@@ -51,7 +53,8 @@ def mcp_parser() -> CommandParser:
 
 def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
     options = mcp_parser().parse_args(list(args))
-    servers = load_settings(environ).mcpServers
+    settings = load_settings(environ)
+    servers = settings.mcpServers
     if options.command == "add":
         described = _described(options)
         shown = server_config(options.name, described, environ).shown
@@ -72,9 +75,10 @@ def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
         return write_stdout(f"{options.name}: {config.shown}\n")
     if package_missing():
         raise UsageError(MISSING)
+    secrets = open_store(environ, settings, TerminalPrompts())
     if options.command in ("login", "logout"):
-        return _account(options.command, options.name, config)
-    return asyncio.run(_test(options.name, config))
+        return _account(options.command, options.name, config, secrets)
+    return asyncio.run(_test(options.name, config, secrets))
 
 
 def _described(options: argparse.Namespace) -> Json:
@@ -98,13 +102,13 @@ def _pairs(key: str, texts: Sequence[str], sign: str, option: str) -> Json:
     return {key: found} if found else {}
 
 
-async def _test(name: str, config: ServerConfig) -> int:
+async def _test(name: str, config: ServerConfig, secrets: SecretStore) -> int:
     """Start the server, with its stderr on ours, and list its tools."""
     from ..mcp.connection import ClientSide
-    from ..mcp.oauth import stored_login
+    from ..mcp.oauth import StoredLogins
     from ..mcp.server import LaptopServer
 
-    server = LaptopServer(name, config, ClientSide(sys.stderr, auth=stored_login))
+    server = LaptopServer(name, config, ClientSide(sys.stderr, auth=StoredLogins(secrets).at))
     try:
         hello = (await server.reply({"id": 0, "method": "initialize"}))["result"]
         listed = await server.reply({"id": 1, "method": "tools/list"}) if "tools" in hello["capabilities"] else {}
@@ -119,13 +123,13 @@ async def _test(name: str, config: ServerConfig) -> int:
     return write_stdout(f"{name} works: {info['name']} {info['version']}, {len(tools)} tools: {', '.join(tools)}\n")
 
 
-def _account(command: str, name: str, config: ServerConfig) -> int:
+def _account(command: str, name: str, config: ServerConfig, secrets: SecretStore) -> int:
     """Log in at a server, or out."""
     from ..mcp.login import log_in, log_out
 
     if not isinstance(config, HttpServer):
         raise UsageError(f"{name} is a program on this machine: it has no login", do="Give it what it needs with -e.")
     if command == "logout":
-        there = asyncio.run(log_out(config))
+        there = asyncio.run(log_out(config, secrets))
         return write_stdout(f"Logged out of {name}.\n" if there else f"You were not logged in at {name}.\n")
-    return write_stdout(asyncio.run(log_in(name, config)) + "\n")
+    return write_stdout(asyncio.run(log_in(name, config, secrets)) + "\n")

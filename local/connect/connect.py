@@ -128,12 +128,13 @@ async def connect_session(
         from ..providers.known_models import check_models, refresh_lists, said_at_start
         from ..session.remote_session import RemoteSession
         from .file_connection import FileConnection
-        from .laptop_mcp import laptop_permissions, laptop_servers
+        from .laptop_mcp import laptop_permissions, laptop_servers, unlock_for
 
         servers, mcp_warnings = laptop_servers(arguments, startup.settings, environ)
+        await unlock_for(servers, startup.stored.secrets)
         files, left = own_files() if choice.user else ("", [])
         chosen = _models(arguments, startup.settings, new=bool(dialer.parameters.get("create")))
-        not_found = await check_models(chosen, environ, startup.settings)
+        not_found = await check_models(chosen, environ, startup.settings, startup.stored)
         options = await _options(arguments, startup, environ, list(servers), files)
         said = said_at_start(options.model or "", environ, startup.settings, options.effort or "")
         lacks = [*said, *not_found]
@@ -158,8 +159,8 @@ async def connect_session(
                 from ..mcp.form_hooks import FormHooks
                 from ..mcp.service import LaptopServers
 
-                forms = FormHooks(_own_hooks(startup.settings))
-                mcp = await stack.enter_async_context(LaptopServers(session, servers, permissions, forms))
+                forms, secrets = FormHooks(_own_hooks(startup.settings)), startup.stored.secrets
+                mcp = await stack.enter_async_context(LaptopServers(session, servers, permissions, secrets, forms))
         if options.web == "laptop":  # else the kind is unknown here, and refused
             from ccb.tunnel.wire.kinds.web import WEB_FETCH
 
@@ -168,7 +169,7 @@ async def connect_session(
             session.register(WEB_FETCH, LaptopWeb(allow_private=options.web_allow_private).fetch)
         watching = asyncio.create_task(_watch_network(session), name="network watch")
         stack.push_async_callback(cancelled, watching)
-        asking = refresh_lists(chosen or ["default"], environ, startup.settings)
+        asking = refresh_lists(chosen or ["default"], environ, startup.settings, startup.stored)
         stack.push_async_callback(cancelled, asyncio.create_task(asking, name="lists of models"))
         hello = session.hello
         proxy_desk.serves(CallPlace(hello.session, host, hello.cwd))
@@ -198,7 +199,7 @@ async def connect_session(
                 notifications,
                 mcp,
                 proxy_desk.revoke,
-                models=ModelChoice(environ, startup.settings, chosen),
+                models=ModelChoice(environ, startup.settings, chosen, startup.stored),
             )
         finally:
             await notifications.close()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ccb.tunnel.errors import CcbError
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.requests import CAN_USE_TOOL, Request, ToolApproval, ToolPermission
 
@@ -15,6 +17,7 @@ from .session_request import flagged_mode
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
+    from ..credentials.store import SecretStore
     from ..mcp.config import ServerConfig
     from ..mcp.permissions import LaptopPermissions
 
@@ -34,6 +37,18 @@ def laptop_servers(
     from ..mcp.service import MISSING, package_missing
 
     return ({}, (MISSING,)) if package_missing() else (server_configs(described, environ), ())
+
+
+async def unlock_for(servers: Mapping[str, ServerConfig], secrets: SecretStore) -> None:
+    """Ask for what opens the store if a server may want a login from it, before the session takes the terminal.
+    Without an answer the session goes on without such logins."""
+    if not servers:
+        return
+    from ..mcp.config import HttpServer
+
+    if any(isinstance(each, HttpServer) and not each.headers for each in servers.values()):
+        with suppress(CcbError):
+            await secrets.unlock()
 
 
 def laptop_permissions(

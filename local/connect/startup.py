@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ccb.tunnel.transports.pipe import Transport
 
     from ..config.settings import Settings, SettingsChoice
+    from ..credentials.stored import StoredCredentials
     from .dial import Dialer, OpenTransport
 
 
@@ -53,9 +54,10 @@ class Startup:
 
 @dataclass(frozen=True)
 class SessionStartup(Startup):
-    """What a session needs in addition: the model provider with its credential."""
+    """What a session needs in addition: the model provider with its credential, and the stored accounts."""
 
     provider: Provider
+    stored: StoredCredentials
 
     def dialer(
         self, transport: Transport, open_transport: OpenTransport, host: str, accounts: Accounts, auditor: Auditor
@@ -102,7 +104,7 @@ def load_session_startup(
     stored = StoredCredentials(environ, settings=settings, prompts=prompts, host=host)
     model = chosen_model(settings, next(iter(models), None))
     provider = session_provider(environ, settings, model, *others, stored=stored)
-    return SessionStartup(basics.settings, basics.warnings, basics.bundle, provider)
+    return SessionStartup(basics.settings, basics.warnings, basics.bundle, provider, stored)
 
 
 def chosen_model(settings: Settings, flag: str | None) -> str | None:

@@ -31,13 +31,18 @@ _TRIES = 3
 _HELPER = "credentials.passphraseHelper"
 
 
+class StoreLocked(CredentialError):
+    """Nobody has given the passphrase, so what is in the file is not known."""
+
+
 def credentials_path(environ: Mapping[str, str]) -> Path:
     """Return the path of the encrypted file. It may not exist."""
     return config_dir(environ) / "credentials.sealed"
 
 
 class EncryptedFile:
-    """See SecretStore. `unlock` opens the file, or with a new passphrase makes it: `prompts` ask for that."""
+    """See SecretStore. `unlock` opens the file, or with a new passphrase makes it: `prompts` ask for that. Without an
+    answer it raises StoreLocked."""
 
     def __init__(
         self, path: Path, environ: Mapping[str, str], prompts: Prompts, *, helper: str | None = None, cost: int = COST
@@ -69,7 +74,7 @@ class EncryptedFile:
             with suppress(WrongPassphrase):
                 await self._try(sealed, passphrase)
                 return
-        raise CredentialError(
+        raise StoreLocked(
             f"{self.path} stays locked: nobody has given its passphrase.",
             do="Type the passphrase in a terminal, name a command that prints it as credentials.passphraseHelper, "
             "or export the key.",

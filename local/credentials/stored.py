@@ -39,8 +39,8 @@ _LOOK_S = 0.05
 
 
 class StoredCredentials:
-    """The stored accounts for the sessions of one host, with one store that is unlocked at most once. `prompts` may
-    ask for its passphrase; without them nobody is asked."""
+    """The stored accounts for the sessions of one host, with one store, `secrets`, that is unlocked at most once.
+    `prompts` may ask for its passphrase; without them nobody is asked."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class StoredCredentials:
         self._environ = settings.network.over(environ)
         self._settings = settings
         self._host = host
-        self._store = open_store(environ, settings, prompts or NobodyToAsk())
+        self.secrets = open_store(environ, settings, prompts or NobodyToAsk())
 
     def of(self, provider: str, at: str) -> StoredCredential:
         """Return the credential for a provider, which is reached at the host `at`. Nothing is read before `get`."""
-        accounts = ProviderAccounts(self._store, at, state_dir(self._environ))
+        accounts = ProviderAccounts(self.secrets, at, state_dir(self._environ))
         return StoredCredential(accounts, self.chosen(provider), TokenRenewal(self._environ))
 
     def chosen(self, provider: str) -> str | None:

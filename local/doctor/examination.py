@@ -33,7 +33,8 @@ async def findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIte
 
     Without a host, examine only this machine. Every CcbError becomes a finding.
     """
-    async for finding in laptop_findings(environ):
+    prompts = prompts_for(headless=False)
+    async for finding in laptop_findings(environ, prompts):
         yield finding
     connection = arguments.connection
     kind = transport_kind(connection)
@@ -49,7 +50,6 @@ async def findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIte
         ):
             key_known = key_known or _is_known_key(finding)
             yield finding
-    prompts = prompts_for(headless=False)
     began = time.monotonic()
     try:
         transport, worker = await _connected(arguments, prompts, environ)
@@ -68,7 +68,8 @@ async def findings(arguments: Arguments, environ: Mapping[str, str]) -> AsyncIte
 
 
 async def attached_findings(sessions: HostSessions | None, environ: Mapping[str, str]) -> AsyncIterator[Finding]:
-    """Yield the findings about this machine and, over the connection of a session, about its host. Raises CcbError."""
+    """Yield the findings about this machine and, over the connection of a session, about its host. Nobody is asked for
+    anything. Raises CcbError."""
     async for finding in laptop_findings(environ):
         yield finding
     if isinstance(sessions, SessionsOverLink):

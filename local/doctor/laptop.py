@@ -11,6 +11,8 @@ import shutil
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import ccb
 from ccb.deploy import bundle
@@ -23,6 +25,7 @@ from ccb.tunnel.proxy.providers.provider import ProviderError
 
 from ..config.log import state_dir
 from ..config.settings import Settings, load_settings, settings_path
+from ..credentials.encrypted_file import StoreLocked
 from ..credentials.sources import credential_source
 from ..credentials.stored import StoredCredentials
 from ..terminal.stdio import in_thread
@@ -30,14 +33,20 @@ from .findings import LAPTOP, Finding, State, error_finding, skew_text
 from .keys import default_keys, keyring_finding, keys_finding
 from .model_providers import provider_findings
 
+if TYPE_CHECKING:
+    from ccb.tunnel.login.prompter import Prompts
+
 _PROVIDER_S = 10.0
 _CREDENTIAL_S = 20.0
 _PROGRAM_S = 5.0
 _SKEW_S = 300.0
 
 
-async def laptop_findings(environ: Mapping[str, str] = os.environ) -> AsyncIterator[Finding]:
-    """Yield every finding about this machine. Errors become findings."""
+async def laptop_findings(
+    environ: Mapping[str, str] = os.environ, prompts: Prompts | None = None
+) -> AsyncIterator[Finding]:
+    """Yield every finding about this machine. Errors become findings. `prompts` may ask for the passphrase of stored
+    credentials; without them, those stay locked."""
     version = f"ccb {ccb.__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     yield _finding("ccb", State.INFO, version)
     yield await _openssh()
@@ -49,9 +58,13 @@ async def laptop_findings(environ: Mapping[str, str] = os.environ) -> AsyncItera
     yield await in_thread(_bundle)
     yield _terminal(environ)
     yield await keyring_finding(LAPTOP)
-    others = [finding async for finding in provider_findings(environ, settings)]
+    stored = StoredCredentials(environ, settings=settings, prompts=prompts)
+    if prompts is not None:
+        with suppress(CcbError):  # each check below that needs the store says so
+            await stored.secrets.unlock()
+    others = [finding async for finding in provider_findings(environ, settings, stored)]
     needed = not any(finding.name == "model" for finding in others)
-    async for finding in _provider(environ, settings):
+    async for finding in _provider(settings.network.over(environ), settings, stored):
         yield finding if needed else _not_needed(finding)
     for finding in others:
         yield finding
@@ -155,7 +168,9 @@ def _terminal(environ: Mapping[str, str]) -> Finding:
     return _finding("terminal", State.OK, text)
 
 
-async def _provider(environ: Mapping[str, str], settings: Settings) -> AsyncIterator[Finding]:
+async def _provider(
+    environ: Mapping[str, str], settings: Settings, stored: StoredCredentials
+) -> AsyncIterator[Finding]:
     """Check the connection to the provider and the credential; one request tests both."""
     try:
         client = anthropic_client(environ)
@@ -163,7 +178,6 @@ async def _provider(environ: Mapping[str, str], settings: Settings) -> AsyncIter
         yield error_finding(LAPTOP, "provider", error)
         return
     endpoint = client.endpoint
-    stored = StoredCredentials(environ, settings=settings)
     credential: Credential | None = None
     missing: CcbError | None = None
     try:
@@ -194,7 +208,10 @@ async def _provider(environ: Mapping[str, str], settings: Settings) -> AsyncIter
             yield _finding("provider", State.WARN, text, "Try again later: the provider has a problem.")
         else:
             yield _finding("provider", State.OK, text)
-    yield error_finding(LAPTOP, "credential", missing) if missing else _credential(credential, status)
+    if isinstance(missing, StoreLocked):
+        yield _finding("credential", State.INFO, f"could not be checked: {missing.what}")
+    else:
+        yield error_finding(LAPTOP, "credential", missing) if missing else _credential(credential, status)
     if date is not None:
         yield _clock(date)
 

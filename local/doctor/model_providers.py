@@ -12,6 +12,8 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.proxy.providers.provider import ProviderError
 
 from ..config.settings import Settings
+from ..credentials.encrypted_file import StoreLocked
+from ..credentials.stored import StoredCredentials
 from ..providers.choosing import model_source, provider_of
 from ..providers.known_models import check_models, provider_and_model
 from ..providers.named import NamedProvider, named_provider
@@ -29,7 +31,9 @@ def chosen_provider(environ: Mapping[str, str], settings: Settings) -> NamedProv
     return None if found is None else found[0]
 
 
-async def provider_findings(environ: Mapping[str, str], settings: Settings) -> AsyncIterator[Finding]:
+async def provider_findings(
+    environ: Mapping[str, str], settings: Settings, stored: StoredCredentials
+) -> AsyncIterator[Finding]:
     """Yield findings about the provider of the model of new sessions, and about those of the settings. What is wrong
     with the first one blocks; the others may not be needed."""
     try:
@@ -42,9 +46,9 @@ async def provider_findings(environ: Mapping[str, str], settings: Settings) -> A
         blocks = chosen is not None and name == chosen.name
         named = chosen if blocks else named_provider(name, environ, settings)
         if named is not None:
-            yield _weighed(await _provider(named, environ, settings), blocks=blocks)
+            yield _weighed(await _provider(named, environ, settings, stored), blocks=blocks)
     if chosen is not None:
-        yield await _model(settings.model or "", environ, settings)
+        yield await _model(settings.model or "", environ, settings, stored)
 
 
 def _weighed(finding: Finding, *, blocks: bool) -> Finding:
@@ -53,12 +57,17 @@ def _weighed(finding: Finding, *, blocks: bool) -> Finding:
     return finding
 
 
-async def _provider(named: NamedProvider, environ: Mapping[str, str], settings: Settings) -> Finding:
+async def _provider(
+    named: NamedProvider, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials
+) -> Finding:
     name, title = f"provider {named.name}", named.kind.title
     try:
-        provider, source = provider_of(named, environ, settings), model_source(named, environ, settings)
+        provider = provider_of(named, environ, settings, stored)
+        source = model_source(named, environ, settings, stored)
         async with asyncio.timeout(_CREDENTIAL_S):
             credential = await provider.credential_name()
+    except StoreLocked as error:
+        return Finding(LAPTOP, name, State.INFO, f"{title}: could not be checked: {error.what}")
     except CcbError as error:
         return error_finding(LAPTOP, name, error)
     except TimeoutError:
@@ -79,9 +88,9 @@ async def _provider(named: NamedProvider, environ: Mapping[str, str], settings: 
     return Finding(LAPTOP, name, State.OK, f"{title}: {provider.name}, {known}; {len(models)} models in {took:.0f} ms")
 
 
-async def _model(model: str, environ: Mapping[str, str], settings: Settings) -> Finding:
+async def _model(model: str, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials) -> Finding:
     try:
-        said = await check_models([settings.modelAliases.get(model, model)], environ, settings)
+        said = await check_models([settings.modelAliases.get(model, model)], environ, settings, stored)
     except UsageError as error:
         return error_finding(LAPTOP, "model", error)
     return Finding(LAPTOP, "model", State.INFO, " ".join([one_line(model), *said]))

@@ -11,15 +11,17 @@ import httpx2
 from ccb.tunnel.errors import CredentialError
 from ccb.tunnel.plain_text import one_line
 
+from ..credentials.store import SecretStore
 from .config import HttpServer
 from .connection import ClientSide, Refusals, connected
 from .oauth import Callback, LoginStore, interactive_login
 from .server import reason_of
 
 
-async def log_in(name: str, server: HttpServer) -> str:
-    """Log in, and return what to tell the person. Raise ConfigError, CredentialError."""
-    store = LoginStore(server)
+async def log_in(name: str, server: HttpServer, secrets: SecretStore) -> str:
+    """Log in, keep that in `secrets`, and return what to tell the person. Raise ConfigError, CredentialError."""
+    await secrets.unlock(create=True)
+    store = LoginStore(server, secrets)
     asked = False
 
     async def open_page(address: str) -> None:
@@ -44,6 +46,6 @@ async def log_in(name: str, server: HttpServer) -> str:
     return f"You are logged in at {name}." if asked else f"{name} wants no login."
 
 
-async def log_out(server: HttpServer) -> bool:
-    """Forget the login. Return False if there was none. Raise ConfigError."""
-    return await LoginStore(server).forget()
+async def log_out(server: HttpServer, secrets: SecretStore) -> bool:
+    """Forget the login. Return whether there was one. Raise ConfigError, CredentialError."""
+    return await LoginStore(server, secrets).forget()

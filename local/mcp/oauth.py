@@ -1,10 +1,11 @@
-"""The login at an MCP server with OAuth. Its tokens stay in the keyring of this machine, for this address only."""
+"""The login at an MCP server with OAuth. Its tokens stay in the secret store of this machine, for this address only."""
 
 from __future__ import annotations
 
 import asyncio
 import html
 import json
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -24,9 +25,11 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 from ccb.tunnel.errors import ConfigError, CredentialError
 from ccb.tunnel.secret import Secret
 
-from ..credentials.keyring_store import KeyStore
+from ..credentials.store import SecretStore
 from ..terminal.stdio import in_thread
 from .config import HttpServer
+
+log = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 M = TypeVar("M", bound=BaseModel)
@@ -42,11 +45,11 @@ _FAILED = "The login has failed. The terminal says more."
 
 class LoginStore:
     """What is kept of the login at one server: the tokens, the registration of ccb there, when the token ends, and
-    where it is renewed. It is one secret in the keyring."""
+    where it is renewed. It is one secret in the store, which is unlocked for it."""
 
-    def __init__(self, server: HttpServer, keys: KeyStore | None = None) -> None:
+    def __init__(self, server: HttpServer, secrets: SecretStore) -> None:
         self._server = server
-        self._keys = keys or KeyStore()
+        self._secrets = secrets
         self._kept: Json = {}
         self.metadata: OAuthMetadata | None = None
 
@@ -55,8 +58,9 @@ class LoginStore:
         return f"mcp {self._server.url}"
 
     async def load(self) -> bool:
-        """Read what is kept. Return whether there is a token. Raise ConfigError."""
-        found = await in_thread(lambda: self._keys.get(self._key))
+        """Read what is kept. Return whether there is a token. Raise ConfigError, CredentialError."""
+        await self._secrets.unlock()
+        found = await in_thread(lambda: self._secrets.get(self._key))
         with suppress(ValueError):
             kept = json.loads(found.reveal()) if found is not None else None
             self._kept = kept if isinstance(kept, dict) else {}
@@ -64,9 +68,10 @@ class LoginStore:
         return await self.get_tokens() is not None
 
     async def forget(self) -> bool:
-        """Remove what is kept. Return False if there was nothing. Raise ConfigError."""
+        """Remove what is kept. Return whether there was something. Raise ConfigError, CredentialError."""
         self._kept = {}
-        return await in_thread(lambda: self._keys.delete(self._key))
+        await self._secrets.unlock()
+        return await in_thread(lambda: self._secrets.delete(self._key))
 
     @property
     def ends_at(self) -> float | None:
@@ -95,7 +100,7 @@ class LoginStore:
 
     async def _save(self) -> None:
         secret = Secret(json.dumps(self._kept))
-        await in_thread(lambda: self._keys.put(self._key, secret))
+        await in_thread(lambda: self._secrets.put(self._key, secret))
 
 
 class _Provider(OAuthClientProvider):
@@ -127,23 +132,30 @@ class _Provider(OAuthClientProvider):
         await super()._handle_token_response(response)
 
 
-async def stored_login(name: str, server: HttpServer) -> OAuthClientProvider | None:
-    """Return what proves to a server that the person has logged in, None if they have not. It renews the token, and
-    never opens a page: that is for `ccb mcp login`."""
+class StoredLogins:
+    """The person's logins at MCP servers, from one store."""
 
-    async def log_in(_: str) -> None:
-        raise OAuthFlowError(f"the login has ended: ccb mcp login {name}")
+    def __init__(self, secrets: SecretStore) -> None:
+        self._secrets = secrets
 
-    async def nobody() -> AuthorizationCodeResult:
-        raise OAuthFlowError(f"the login has ended: ccb mcp login {name}")
+    async def at(self, name: str, server: HttpServer) -> OAuthClientProvider | None:
+        """Return what proves to a server that the person has logged in, None if they have not. It renews the token, and
+        never opens a page: that is for `ccb mcp login`."""
 
-    store = LoginStore(server)
-    try:
-        if not await store.load():
+        async def log_in(_: str) -> None:
+            raise OAuthFlowError(f"the login has ended: ccb mcp login {name}")
+
+        async def nobody() -> AuthorizationCodeResult:
+            raise OAuthFlowError(f"the login has ended: ccb mcp login {name}")
+
+        store = LoginStore(server, self._secrets)
+        try:
+            if not await store.load():
+                return None
+        except (ConfigError, CredentialError) as error:  # without a store there cannot be a login
+            log.info("no login for the MCP server %s: %s", name, error)
             return None
-    except ConfigError:  # no keyring: there cannot be a login
-        return None
-    return _Provider(server, store, f"http://127.0.0.1:1{_PATH}", log_in, nobody)
+        return _Provider(server, store, f"http://127.0.0.1:1{_PATH}", log_in, nobody)
 
 
 class Callback:

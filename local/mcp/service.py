@@ -27,6 +27,7 @@ from .gate import answered, is_call, tool_use_id_of
 from .permissions import LaptopPermissions
 
 if TYPE_CHECKING:
+    from ..credentials.store import SecretStore
     from ..session.remote_session import RemoteSession
     from .server import LaptopServer
 
@@ -67,11 +68,13 @@ class LaptopServers:
         session: RemoteSession,
         configs: Mapping[str, ServerConfig],
         permissions: LaptopPermissions,
+        secrets: SecretStore,
         forms: FormHooks | None = None,
     ) -> None:
         self._session = session
         self._configs = configs
         self._permissions = permissions
+        self._secrets = secrets
         self._forms = forms or FormHooks({})
         self._servers: dict[str, LaptopServer] = {}
         self._stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # `ccb mcp test` shows it
@@ -102,11 +105,11 @@ class LaptopServers:
 
     def _server(self, name: str, config: ServerConfig) -> LaptopServer:
         from .connection import ClientSide
-        from .oauth import stored_login
+        from .oauth import StoredLogins
         from .server import LaptopServer
 
         if name not in self._servers:
-            client = ClientSide(self._stderr, self._said, self._ask, stored_login)
+            client = ClientSide(self._stderr, self._said, self._ask, StoredLogins(self._secrets).at)
             self._servers[name] = LaptopServer(name, config, client)
         return self._servers[name]
 

@@ -16,16 +16,24 @@ from .offered import ModelOffer, granted_providers, offers_of
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
+    from ..credentials.stored import StoredCredentials
 
 
 class ModelChoice:
     """`models` are those that the command line and the settings name: their providers were chosen on this machine, so
-    the session may use all of their models."""
+    the session may use all of their models. `stored` are the session's accounts."""
 
-    def __init__(self, environ: Mapping[str, str], settings: Settings, models: Sequence[str]) -> None:
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        settings: Settings,
+        models: Sequence[str],
+        stored: StoredCredentials | None = None,
+    ) -> None:
         self._environ = environ
         self._settings = settings
         self._models = tuple(models)
+        self._stored = stored
         self._kept: list[ModelOffer] = []
 
     def without_alias(self, name: str) -> str:
@@ -57,7 +65,7 @@ class ModelChoice:
 
     async def check(self, name: str) -> list[str]:
         """Return sentences about what a model cannot do. Raise CcbError if its provider does not list it."""
-        not_found = await check_models([name], self._environ, self._settings)
+        not_found = await check_models([name], self._environ, self._settings, self._stored)
         return [*said_at_start(name, self._environ, self._settings), *not_found]
 
     def known(self, name: str) -> dict[str, Any]:
@@ -70,7 +78,7 @@ class ModelChoice:
 
     async def _refreshed(self, named: NamedProvider) -> str:
         try:
-            await current_list(named, self._environ, self._settings)
+            await current_list(named, self._environ, self._settings, self._stored)
         except (ProviderError, CcbError) as error:
             said = error.what if isinstance(error, CcbError) else str(error)
             return f"{named.name}: no list of models: {one_line(said)}"

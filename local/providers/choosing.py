@@ -67,6 +67,7 @@ def provider_of(
 ) -> Provider:
     """Return the provider that a name stands for. Raise ConfigError, CredentialError."""
     kind = named.kind
+    environ = settings.network.over(environ)
     client = ProviderClient(named.endpoint(environ), environ)
     if named.dialect in ("bedrock", "vertex"):
         from .clouds import cloud_provider  # what signs is loaded only where it is used
@@ -100,13 +101,16 @@ def _in_one_header(source: CredentialSource | None, named: NamedProvider) -> Cre
     return source if source is None or header is None else OneHeaderCredential(source, header)
 
 
-def model_source(named: NamedProvider, environ: Mapping[str, str], settings: Settings) -> ModelSource | None:
+def model_source(
+    named: NamedProvider, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None = None
+) -> ModelSource | None:
     """Return what asks a provider for its list of models, None if it has none. Raise ConfigError, CredentialError."""
     call = named.kind.lists
     if call is None:
         return None
+    environ = settings.network.over(environ)
     client = ProviderClient(named.endpoint(environ, strips=call.strips), environ)
-    credential = credential_of(named, named.endpoint(environ).host, environ, settings)
+    credential = credential_of(named, named.endpoint(environ).host, environ, settings, stored)
     if named.dialect == "anthropic":
         credential = _in_one_header(credential, named)
     return ModelSource(client, credential, call, "" if named.dialect == "anthropic" else named.key_header)

@@ -25,6 +25,7 @@ from .offered import default_provider
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
+    from ..credentials.stored import StoredCredentials
 
 log = logging.getLogger(__name__)
 
@@ -161,9 +162,12 @@ def said_at_start(model: str, environ: Mapping[str, str], settings: Settings, ef
     return said
 
 
-async def check_models(models: Sequence[str], environ: Mapping[str, str], settings: Settings) -> list[str]:
+async def check_models(
+    models: Sequence[str], environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None = None
+) -> list[str]:
     """Raise UsageError for a model that its provider does not list. Return sentences about those that cannot be
-    looked up, because the list that is kept is old and the provider does not answer."""
+    looked up, because the list that is kept is old and the provider does not answer. `stored` are the accounts that
+    may be used to ask; without them, those of which nobody has to be asked."""
     said = []
     for model in dict.fromkeys(models):
         found = provider_and_model(model, environ, settings)
@@ -173,7 +177,7 @@ async def check_models(models: Sequence[str], environ: Mapping[str, str], settin
         kept = named.kept_list(environ)
         if kept is not None and kept.find(name) is not None:
             continue
-        listed = await _newest_list(named, environ, settings)
+        listed = await _newest_list(named, environ, settings, stored)
         if listed is None or not listed.models or listed.find(name) is not None:
             continue
         if not ModelLists(environ).is_fresh(listed, NEW_S):
@@ -203,34 +207,39 @@ async def current_list(
     named: NamedProvider,
     environ: Mapping[str, str],
     settings: Settings,
+    stored: StoredCredentials | None = None,
     *,
     seconds: float = _REFRESH_S,
     fresh_s: float = FRESH_S,
 ) -> ModelList | None:
     """Return the list of a provider: a new one if the one that is kept is not fresh, and the provider answers in time.
     None for a provider without a list. Raise ProviderError, CcbError if there is none."""
-    source = model_source(named, environ, settings)
+    source = model_source(named, environ, settings, stored)
     if source is None:
         return None
     lists, address = ModelLists(environ), str(named.endpoint(environ).base)
     return await lists.current(named.name, address, source, seconds=seconds, fresh_s=fresh_s)
 
 
-async def _newest_list(named: NamedProvider, environ: Mapping[str, str], settings: Settings) -> ModelList | None:
+async def _newest_list(
+    named: NamedProvider, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None
+) -> ModelList | None:
     """Return a list that the provider gives now, and the one that is kept if it does not answer in time."""
     try:
-        return await current_list(named, environ, settings, seconds=_ASK_S, fresh_s=NEW_S)
+        return await current_list(named, environ, settings, stored, seconds=_ASK_S, fresh_s=NEW_S)
     except (ProviderError, CcbError):
         return None
 
 
-async def refresh_lists(models: Sequence[str], environ: Mapping[str, str], settings: Settings) -> None:
+async def refresh_lists(
+    models: Sequence[str], environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None = None
+) -> None:
     """Ask the providers of these models for their lists, where those that are kept are old. It runs beside a session,
     so it only logs what fails."""
     try:
         found = [provider_and_model(model, environ, settings) for model in models]
         for named in {each[0].name: each[0] for each in found if each is not None}.values():
             with suppress(ProviderError, CcbError):  # the log has it
-                await current_list(named, environ, settings)
+                await current_list(named, environ, settings, stored)
     except Exception:
         log.exception("the lists of models cannot be refreshed")

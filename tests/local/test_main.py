@@ -50,6 +50,18 @@ def test_a_run_imports_nothing_heavy_before_it_begins_to_connect() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
 
 
+def test_the_memory_of_ccb_is_never_written_to_the_disk(tmp_path: Path) -> None:
+    """A core dump would hold the credentials."""
+    code = (
+        "import resource\nfrom ccb.local.main import run\n"
+        "resource.setrlimit(resource.RLIMIT_CORE, (resource.getrlimit(resource.RLIMIT_CORE)[1],) * 2)\n"
+        "run(['config', 'show'])\nprint(resource.getrlimit(resource.RLIMIT_CORE)[0])"
+    )
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=30, env=env)
+    assert done.stdout.splitlines()[-1] == "0"
+
+
 def test_host_commands_load_nothing_of_the_way_to_the_model_and_no_pydantic_without_settings() -> None:
     code = (
         "import sys\nfrom ccb.local.connect.startup import load_startup\nload_startup({'HOME': '/nonexistent'})\n"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from keyring.backends import fail
+from tests.support.person.typist import Typist
 
 from ccb.local.config.sections import CredentialSettings
 from ccb.local.config.settings import Settings
@@ -20,19 +21,6 @@ from ccb.tunnel.login.prompter import NobodyToAsk
 from ccb.tunnel.secret import Secret
 
 CHEAP = 1 << 14
-
-
-class Typist(NobodyToAsk):
-    """Types these passphrases, one after the other."""
-
-    def __init__(self, *typed: str) -> None:
-        super().__init__()
-        self.typed = list(typed)
-        self.asked: list[tuple[str, int]] = []
-
-    async def passphrase(self, path: str, attempt: int) -> str | None:
-        self.asked.append((path, attempt))
-        return self.typed.pop(0) if self.typed else None
 
 
 def file_of(tmp_path: Path, prompts: NobodyToAsk, helper: str | None = None) -> EncryptedFile:

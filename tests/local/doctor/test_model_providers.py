@@ -9,6 +9,7 @@ from tests.support.providers.dialect_server import KEY, DialectServer
 
 from ccb.local.config.provider_settings import ProviderSettings
 from ccb.local.config.settings import Settings
+from ccb.local.credentials.stored import StoredCredentials
 from ccb.local.doctor import laptop
 from ccb.local.doctor.findings import Finding, State
 from ccb.local.doctor.model_providers import provider_findings
@@ -17,7 +18,8 @@ LISTED = {"data": [{"id": "coder-large"}, {"id": "coder-small"}]}
 
 
 async def found(environ: dict[str, str], settings: Settings) -> dict[str, Finding]:
-    return {each.name: each async for each in provider_findings(environ, settings)}
+    stored = StoredCredentials(environ, settings=settings)
+    return {each.name: each async for each in provider_findings(environ, settings, stored)}
 
 
 def settings_for(server: DialectServer, model: str) -> Settings:

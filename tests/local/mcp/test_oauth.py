@@ -1,4 +1,4 @@
-"""A server that wants a login: the person logs in with `ccb mcp login`, and the tokens stay in the keyring."""
+"""A server that wants a login: the person logs in with `ccb mcp login`, and the tokens stay in the secret store."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from pathlib import Path
 
 import pytest
 from tests.support.mcp_http import Authority, HttpMcp
+from tests.support.person.typist import Typist
 
+from ccb.local.credentials.encrypted_file import EncryptedFile
+from ccb.local.credentials.keyring_store import KeyStore
+from ccb.local.credentials.store import SecretStore
 from ccb.local.mcp.config import HttpServer, OAuthClient
 from ccb.local.mcp.connection import ClientSide
 from ccb.local.mcp.login import log_in, log_out
-from ccb.local.mcp.oauth import stored_login
+from ccb.local.mcp.oauth import StoredLogins
 from ccb.local.mcp.server import LaptopServer
 from ccb.tunnel.errors import CredentialError
 from ccb.tunnel.wire.requests import RequestRefused
@@ -49,9 +53,9 @@ async def protected(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Auth
         yield authority, HttpServer(type="http", url=url)
 
 
-async def greeted(config: HttpServer) -> bool:
+async def greeted(config: HttpServer, secrets: SecretStore | None = None) -> bool:
     """Whether a new session can call the server. It never opens a browser."""
-    server = LaptopServer("far", config, ClientSide(sys.stderr, auth=stored_login))
+    server = LaptopServer("far", config, ClientSide(sys.stderr, auth=StoredLogins(secrets or KeyStore()).at))
     try:
         reply = await server.reply(CALL)
         return bool(reply["result"]["content"][0]["text"] == "hello you")
@@ -66,7 +70,7 @@ async def test_the_login_is_kept_renewed_and_forgotten(
         with pytest.raises(RequestRefused, match="wants a login: `ccb mcp login far` on the laptop"):
             await greeted(config)
         assert not authority.grants
-        assert await log_in("far", config) == "You are logged in at far."
+        assert await log_in("far", config, KeyStore()) == "You are logged in at far."
         assert f"{authority.issuer}/authorize?" in capfd.readouterr().err
         ((name, kept),) = json.loads(keyring.read_text()).items()
         assert name == f"ccb/mcp {config.url}" and "token-1" in kept
@@ -78,8 +82,24 @@ async def test_the_login_is_kept_renewed_and_forgotten(
         authority.tokens.clear()  # somebody has revoked it: no browser opens in a session
         with pytest.raises(RequestRefused, match="ccb mcp login far"):
             await greeted(config)
-        assert await log_out(config) and not await log_out(config)
+        assert await log_out(config, KeyStore()) and not await log_out(config, KeyStore())
         assert json.loads(keyring.read_text()) == {}
+
+
+async def test_without_a_keyring_the_login_is_in_the_encrypted_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def file(*typed: str) -> EncryptedFile:
+        return EncryptedFile(tmp_path / "sealed", {}, Typist(*typed), cost=1 << 14)
+
+    async with protected(monkeypatch) as (authority, config):
+        await log_in("far", config, file("correct horse", "correct horse"))
+        assert b"token-1" not in (tmp_path / "sealed").read_bytes()
+        assert await greeted(config, file("correct horse"))
+        with pytest.raises(RequestRefused, match="wants a login"):
+            await greeted(config, file())
+        assert authority.grants == ["authorization_code"]
+        assert await log_out(config, file("correct horse"))
 
 
 async def test_a_login_that_is_refused_or_that_is_somebody_elses_gives_nothing(
@@ -94,7 +114,7 @@ async def test_a_login_that_is_refused_or_that_is_somebody_elses_gives_nothing(
         monkeypatch.setattr("webbrowser.open", attacked)
         async with asyncio.timeout(60):
             with pytest.raises(CredentialError, match="has failed"):
-                await log_in("far", config)
+                await log_in("far", config, KeyStore())
         assert not authority.grants and not keyring.exists()
 
 
@@ -105,15 +125,15 @@ async def test_a_login_that_nobody_finishes_ends_and_a_port_that_is_taken_is_nam
         monkeypatch.setattr("webbrowser.open", lambda _: None)
         monkeypatch.setattr("ccb.local.mcp.oauth.WAIT_S", 0.01)
         with pytest.raises(CredentialError) as failed:
-            await log_in("far", config)
+            await log_in("far", config, KeyStore())
         assert "nobody has logged in" in failed.value.evidence
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             with pytest.raises(CredentialError, match=f"port {port} of this machine is taken"):
-                await log_in("far", config.model_copy(update={"oauth": OAuthClient(callbackPort=port)}))
+                await log_in("far", config.model_copy(update={"oauth": OAuthClient(callbackPort=port)}), KeyStore())
 
 
 async def test_a_server_without_a_login_needs_none(keyring: Path) -> None:
     async with HttpMcp().serving() as url:
-        assert await log_in("far", HttpServer(type="http", url=url)) == "far wants no login."
+        assert await log_in("far", HttpServer(type="http", url=url), KeyStore()) == "far wants no login."
     assert not keyring.exists()

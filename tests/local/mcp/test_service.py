@@ -11,6 +11,7 @@ from tests.support.hosts.scripted_host import ScriptedHost, session_on
 from tests.support.mcp_http import HttpMcp
 from tests.support.network.link_peer import Peer
 
+from ccb.local.credentials.keyring_store import KeyStore
 from ccb.local.mcp.config import HttpServer
 from ccb.local.mcp.form_hooks import FormHooks
 from ccb.local.mcp.permissions import LaptopPermissions
@@ -29,7 +30,9 @@ async def test_what_a_server_asks_and_reports_reaches_the_reader_and_not_the_hos
     shown: asyncio.Queue[Json] = asyncio.Queue()
     async with far.serving() as url, session_on(ScriptedHost()) as (session, peer):
         permissions = LaptopPermissions(lambda: {"allow": ["mcp__far"]}, None, mode="default", may_bypass=False)
-        async with LaptopServers(session, {"far": HttpServer(type="http", url=url)}, permissions) as servers:
+        async with LaptopServers(
+            session, {"far": HttpServer(type="http", url=url)}, permissions, KeyStore()
+        ) as servers:
             assert [(each.name, each.running) for each in servers.states()] == [("far", False)]
             session.register(CAN_USE_TOOL)
             reading = asyncio.create_task(read(session, shown))
@@ -79,7 +82,7 @@ async def test_hooks_of_the_person_answer_the_forms_of_a_server_on_the_laptop(tm
         async with far.serving() as url, session_on(ScriptedHost()) as (session, peer):
             permissions = LaptopPermissions(lambda: {"allow": ["mcp__far"]}, None, mode="default", may_bypass=False)
             servers = {"far": HttpServer(type="http", url=url)}
-            async with LaptopServers(session, servers, permissions, FormHooks(hooks)):
+            async with LaptopServers(session, servers, permissions, KeyStore(), FormHooks(hooks)):
                 session.register(ELICITATION)
                 reading = asyncio.create_task(read(session, shown))
                 calling = asyncio.create_task(Host(peer).call("paint"))
@@ -101,7 +104,8 @@ async def test_the_tool_that_answers_in_place_of_the_person_counts() -> None:
     far = HttpMcp()
     async with far.serving() as url, session_on(ScriptedHost()) as (session, peer):
         permissions = LaptopPermissions(dict, None, mode="default", may_bypass=False, prompt_tool="mcp__far__decide")
-        async with LaptopServers(session, {"far": HttpServer(type="http", url=url)}, permissions):
+        configs = {"far": HttpServer(type="http", url=url)}
+        async with LaptopServers(session, configs, permissions, KeyStore()):
             reading = asyncio.create_task(read(session, asyncio.Queue()))
             host = Host(peer)
             for name, tool_use_id, greeting in (("you", "a", "hello you"), ("me", "b", "not fine")):
