@@ -101,7 +101,7 @@ async def test_a_keyring_that_waits_for_its_password_does_not_hold_the_doctor_up
 ) -> None:
     monkeypatch.setattr(doctor_laptop, "_CREDENTIAL_S", 0.2)
     environ = {"HOME": str(tmp_path), "ANTHROPIC_BASE_URL": fake_model.url}
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(110):
         found = {each.name: each async for each in doctor_laptop.laptop_findings(environ)}
     assert found["keyring"].state.value == "ok"
     assert found["credential"].state.value == "block" and "did not answer" in found["credential"].found
