@@ -50,6 +50,7 @@ class WorkerConnection:
         if role == "driver" or self._proxy.keeps_calls:  # a former driver reads its open calls to their end
             self._proxy.driven_at(self.link.next_epoch)
             self._calls = InbandCalls(self._proxy, self.link.send, nonce, epoch=self.link.next_epoch)
+            self._calls.packs = "packed" in self.hello.capabilities
             await self._stack.enter_async_context(self._calls)
         await self.link.attach(role=role, have=have, nonce=nonce, options=options, streams=self._calls, tail=tail)
 

@@ -11,7 +11,7 @@ import sys
 PROTOCOL = 1  # the same as in ccb.tunnel.wire.frames, which takes long to import; a test compares the two
 CAPABILITIES = [
     *("replay", "viewers", "inband_calls", "interrupt_receipt_v1", "snapshot", "sandbox", "names", "shell_command"),
-    *("move_async_message", "steer"),
+    *("move_async_message", "steer", "packed"),
 ]
 
 

@@ -15,11 +15,13 @@ import base64
 import binascii
 import logging
 import time
+import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Callable, Union
 
-from ccb.tunnel.wire import INITIAL_CREDIT, Cancel, Credit, Data, End, Head, Open
+from ccb.tunnel.wire import INITIAL_CREDIT, Cancel, Credit, Data, End, Head, Open, Packed
+from ccb.tunnel.wire.calls.compression import unpack
 from ccb.tunnel.wire.calls.outgoing import OutgoingBody, chunks
 from ccb.tunnel.wire.calls.sent import SentBodies
 from ccb.tunnel.wire.dataclass import dataclass
@@ -121,8 +123,9 @@ class _Arriving:
     def take_data(self, frame: Data) -> None:
         try:
             chunk = base64.b64decode(frame.b64, validate=True)
-        except (binascii.Error, ValueError):
-            self.fail("the laptop sent data that is not base64")
+            chunk = unpack(chunk) if isinstance(frame, Packed) else chunk
+        except (binascii.Error, ValueError, zlib.error):
+            self.fail("the laptop sent data that cannot be decoded")
             return
         if frame.off != self.received:
             self.fail("the laptop sent byte %d of the response, expected %d" % (frame.off, self.received))

@@ -17,7 +17,8 @@ from typing import Self
 
 from ..errors import CcbError
 from ..secret import Secret
-from ..wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Frame, Head, Open
+from ..wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Frame, Head, Open, Packed
+from ..wire.calls.compression import MAX_PACKED, pack
 from .bodies import CannotRebuild
 from .call import Superseded
 from .core import AuthProxy, ProxiedResponse
@@ -122,6 +123,8 @@ class _Stream:
 class InbandCalls:
     """Serves the model calls of one connection whose `attach` carried `nonce`. `send` must wait while the link is full.
 
+    `packs` says that the worker takes compressed pieces of answers.
+
     Use as a context. On leaving, the streams end without a frame and their calls go on in the auth proxy.
     """
 
@@ -130,6 +133,7 @@ class InbandCalls:
         self._send = send
         self._nonce = NonceGuard(nonce)
         self._epoch = epoch
+        self.packs = False
         self._streams: dict[int, _Stream] = {}
         self._idle = asyncio.Event()
         self._idle.set()
@@ -285,4 +289,10 @@ class InbandCalls:
                     return
                 stream.credit -= len(chunk)
                 stream.acknowledge()
-                await self._send(Data(self._epoch, opened.stream, offset, base64.b64encode(chunk).decode("ascii")))
+                await self._send(self._piece(opened.stream, offset, chunk))
+
+    def _piece(self, stream: int, offset: int, chunk: bytes) -> Data:
+        """Return the frame for a piece of an answer: compressed, if it gets shorter."""
+        if self.packs and len(chunk) <= MAX_PACKED and len(packed := pack(chunk)) < len(chunk):
+            return Packed(self._epoch, stream, offset, base64.b64encode(packed).decode("ascii"))
+        return Data(self._epoch, stream, offset, base64.b64encode(chunk).decode("ascii"))

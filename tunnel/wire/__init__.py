@@ -3,7 +3,7 @@
 This package is the only code that both ends share. It uses the standard library only and runs on Python 3.9.
 """
 
-from .calls.call_frames import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Head, Open
+from .calls.call_frames import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Head, Open, Packed
 from .frames import (
     PROTOCOL,
     Ack,
@@ -60,6 +60,7 @@ __all__ = [
     "Json",
     "LineSplitter",
     "Open",
+    "Packed",
     "Past",
     "Ping",
     "Pong",

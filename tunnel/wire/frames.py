@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import field, fields
 from typing import Any, Callable, ClassVar, Union, get_args
 
-from .calls.call_frames import Cancel, Credit, Data, End, Head, Open
+from .calls.call_frames import Cancel, Credit, Data, End, Head, Open, Packed
 from .dataclass import dataclass
 from .kinds.lookups import Fetch, FindNames, NamesFound, Past
 
@@ -256,7 +256,7 @@ class Bye:
 
 Frame = Union[
     Hello, Refused, Attach, Attached, Snapshot, Fetch, Past, Event, Progress, Input, Applied, Ack, Fenced, Open, Head,
-    Data, End, Credit, Cancel, Ping, Pong, Detach, Stop, Report, Bye, FindNames,
+    Data, Packed, End, Credit, Cancel, Ping, Pong, Detach, Stop, Report, Bye, FindNames,
     NamesFound,
 ]  # fmt: skip
 

@@ -43,6 +43,7 @@ class CutLine:
         self._to_laptop: asyncio.Queue[Frame] = asyncio.Queue()
         self._to_worker: asyncio.Queue[Frame] = asyncio.Queue(_MAX_QUEUED)
         self._inband = InbandCalls(proxy, self._to_worker.put, self.nonce, epoch=epoch)
+        self._inband.packs = deltas
         self._line = ModelLink(epoch, "laptop", self._shown.reveal(), self._to_laptop.put_nowait, self._bulk)
         self._line.deltas = self._line.primed = deltas
         self._tasks: list[asyncio.Task[None]] = []

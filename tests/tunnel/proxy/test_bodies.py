@@ -115,6 +115,28 @@ async def test_an_older_laptop_gets_whole_bodies(provider: Provider) -> None:
     assert provider.got[-1] == b"".join(talk.pieces)
 
 
+@pytest.mark.parametrize("newer", [True, False])
+async def test_the_events_of_an_answer_take_little_room_for_a_worker_that_can_unpack_them(newer: bool) -> None:
+    def event(number: int) -> bytes:
+        delta = {"type": "text_delta", "text": f"word {number} "}
+        data = {"type": "content_block_delta", "index": 0, "delta": delta}
+        return f"event: content_block_delta\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        await request.read()
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        for start in range(0, 200, 20):
+            await response.write(b"".join(map(event, range(start, start + 20))))
+        return response
+
+    calls = Calls()
+    async with serving(answer) as url, proxy_to(url) as proxy, connected(calls, proxy, 1, deltas=newer) as line:
+        assert await ask(calls, "a", [message_body()]) == b"".join(map(event, range(200)))
+        size = len(b"".join(map(event, range(200))))
+        assert line.up < size / 2 if newer else line.up > size
+
+
 async def test_conversations_at_the_same_time_keep_their_own_bodies(provider: Provider) -> None:
     calls, talks = Calls(), [Conversation(seed, 20_000) for seed in range(9)]
     async with proxy_to(provider.url) as proxy, connected(calls, proxy, 1):

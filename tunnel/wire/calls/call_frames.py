@@ -70,6 +70,14 @@ class Data:
 
 
 @dataclass(frozen=True)
+class Packed(Data):
+    """L>W. Bytes of a response like `Data`, compressed (`compression.py`). Only for a worker whose hello has the
+    capability `packed`. Offset and credit count the bytes before that."""
+
+    t: ClassVar[str] = "packed"
+
+
+@dataclass(frozen=True)
 class End:
     """Both ways. The body on `stream` in this direction is complete; when `error` is not empty, it failed. With
     `whole`, the laptop could not make the body of its parts: the worker opens the call again and sends all of it."""

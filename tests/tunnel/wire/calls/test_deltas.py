@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ccb.remote.model.request import RequestPrefix, body
 from ccb.tunnel.wire.calls.cache import MAX_BODIES, MAX_KEPT, BodyCache
-from ccb.tunnel.wire.calls.compression import deflate, inflate
+from ccb.tunnel.wire.calls.compression import MAX_PACKED, deflate, inflate, pack, unpack
 from ccb.tunnel.wire.calls.deltas import MAX_PARTS, KnownBody, difference, new_bytes, rebuild
 from ccb.tunnel.wire.calls.outgoing import OutgoingBody, digest_of, shortest
 
@@ -125,6 +125,17 @@ def test_new_bytes_come_out_of_their_compression_with_the_end_of_any_body_as_dic
     dictionary = KnownBody(base).tail(100)
     assert dictionary == b"".join(base)[-100:]
     assert inflate(deflate([new[:50], new[50:]], dictionary), len(new) + 1, dictionary) == new
+
+
+@given(st.binary(max_size=500))
+def test_a_packed_piece_of_an_answer_comes_out_as_it_was(piece: bytes) -> None:
+    assert unpack(pack(piece)) == piece
+
+
+def test_an_event_takes_a_few_bytes_and_no_more_than_a_frame_comes_out() -> None:
+    event = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta",'
+    assert len(pack(event + b'"text":"some more words"}}\n\n')) < 35
+    assert len(unpack(pack(b"x" * 10_000_000))) == MAX_PACKED + 1
 
 
 def test_new_bytes_that_look_like_the_last_ones_take_little_room() -> None:
