@@ -39,6 +39,12 @@ class TellingLines:
         """What has come since the last whole line."""
         return bytes(self._rest)
 
+    def passes(self, chunk: bytes) -> bool:
+        """Return whether a chunk is whole lines that tell nothing, as most are: then it need not be taken."""
+        if self._rest or self._skipping or not chunk.endswith(b"\n"):
+            return False
+        return all(word not in chunk for word in self.words)
+
     def take(self, chunk: bytes) -> Iterator[bytes]:
         """Yield what follows `data:` in the telling lines that end with this chunk. `words` may change meanwhile."""
         end = chunk.rfind(b"\n") + 1
@@ -85,6 +91,7 @@ class AnswerReader:
         self._meter = meter
         self._calls = ToolCalls(call_id, auditor)
         self._record = auditor.recording(call_id)
+        self._ends: Sequence[bytes] = _USAGE
         self._lines = TellingLines((*_USAGE, _BLOCK), _MAX_EVENT)
         self._count = 0
         self._last = bytearray()
@@ -120,20 +127,22 @@ class AnswerReader:
         self._calls.cut()
 
     def _events(self, chunk: bytes) -> None:
-        ends = _USAGE if self._count < _FIRST else ()
-        self._choose(ends)
-        for text in self._lines.take(chunk):
-            event = _object(text)
-            self._meter.event(event)
-            self._calls.event(event)
-            self._choose(ends)
+        if not self._lines.passes(chunk):
+            for text in self._lines.take(chunk):
+                event = _object(text)
+                self._meter.event(event)
+                self._calls.event(event)
+                self._choose()
         self._count += len(chunk)
+        if self._ends and self._count >= _FIRST:
+            self._ends = ()
+            self._choose()
         self._last += chunk[-_LAST:]
         if len(self._last) > 2 * _LAST:
             del self._last[:-_LAST]
 
-    def _choose(self, ends: Sequence[bytes]) -> None:
-        self._lines.words = (*ends, _BLOCK, _INPUT) if self._calls.any_open else (*ends, _BLOCK)
+    def _choose(self) -> None:
+        self._lines.words = (*self._ends, _BLOCK, _INPUT) if self._calls.any_open else (*self._ends, _BLOCK)
 
 
 def _object(text: bytes | bytearray) -> dict[str, Any]:

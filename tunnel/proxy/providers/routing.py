@@ -118,6 +118,8 @@ class ModelRouter:
         return known
 
     async def _enter(self, provider: Provider) -> None:
+        if provider in self._entered:
+            return
         async with self._entering:
             if provider not in self._entered:
                 await self._stack.enter_async_context(provider)
