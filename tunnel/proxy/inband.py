@@ -18,7 +18,7 @@ from typing import Self
 from ..errors import CcbError
 from ..secret import Secret
 from ..wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Frame, Head, Open, Packed
-from ..wire.calls.compression import MAX_PACKED, pack
+from ..wire.calls.compression import pack
 from .bodies import CannotRebuild
 from .call import Superseded
 from .core import AuthProxy, ProxiedResponse
@@ -293,6 +293,6 @@ class InbandCalls:
 
     def _piece(self, stream: int, offset: int, chunk: bytes) -> Data:
         """Return the frame for a piece of an answer: compressed, if it gets shorter."""
-        if self.packs and len(chunk) <= MAX_PACKED and len(packed := pack(chunk)) < len(chunk):
+        if self.packs and len(packed := pack(chunk)) < len(chunk):
             return Packed(self._epoch, stream, offset, base64.b64encode(packed).decode("ascii"))
         return Data(self._epoch, stream, offset, base64.b64encode(chunk).decode("ascii"))
