@@ -36,6 +36,15 @@ def pytest_configure(config: pytest.Config) -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda number, frame: None)
+    _time_no_examples()
+
+
+def _time_no_examples() -> None:
+    """Let Hypothesis fail for what an example shows, not for the seconds that it takes on a busy machine."""
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("busy machine")
 
 
 @pytest.hookimpl(wrapper=True)
