@@ -12,17 +12,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..terminal.keymap import DEFAULT_KEYMAP, Keymap, KeyRefused, keymap_of
-from .settings import EVERYTHING, SettingsChoice, raw_settings, settings_path
+from .settings import EVERYTHING, IMAGE_CHOICES, SettingsChoice, raw_settings, settings_path
 from .settings_file import write_settings
 
 
 @dataclass(frozen=True)
 class ScreenSettings:
-    """`mouse`: the REPL uses the mouse. `vim`: the input has vim's keys."""
+    """`mouse`: the REPL uses the mouse. `vim`: the input has vim's keys. `images`: how images are shown, or not."""
 
     keymap: Keymap = DEFAULT_KEYMAP
     mouse: bool = True
     vim: bool = False
+    images: str = "auto"
 
 
 DEFAULT_SCREEN = ScreenSettings()
@@ -42,7 +43,13 @@ def load_screen_settings(
         keymap = keymap_of(keys)
     except KeyRefused:
         keymap = DEFAULT_KEYMAP
-    return ScreenSettings(keymap, found.get("mouse") is not False, found.get("editorMode") == "vim")
+    images = found.get("images")
+    return ScreenSettings(
+        keymap,
+        found.get("mouse") is not False,
+        found.get("editorMode") == "vim",
+        images if images in IMAGE_CHOICES else DEFAULT_SCREEN.images,
+    )
 
 
 def keep_editor_mode(*, vim: bool, environ: Mapping[str, str] = os.environ) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.openssh.sharing import Sharing
@@ -36,6 +36,8 @@ from .settings_checks import refuse_broken_keys, refuse_broken_rules, refuse_sec
 from .settings_file import line_of, parse_settings, read_settings_file, read_settings_text
 
 SandboxMode = Literal["read-only", "workspace", "off"]
+ImageChoice = Literal["auto", "kitty", "iterm2", "sixel", "blocks", "off"]
+IMAGE_CHOICES = get_args(ImageChoice)
 
 USER, FLAG, KEPT, MANAGED = "user", "flag", "kept", "managed"
 """The sources of settings on this machine, as the worker names them. `kept` are the rules that "always" has added."""
@@ -205,6 +207,13 @@ class Settings:
     )
     mouse: bool = field(
         default=True, metadata=_key("Whether the REPL uses the mouse; `false` leaves it to the terminal.")
+    )
+    images: ImageChoice = field(
+        default="auto",
+        metadata=_key(
+            "How the REPL shows images that the agent reads (needs Pillow, `ccb[images]`): `kitty`, `iterm2`, `sixel`, "
+            "`blocks` (characters), `off` (only named), or `auto`: the best that the terminal says it can."
+        ),
     )
     openWith: str = field(
         default="",

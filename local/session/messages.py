@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Tag, TypeAdapter, Val
 
 from ccb.tunnel.plain_text import one_line
 
-from .image_words import image_words
+from .images import PictureData, image_words, picture_data
 
 Json = dict[str, Any]
 
@@ -47,6 +47,11 @@ class ToolResultBlock(_Message):
     def text(self) -> str:
         """Return the text of the result. An image appears in words, other blocks as `[document]` and the like."""
         return self.content if isinstance(self.content, str) else "\n".join(map(_block_text, self.content))
+
+    def pictures(self) -> list[PictureData]:
+        """Return the images of the result."""
+        blocks = [] if isinstance(self.content, str) else self.content
+        return [picture for each in blocks if each.get("type") == "image" and (picture := picture_data(each))]
 
 
 def _block_text(block: Json) -> str:

@@ -26,6 +26,7 @@ from .appearance import Appearance
 from .attached.commands import parse_command, refusal
 from .attached.leaving import Leaving
 from .attention import Attention
+from .inline_images import InlineImages
 from .keys.bindings import REPL_BINDINGS, changed_bindings
 from .keys.lone_chord import LoneChord
 from .keys.session_keys import SessionKeys
@@ -104,6 +105,7 @@ class Repl(SessionKeys, App[int]):
         self.attached: SessionView | None = None
         self.leaving = Leaving()
         self.attention = Attention(self, environ)
+        self.images = InlineImages(self, screen.images, environ, colours=not colours.few)
         self.chord = LoneChord(self)
         self.login_handover = LoginHandover(
             self,
@@ -122,6 +124,17 @@ class Repl(SessionKeys, App[int]):
     def on_terminal_driver_background_report(self, event: TerminalDriver.BackgroundReport) -> None:
         """The terminal has said what its background is."""
         self.appearance.background_is(light=event.light)
+
+    def on_terminal_driver_answered(self, event: TerminalDriver.Answered) -> None:
+        """The terminal has said what images it can show."""
+        self.images.told(event)
+
+    def on_terminal_driver_resumed(self) -> None:
+        """Another program had the screen."""
+        self.images.resumed()
+
+    def on_resize(self) -> None:
+        self.images.resized()
 
     def get_driver_class(self) -> type[Driver]:
         return TerminalDriver
@@ -168,7 +181,7 @@ class Repl(SessionKeys, App[int]):
         from .attached.view import SessionView
 
         self.login_handover.come_back()
-        view = SessionView(client, info, self)
+        view = SessionView(client, info, self, self.images.begin())
         if laptop is not None:
             view.use_laptop(laptop)
         self.title = f"ccb {info.place}"

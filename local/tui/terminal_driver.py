@@ -25,7 +25,9 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from ..command_line.exit_codes import ExitCode
-from ..terminal.background import QUESTION, AnswerFilter, is_light
+from ..terminal.asking.answers import Answer, AnswerFilter, AnswerKind
+from ..terminal.asking.background import QUESTION, is_light
+from ..terminal.asking.graphics import CELL_ASKED
 from .painting.key_priority import KeyPriority
 
 _INPUT_S = 0.1
@@ -72,19 +74,64 @@ class TerminalDriver(LinuxDriver):
             super().__init__()
             self.light = light
 
+    class Answered(Message):
+        """The terminal has answered another question."""
+
+        def __init__(self, answer: Answer) -> None:
+            super().__init__()
+            self.answer = answer
+
+    class Resumed(Message):
+        """The screen is ours again, after another program had it."""
+
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._answers = AnswerFilter()
         self.keys_first = KeyPriority()
+        self.translate: Callable[[str], str] | None = None
+        """Makes of the cells of images what the terminal shows."""
+        self.last_words: Callable[[], str] | None = None
+        """Returns what the terminal gets before the screen is another program's."""
+        self._is_shown = False
         self._file: Any = _ClosableFile(self._file, self._window_closed)
 
     def ask_background(self) -> None:
         """Ask the terminal for its background. `BackgroundReport` follows if it answers."""
+        self.ask(QUESTION)
+
+    def ask_cell(self) -> None:
+        """Ask the terminal for the size of a character."""
+        self.ask(CELL_ASKED)
+
+    def ask(self, questions: str) -> None:
+        """Ask the terminal. `BackgroundReport` and `Answered` follow if it answers."""
         if self.input_tty:
             self._answers.expects = True
-            self.write(QUESTION)
+            self.write(questions)
+
+    def write(self, data: str) -> None:
+        super().write(self.translate(data) if self.translate is not None else data)
+
+    def write_if_shown(self, data: str) -> None:
+        """Write what only makes sense on the screen of the interface. It is lost while another program has it."""
+        if self._is_shown:
+            self.write(data)
+
+    def start_application_mode(self) -> None:
+        super().start_application_mode()
+        self._is_shown = True
+
+    def resume_application_mode(self) -> None:
+        super().resume_application_mode()
+        self._soon(partial(self._app.post_message, self.Resumed()))
+
+    def stop_application_mode(self) -> None:
+        if self._is_shown and self.last_words is not None:
+            self.write(self.last_words())
+        self._is_shown = False
+        super().stop_application_mode()
 
     def run_input_thread(self) -> None:
         try:
@@ -106,10 +153,9 @@ class TerminalDriver(LinuxDriver):
                         if not data:
                             self.exit_event.wait(_INPUT_S)  # the window is closed, which SIGHUP tells
                             continue
-                        typed, answer = self._answers.feed(decode(data))
-                        light = is_light(answer)
-                        if light is not None:
-                            self.process_message(self.BackgroundReport(light=light))
+                        typed, answers = self._answers.feed(decode(data))
+                        for answer in answers:
+                            self._take(answer)
                     else:
                         typed = self._answers.nothing_came()
                     for event in (*(parser.feed(typed) if typed else ()), *parser.tick()):
@@ -120,6 +166,13 @@ class TerminalDriver(LinuxDriver):
             with suppress(EOFError, ParseError):
                 for _ in parser.feed(""):
                     pass
+
+    def _take(self, answer: Answer) -> None:
+        """Tell the application what the terminal has answered."""
+        if answer.kind is not AnswerKind.BACKGROUND:
+            self.process_message(self.Answered(answer))
+        elif (light := is_light(answer.text)) is not None:
+            self.process_message(self.BackgroundReport(light=light))
 
     # The signal handlers only wake the event loop. They may run while a write holds a lock that they need themselves.
 

@@ -19,6 +19,7 @@ from ..model.notices import tips
 from ..model.transcript_reducer import TranscriptReducer
 from ..painting.key_priority import WorkSlices
 from ..queue.editing import QueueEditing
+from ..render.pictures.shelf import PictureShelf
 from ..rewind.rewinding import Rewinding
 from ..sessions.choosing import SessionChoosing
 from ..transfers.carrying import FileCarrying
@@ -61,13 +62,15 @@ class SessionView(Vertical):
 
     DEFAULT_CSS = "SessionView { height: 1fr; background: $background; overflow: hidden; }"
 
-    def __init__(self, client: SessionClient, info: ReplInfo, shell: ReplShell) -> None:
+    def __init__(
+        self, client: SessionClient, info: ReplInfo, shell: ReplShell, shelf: PictureShelf | None = None
+    ) -> None:
         super().__init__()
         self._client = client
         self._info = info
         self._shell = shell
         self._keymap = keymap = shell.composer.keymap
-        self.transcript = Transcript(info.path.rstrip("/"), keymap.name("details"), shell.keys_first)
+        self.transcript = Transcript(info.path.rstrip("/"), keymap.name("details"), shell.keys_first, shelf)
         connection = ConnectionView(client, keymap)
         self.reducer = TranscriptReducer(
             self.transcript, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name

@@ -3,12 +3,14 @@ order."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
+from ...session.images import PictureData
 from .agents.agent_run import AgentRun
 from .pieces import NOTHING_OPEN, OpenBlock
 
@@ -116,7 +118,8 @@ class ThoughtBlock(Block):
 @dataclass(eq=False)
 class ToolBlock(Block):
     """One tool call. `output` is the end of what it has printed so far, `result` its final result, both as the tool
-    wrote them; `patch` is the public `structuredPatch` of an edit. `agent` is the sub-agent that the call started."""
+    wrote them; `patch` is the public `structuredPatch` of an edit. `agent` is the sub-agent that the call started.
+    `pictures` are the images of the result; their size does not count, because few are kept."""
 
     tool_id: str = ""
     name: str = ""
@@ -127,6 +130,7 @@ class ToolBlock(Block):
     result: str = ""
     patch: list[Json] = field(default_factory=list)
     agent: AgentRun | None = None
+    pictures: Sequence[PictureData] = ()
 
     def size(self) -> int:
         values = self.tool_input.values()

@@ -31,6 +31,7 @@ from ..model.markdown import render_markdown
 from ..theme.palette import Palette
 from .agent_rows import agent_rows
 from .diffs import EditView
+from .pictures.drawn import DrawnPicture, PictureSource
 from .tool_output import (
     MAX_DETAIL_LINES,
     MORE_KEY,
@@ -60,13 +61,14 @@ _PICTURE = re.compile(r"(?m)^  [▓▒◆▚█·×]{40}$")
 class BlockRenderer:
     """How blocks are drawn now. `details`: show all of tool output and thinking. Paths in `cwd` are shown relative to
     it. `copied_from` is not 0 for a drawing to copy from: the width of the one on the screen. `more_key`: the key
-    that shows details."""
+    that shows details. `pictures` draws images; without it they are only named."""
 
     palette: Palette
     details: bool = False
     cwd: str = ""
     copied_from: int = 0
     more_key: str = MORE_KEY
+    pictures: PictureSource | None = None
 
     def render(self, block: Block) -> Iterator[RenderableType]:
         """Yield the renderables of one block, top to bottom. None of them takes long to draw."""
@@ -79,6 +81,7 @@ class BlockRenderer:
             yield from _in_parts(self._thought(block))
         elif isinstance(block, ToolBlock):
             yield from self._tool(block)
+            yield from self._pictures(block)
         elif isinstance(block, FileDiffBlock):
             yield from self._file_diff(block)
         elif isinstance(block, TipsBlock):
@@ -189,6 +192,11 @@ class BlockRenderer:
             output = tool_output(block, palette, details=self.details, key=self.more_key)
             if output is not None:
                 yield from map(self._indented, _in_parts(output))
+
+    def _pictures(self, block: ToolBlock) -> Iterator[RenderableType]:
+        if self.pictures is not None and not self.copied_from:
+            for picture in block.pictures:
+                yield DrawnPicture(self.pictures, block, picture, self.details)
 
     def _indented(self, part: RenderableType) -> RenderableType:
         return part if self.copied_from else Padding(part, _INDENT)

@@ -14,6 +14,7 @@ from textual.widgets import Static
 from ccb.tunnel.plain_text import one_line
 
 from ..model.markdown_export import markdown_of, text_of
+from ..render.pictures.shelf import PictureShelf
 from ..theme.palette import palette_of
 from .searching import SearchedBlocks
 
@@ -45,10 +46,10 @@ class ReadingPage(Vertical, can_focus=True):
     class PagerWanted(Message):
         """The person wants to read on in their pager."""
 
-    def __init__(self, title: str, cwd: str = "") -> None:
+    def __init__(self, title: str, cwd: str = "", shelf: PictureShelf | None = None) -> None:
         super().__init__()
         self.heading = title
-        self.body = SearchedBlocks(cwd)
+        self.body = SearchedBlocks(cwd, shelf)
         self._typed: str | None = None  # what is typed behind the slash, None while nothing is
         self._busy = ""
         self._filled = asyncio.Event()

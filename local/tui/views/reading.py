@@ -72,7 +72,7 @@ class Reading(Vertical):
 
     def open_transcript(self) -> TranscriptPage:
         """Open the whole conversation on a page of its own."""
-        page = TranscriptPage(self._client, self._info.place, self._info.client_name)
+        page = TranscriptPage(self._client, self._info.place, self._info.client_name, self._transcript.shelf)
         self.open(page)
         return page
 

@@ -14,6 +14,7 @@ from textual.strip import Strip
 from ccb.tunnel.plain_text import neutralise
 
 from ..model.blocks import Block, FileDiffBlock, MarkdownBlock, NoticeBlock, PromptBlock, ThoughtBlock, ToolBlock
+from ..render.pictures.shelf import PictureShelf
 from ..widgets.lines.drawn_lines import texts_of
 from ..widgets.transcript import Transcript
 
@@ -30,8 +31,8 @@ Found = tuple[Block, int]
 class SearchedBlocks(Transcript):
     """Shows all of every block. `sought` is marked wherever it stands, in upper or lower case."""
 
-    def __init__(self, cwd: str = "") -> None:
-        super().__init__(cwd)
+    def __init__(self, cwd: str = "", shelf: PictureShelf | None = None) -> None:
+        super().__init__(cwd, shelf=shelf)
         self._details = True
         self.sought = ""
         self.found: list[Found] = []

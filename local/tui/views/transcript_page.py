@@ -9,6 +9,7 @@ from ccb.tunnel.wire.records import MAIN_AGENT, agent_of_message
 from ...session.client import Received, SessionClient, Skipped, parse_snapshot
 from ...session.messages import parse_message
 from ..model.transcript_reducer import TranscriptReducer
+from ..render.pictures.shelf import PictureShelf
 from ..widgets.history import HistoryLoader
 from ..widgets.transcript import Transcript
 from .page import ReadingPage
@@ -19,8 +20,8 @@ _AFTER_ALL = 1 << 52  # no event has such a number
 class TranscriptPage(ReadingPage):
     """It loads the session anew from the host, the newest events first, and goes on with what happens meanwhile."""
 
-    def __init__(self, client: SessionClient, place: str, own_name: str) -> None:
-        super().__init__(f"Conversation on {place}", place.partition(":")[2].rstrip("/"))
+    def __init__(self, client: SessionClient, place: str, own_name: str, shelf: PictureShelf | None = None) -> None:
+        super().__init__(f"Conversation on {place}", place.partition(":")[2].rstrip("/"), shelf)
         self._client = client
         self._reducer = TranscriptReducer(self.body, own_name=own_name)
         self._loader = HistoryLoader(client, self.body, self._reducer)

@@ -23,6 +23,8 @@ from ..model.blocks import Block, Level, NoticeBlock, TipsBlock, ToolBlock, stac
 from ..painting.key_priority import KeyPriority
 from ..render.block_renderer import BlockRenderer, is_animated
 from ..render.copying import copied_text
+from ..render.pictures.drawn import PicturesOf
+from ..render.pictures.shelf import PictureShelf
 from ..theme.palette import Palette, palette_of
 from .block_layout import BlockLayout
 from .lines.drawn_blocks import DrawnBlocks
@@ -63,9 +65,11 @@ class Transcript(ScrollView, can_focus=False):
     class WheelUp(Message):
         """The person turned the wheel up."""
 
-    def __init__(self, cwd: str, more_key: str = "", keys: KeyPriority | None = None) -> None:
+    def __init__(
+        self, cwd: str, more_key: str = "", keys: KeyPriority | None = None, shelf: PictureShelf | None = None
+    ) -> None:
         super().__init__()
-        self._cwd, self._more_key = cwd, more_key
+        self._cwd, self._more_key, self.shelf = cwd, more_key, shelf
         self._keys = keys or KeyPriority()
         self._block_layout = BlockLayout()
         self._drawn = DrawnBlocks(_MAX_CACHED_LINES, _BLOCK_SLICE_S)
@@ -264,7 +268,7 @@ class Transcript(ScrollView, can_focus=False):
         layout, began, drawn, fresh = self._block_layout, time.thread_time(), 0, 0
         for position in range(len(layout.blocks) - 1, start - 1, -1):
             block = layout.blocks[position]
-            height = self._drawn.height(block, self._cache_key(block, width))
+            height = self._drawn.height(block, (width, block.version))
             if height is None:
                 near = drawn < _EXACT_LINES
                 spent = fresh and drawn > 3 * self.size.height and time.thread_time() - began > _SLICE_S
@@ -334,7 +338,8 @@ class Transcript(ScrollView, can_focus=False):
         return self._drawn.whole(block, self._cache_key(block, width), lambda: self._parts(block, width))
 
     def _parts(self, block: Block, width: int) -> Iterator[list[Line]]:
-        renderer = BlockRenderer(self.palette(), self._details, self._cwd, more_key=self._more_key)
+        source = PicturesOf(self.shelf, self.update_block) if self.shelf is not None else None
+        renderer = BlockRenderer(self.palette(), self._details, self._cwd, 0, self._more_key, source)
         before: list[Line] = [] if self._is_tight(block) else [[]]
         for part in draw_parts(self.app.console, renderer, block, width):
             yield [*before, *part]

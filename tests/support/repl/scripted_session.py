@@ -336,7 +336,7 @@ class ScriptedSession:
             body = {"type": "tool_progress", "tool_use_id": call_id, "tool_name": name}
             self.progress({**body, "elapsed_time_seconds": elapsed_s, "output": output, "total_bytes": len(output)})
 
-    def done(self, call_id: str, text: str, *, is_error: bool = False, structured: Any = None) -> None:
+    def done(self, call_id: str, text: str | list[Json], *, is_error: bool = False, structured: Any = None) -> None:
         """The result of a tool call."""
         result = {"type": "tool_result", "tool_use_id": call_id, "content": text, "is_error": is_error}
         message = {"role": "user", "content": [result]}

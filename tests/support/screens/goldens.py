@@ -40,6 +40,7 @@ GOLDENS: tuple[tuple[Scene, tuple[int, int], str], ...] = (
     (scenes.working, NORMAL, "dark"),
     (scenes.answered, NORMAL, "dark"),
     (scenes.answered, NORMAL, "light"),
+    (scenes.image, NARROW, "dark"),
     (scenes.approval, NARROW, "dark"),
     (scenes.approval, WIDE, "dark"),
     (scenes.approval, TINY, "dark"),

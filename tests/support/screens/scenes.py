@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
 
+from PIL import Image, ImageDraw
 from tests.support.repl.pilot import COLOURFUL, Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession, session_rule
 from tests.support.repl.scripted_work import ANSWER, EDIT, PATCH, PATH, THOUGHT, TODOS
@@ -16,6 +18,7 @@ from ccb.local.connect.session_list import SessionRow
 from ccb.local.session.client import LinkState
 from ccb.local.tui.attached.presenters import status
 from ccb.tunnel.errors import ConnectionLost
+from ccb.tunnel.wire.content.images import image_block
 
 Json = dict[str, Any]
 Scene = Callable[[Desk], Awaitable[None]]
@@ -65,6 +68,29 @@ async def working(at: Desk) -> None:
     output = "".join(f"tests/test_cart.py::test_{number} PASSED\n" for number in range(1, 12))
     session.run(session.call("Bash", command="python -m pytest -q tests/"), output, 3)
     await at.sees("test_11 PASSED", "3 s")
+
+
+async def image(at: Desk) -> None:
+    """An image that the agent has looked at, in a terminal that shows characters only."""
+    await at.prompt("Plot the orders of each month, and tell me what you see.")
+    session = at.session
+    session.begin()
+    session.done(session.call("Bash", command="python plot.py --by month"), "wrote orders.png")
+    block = image_block(_chart(), "image/png")
+    session.done(session.call("Read", file_path="/srv/shop/orders.png"), [block])
+    session.text("The orders doubled in **May** and have stayed there.")
+    session.finish()
+    await at.sees("PNG 300x140", "▀" * 30, "have stayed there")
+
+
+def _chart() -> bytes:
+    picture, made = Image.new("RGB", (300, 140), "white"), io.BytesIO()
+    for number, height in enumerate((30, 40, 40, 50, 100, 110, 100, 120)):
+        left = 20 + 35 * number
+        colour = "#1f77b4" if number < 4 else "#ff7f0e"
+        ImageDraw.Draw(picture).rectangle((left, 130 - height, left + 24, 129), fill=colour)
+    picture.save(made, "PNG")
+    return made.getvalue()
 
 
 async def streaming(at: Desk) -> None:

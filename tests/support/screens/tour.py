@@ -49,6 +49,12 @@ TOUR = (
         "An edit shows its diff; a running command shows its time and its last lines. Ctrl+O shows all of everything.",
     ),
     Stop(
+        "image",
+        scenes.image,
+        "An image of the host",
+        "Characters stand for it in any terminal; kitty, Ghostty, iTerm2 and those with sixels show it as it is.",
+    ),
+    Stop(
         "approval",
         scenes.approval,
         "An approval",

@@ -13,6 +13,7 @@ ATTACKS = (
     "\x1b[6n\x1b[c\x1b[>q\x1b[5n\x05\x1bZ",  # the terminal types an answer
     '\x1bP$q"p\x1b\\\x1bP+q544e\x1b\\\x1bP1;2|17/17;\x1b\\',  # DCS: reports, and keys that type something else
     "\x1b_Ga=T,f=24,s=1,v=1;AAAA\x1b\\\x1b^pm\x1b\\\x1bXsos\x1b\\",  # kitty graphics, PM, SOS
+    "\U0010eeee\u0305\u0305\u0305 \U0010eeee\u0305\u030d\u0305",  # a part of an image that ccb has shown
     "\x1bPtmux;\x1b\x1b]52;c;ZXZpbA==\x07\x1b\\\x1bP=1s\x1b\\",  # through tmux
     "\x1b[2J\x1b[H\x1b[3J\x1b[999;1H\x1b[1A\x1b[5M\x1b[?1049l\x1bc\x1b[!p",  # another screen
     "\x1b[8mhidden\x1b[0m\x1b[?25l\x1b[?5h\x1b[20h\x1b[4h\x1b[?7l\x1b[1;2r\x1b(0lqk\x1b)0\x0e\x0f\x1bn\x1b#8",

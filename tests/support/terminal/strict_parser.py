@@ -11,7 +11,7 @@ _TOKENS = re.compile(
   | \x1b [\]PX^_] [^\x07\x1b\x9c]* (?: \x07 | \x1b \\ | \x9c )? # OSC, DCS, SOS, PM, APC
   | \x1b [ -/]* [0-~]?                                   # every other escape sequence
   | [\x00-\x1f\x7f-\x9f]                                 # C0 and C1
-  | [\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff] # reorder, break or cannot be encoded
+  | [\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff\U0010eeee] # no plain text, or an image
     """,
     re.VERBOSE,
 )

@@ -32,9 +32,17 @@ class Picture(Protocol):
 
     def convert(self, mode: str) -> Picture: ...
 
+    def crop(self, box: tuple[int, int, int, int]) -> Picture: ...
+
     def draft(self, mode: str, size: tuple[int, int]) -> object: ...
 
+    def getpalette(self) -> list[int] | None: ...
+
     def load(self) -> object: ...
+
+    def paste(self, picture: Picture, box: tuple[int, int], mask: Picture) -> None: ...
+
+    def quantize(self, colors: int) -> Picture: ...
 
     def resize(self, size: tuple[int, int]) -> Picture: ...
 
@@ -47,6 +55,8 @@ class Picture(Protocol):
 
 class _ImageModule(Protocol):
     def open(self, file: io.BytesIO, *, formats: Sequence[str]) -> Picture: ...
+
+    def new(self, mode: str, size: tuple[int, int], colour: str) -> Picture: ...
 
 
 class _ImageOps(Protocol):
@@ -80,3 +90,14 @@ def decoded(data: bytes, most_pixels: int) -> Picture:
         raise
     except Exception as error:  # decoders of damaged images raise nearly anything
         raise NotDecoded("it is damaged, or of a kind that Pillow does not know") from error
+
+
+def on_white(picture: Picture) -> Picture:
+    """Return an image in RGB; what can be seen through is white, as on a page. Blocks."""
+    if "A" not in picture.mode and picture.mode != "P":
+        return picture.convert("RGB")
+    whole = picture.convert("RGBA")
+    images = cast("_ImageModule", importlib.import_module("PIL.Image"))
+    page = images.new("RGB", whole.size, "white")
+    page.paste(whole, (0, 0), whole)
+    return page

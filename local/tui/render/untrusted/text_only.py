@@ -12,6 +12,8 @@ from textual.filter import LineFilter
 
 from ccb.tunnel.plain_text import CONTROLS
 
+from ..pictures.cells import is_of_image
+
 _MAX_MARKS = 8
 """Characters without a width of their own in a row. More would be drawn over the lines around them."""
 
@@ -23,19 +25,21 @@ class TextOnly(LineFilter):
 
     Widgets make remote text harmless themselves, and show what was in it. This filter is for the one that forgets to:
     Textual applies it to all lines of all widgets, so no text can drive the terminal. The cells of a line stay where
-    they are."""
+    they are. Cells of images stay only if ccb has drawn them."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         if all(map(_is_harmless, segments)):
             return segments
-        return [_harmless(each) for each in segments if not each.control]
+        return [each if _is_harmless(each) else _harmless(each) for each in segments if not each.control]
 
 
 def _is_harmless(segment: Segment) -> bool:
     text, style, control = segment
     if control or (style is not None and style.link):
         return False
-    return (text.isascii() and text.isprintable()) or (not _LINE_CONTROLS.search(text) and not _has_heap(text))
+    if text.isascii() and text.isprintable():
+        return True
+    return (not _LINE_CONTROLS.search(text) and not _has_heap(text)) or is_of_image(segment)
 
 
 def _harmless(segment: Segment) -> Segment:

@@ -16,6 +16,7 @@ from textual.strip import Strip
 
 from ...model.blocks import Block, MarkdownBlock, ToolBlock
 from ...render.block_renderer import SPINNER, BlockRenderer
+from ...render.pictures.cells import is_of_image
 
 Line = list[Segment]
 
@@ -51,8 +52,8 @@ def line_text(line: Line) -> str:
 
 
 def texts_of(lines: Sequence[Line]) -> list[str]:
-    """Return the characters of lines."""
-    return [line_text(line) for line in lines]
+    """Return the characters of lines. An image has none."""
+    return ["".join(segment.text for segment in line if not is_of_image(segment)) for line in lines]
 
 
 def turned(strip: Strip, frame: int) -> Strip:
@@ -64,6 +65,8 @@ def turned(strip: Strip, frame: int) -> Strip:
 
 def marked(strip: Strip, span: tuple[int, int], style: Style) -> Strip:
     """Return a line with the characters of `span` marked; an end of -1 is that of the line."""
+    if any(map(is_of_image, strip)):
+        return strip
     text = strip.text
     start = cell_len(text[: span[0]])
     end = strip.cell_length if span[1] == -1 else cell_len(text[: span[1]])

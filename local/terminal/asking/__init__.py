@@ -1,0 +1,1 @@
+"""What ccb asks the terminal, and its answers among what is typed."""

@@ -1,0 +1,157 @@
+"""Images of results on the screen: drawn where they can be, otherwise only named."""
+
+from __future__ import annotations
+
+import base64
+import io
+import struct
+from typing import Any
+
+import pytest
+from PIL import Image, PngImagePlugin
+from rich.segment import Segment
+from tests.support.repl.pilot import COLOURFUL, Desk, desk
+from tests.support.terminal.strict_parser import strangers
+from textual.color import Color
+
+from ccb.local.config.screen_settings import ScreenSettings
+from ccb.local.tui.model import tool_calls
+from ccb.local.tui.model.blocks import ToolBlock
+from ccb.local.tui.render.pictures import shelf as shelves
+from ccb.local.tui.render.pictures.cells import PLACEHOLDER, image_row
+from ccb.local.tui.render.untrusted.text_only import TextOnly
+
+BLOCK = "▀"
+
+
+def png(size: tuple[int, int] = (400, 200), colour: str = "red", text: str = "") -> bytes:
+    made, notes = io.BytesIO(), PngImagePlugin.PngInfo()
+    notes.add_text("Comment", text)
+    Image.new("RGB", size, colour).save(made, "PNG", pnginfo=notes)
+    return made.getvalue()
+
+
+def head_of(width: int, height: int) -> bytes:
+    """The beginning of an image that announces these pixels, and has none."""
+    return b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", width, height) + b"\x08\2\0\0\0" + bytes(100)
+
+
+def block(data: bytes) -> dict[str, Any]:
+    source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(data).decode()}
+    return {"type": "image", "source": source}
+
+
+async def read(at: Desk, *images: bytes, name: str = "plot.png") -> None:
+    """Let the agent read images."""
+    if not at.session.prompts:
+        await at.prompt("look")
+        at.session.begin()
+    at.session.done(at.session.call("Read", file_path=f"/srv/shop/{name}"), [block(each) for each in images])
+    await at.sees(f"Read {name}")
+
+
+def drawn_lines(at: Desk) -> list[str]:
+    return [line for line in at.lines if BLOCK in line]
+
+
+async def test_an_image_is_drawn_below_its_name_as_large_as_there_is_room() -> None:
+    async with desk(size=(100, 40)) as at:
+        await read(at, png((400, 200)))
+        await at.until(lambda: len(drawn_lines(at)) == 10)
+        assert {line.strip() for line in drawn_lines(at)} == {BLOCK * 40}
+        assert "PNG 400x200" in at.screen
+        await read(at, png((4_000, 3_000)), name="large.png")
+        await at.until(lambda: len(drawn_lines(at)) == 30)
+        await at.pilot.resize_terminal(50, 40)
+        await at.until(lambda: drawn_lines(at) and max(map(len, drawn_lines(at))) <= 50)
+
+
+async def test_what_is_covered_or_scrolled_away_leaves_nothing_of_an_image() -> None:
+    async with desk(size=(100, 30)) as at:
+        await read(at, png())
+        await at.until(lambda: len(drawn_lines(at)) == 10)
+        await at.pilot.press("f1")
+        await at.until(lambda: "Help" in at.screen)
+        help_lines = [line for line in at.lines if line.startswith(("│", "║", "▌"))]
+        assert not any(BLOCK in line for line in help_lines)
+        await at.pilot.press("escape")
+        at.session.text("\n\n".join(f"paragraph {number}" for number in range(60)))
+        await at.sees("paragraph 59")
+        assert not drawn_lines(at)
+
+
+async def test_nothing_is_drawn_where_the_person_has_switched_it_off_or_wants_no_colours() -> None:
+    for screen, environ in (
+        (ScreenSettings(images="off"), COLOURFUL),
+        (ScreenSettings(), {**COLOURFUL, "NO_COLOR": "1"}),
+    ):
+        async with desk(screen=screen, environ=environ) as at:
+            await read(at, png())
+            await at.sees("PNG 400x200")
+            assert at.app.images.shelf is None
+            assert not drawn_lines(at)
+
+
+@pytest.mark.parametrize("data", [png()[:200], head_of(100, 100), head_of(60_000, 60_000), head_of(0, 7)])
+async def test_what_is_damaged_or_too_large_to_decode_is_only_named(data: bytes) -> None:
+    async with desk(size=(100, 40)) as at:
+        await read(at, data)
+        await at.sees("● Read plot.png  PNG")
+        await read(at, png((40, 40)), name="good.png")
+        await at.until(lambda: len(drawn_lines(at)) == 2)
+
+
+async def test_an_image_is_not_copied_as_characters() -> None:
+    async with desk(size=(100, 40)) as at:
+        await read(at, png())
+        await at.until(lambda: drawn_lines(at))
+        at.session.text("The plot is red.")
+        await at.sees("is red")
+        at.app.screen.text_select_all()
+        copied = at.app.screen.get_selected_text() or ""
+        assert "Read plot.png" in copied
+        assert "The plot is red." in copied
+        assert BLOCK not in copied
+
+
+async def test_many_images_are_drawn_without_end_of_work_and_the_oldest_give_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shelves, "MAX_SHOWN", 3)
+    async with desk(size=(100, 40)) as at:
+        for number in range(6):
+            await read(at, png((20, 40), colour=f"#0000{number:02x}"), name=f"{number}.png")
+            at.session.text(f"Seen {number}.")
+            await at.sees(f"Seen {number}.")
+        shelf = at.app.images.shelf
+        assert shelf is not None
+        await at.until(lambda: len(shelf._shown) <= 3)
+
+
+async def test_the_data_of_old_images_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = png()
+    monkeypatch.setattr(tool_calls, "_MAX_PICTURE_CHARS", 2 * len(base64.b64encode(data)))
+    async with desk(size=(100, 60)) as at:
+        for number in range(4):
+            await read(at, data, name=f"{number}.png")
+        kept = [len(each.pictures) for each in at.app.view.transcript.blocks if isinstance(each, ToolBlock)]
+        assert kept == [0, 0, 1, 1]
+        await at.until(lambda: len(drawn_lines(at)) == 20)
+
+
+def test_cells_of_images_in_text_of_a_host_are_taken_out_and_those_of_ccb_stay() -> None:
+    ours = image_row(3, 0, 5)
+    forged = Segment(ours.text)
+    filtered = TextOnly().apply([ours, Segment("x\x1b"), forged], Color(0, 0, 0))
+    assert filtered[0] == ours
+    assert PLACEHOLDER not in filtered[2].text
+    assert strangers(forged.text), "the strict parser knows them as well"
+
+
+async def test_a_placeholder_in_an_answer_shows_no_image() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        at.session.text(f"before {image_row(3, 0, 5).text} behind")
+        await at.sees("before", "behind")
+        assert PLACEHOLDER not in at.screen
