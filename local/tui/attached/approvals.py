@@ -26,6 +26,8 @@ _SETTLING_S = 0.6
 """Seconds in which a card cannot be gone to when it has taken the place of another: the person may have meant that
 one."""
 
+_LATE_S = 0.4  # how much later than that a busy program may say that the time is over
+
 
 class Settlement(Enum):
     """What a journalled answer means for the person: nothing new, another client answered a question that the person
@@ -55,6 +57,7 @@ class Approvals(Vertical):
         self._replay = ReplayMonitor()
         self._removed_at = 0.0  # when a card went away
         self._walked = False  # the person goes from the card to another one
+        self._wished_at = -_SETTLING_S  # when the person wanted to go to a card that took no focus yet
         self._given: dict[str, Json] = {}  # answers given here, until the journal says which answer counts
 
     # Called by the event router.
@@ -173,10 +176,19 @@ class Approvals(Vertical):
         """Give the card the focus, because the person wants to answer."""
         if self.card is not None and self.wants_focus:
             self.card.focus()
+        elif self.card is not None and self.card.settling:
+            self._wished_at = time.monotonic()
+
+    def on_question_card_settled(self, event: QuestionCard.Settled) -> None:
+        """A new card takes the focus from now on. Go to it if the person wanted that, and has not typed since."""
+        event.stop()
+        now = time.monotonic()
+        if now - self._wished_at < _SETTLING_S + _LATE_S and self._composer.last_key < self._wished_at:
+            self.focus_card()
 
     def toggle_focus(self) -> None:
         """Move the focus to the card, or back."""
-        if self.wants_focus:
+        if self.wants_focus or (self.card is not None and self.card.settling):
             self.focus_card()
         else:
             self._composer.focus()

@@ -79,6 +79,9 @@ class QuestionCard(Vertical, can_focus=True):
     class Left(Message):
         """The person goes back to the composer."""
 
+    class Settled(Message):
+        """The card takes the focus from now on."""
+
     @dataclass
     class TextTyped(Message):
         """The person typed text that is not an answer."""
@@ -201,6 +204,12 @@ class QuestionCard(Vertical, can_focus=True):
     def _settled(self) -> None:
         self._settling = False
         self.can_focus = self._driving_and_note[0]
+        self.post_message(self.Settled())
+
+    @property
+    def settling(self) -> bool:
+        """Whether the card takes no focus yet, because it has just taken the place of another."""
+        return self._settling
 
     def fit(self) -> None:
         """Limit the height of the subject, so that the answers fit on the screen."""

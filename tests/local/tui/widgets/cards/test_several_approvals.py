@@ -179,3 +179,45 @@ async def test_of_a_laptop_s_tool_only_a_rule_about_all_of_it_answers_others(con
         await at.until(lambda: len(at.session.answers) == len(answered))
         await at.until(lambda: len(answered) == 2 or "to │ all" in at.screen)
         assert list(at.session.answers) == answered
+
+
+@pytest.mark.slow
+async def test_a_tab_for_a_card_that_takes_no_focus_yet_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ccb.local.tui.attached.approvals._SETTLING_S", 3.0)  # longer than a busy machine needs below
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        ask(at, "one", "make a", MAKE)
+        ask(at, "two", "git status", GIT)
+        await at.card_focused()
+        await at.answer("1")
+        await at.sees("$ git status")
+        card = at.app.view.card
+        assert card is not None
+        assert card.settling
+        await at.pilot.press("tab")
+        assert not card.has_focus
+        await at.until(lambda: card.listens)
+        await at.answer("3")
+        await at.sees("Why not?")
+
+
+@pytest.mark.slow
+async def test_a_tab_before_typed_text_leaves_the_text_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ccb.local.tui.attached.approvals._SETTLING_S", 3.0)
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        ask(at, "one", "make a", MAKE)
+        ask(at, "two", "git status", GIT)
+        await at.card_focused()
+        await at.answer("1")
+        await at.sees("$ git status")
+        card = at.app.view.card
+        assert card is not None
+        await at.pilot.press("tab")
+        await at.type("no, wait")
+        await at.until(lambda: not card.settling)
+        await at.pilot.pause()
+        assert not card.has_focus
+        assert at.app.composer.text == "no, wait"
