@@ -48,7 +48,7 @@ def load_screen_settings(
         keymap,
         found.get("mouse") is not False,
         found.get("editorMode") == "vim",
-        images if images in IMAGE_CHOICES else DEFAULT_SCREEN.images,
+        images if isinstance(images, str) and images in IMAGE_CHOICES else DEFAULT_SCREEN.images,
     )
 
 

@@ -120,7 +120,7 @@ class TerminalDriver(LinuxDriver):
             self.write(data)
 
     def start_application_mode(self) -> None:
-        super().start_application_mode()
+        super().start_application_mode()  # type: ignore[no-untyped-call] # of Textual
         self._is_shown = True
 
     def resume_application_mode(self) -> None:
