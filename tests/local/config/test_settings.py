@@ -87,6 +87,7 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
         "modelAliases": {"fast": "openai/gpt-5-mini"},
         "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "make"}]}]},
         "openWith": "feh",
+        "images": "sixel",
         "notify": "osc9",
         "keys": {"details": "Ctrl+Y"},
         "editorMode": "vim",
