@@ -33,8 +33,29 @@ DEFAULT_KEYS: Mapping[str, tuple[str, ...]] = {
     "suspend": ("ctrl+z",),
     "leave": ("ctrl+d",),
     "help": ("f1",),
+    "answer-once": ("1", "y"),
+    "answer-session": ("2",),
+    "answer-deny": ("3", "n"),
+    "answer-always": ("4",),
+    "answer-rule": ("e",),
+    "next-question": ("ctrl+n",),
+    "previous-question": ("ctrl+p",),
+    "queue-edit": ("enter", "e"),
+    "queue-steer": ("s", "ctrl+s"),
+    "queue-drop": ("d", "D", "delete"),
+    "queue-up": ("shift+up", "K"),
+    "queue-down": ("shift+down", "J"),
+    "session-rename": ("f2", "ctrl+r"),
+    "session-delete": ("delete", "ctrl+x"),
 }
 """The keys of each id, the first one as ccb names it to the person."""
+
+_COMPOSER = ("send", "steer", "newline", "history", "editor", "paste", "undo")
+"""The ids that hold in the input only."""
+
+_PLACES = ("answer-", "queue-", "session-")
+"""What the ids begin with that hold on a card, and in the lists of prompts and sessions: places with keys of their
+own."""
 
 _NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "delete": "Del", "insert": "Ins"}
 _SPOKEN = {**{shown.lower(): name for name, shown in _NAMES.items()}, "return": "enter"}
@@ -43,6 +64,9 @@ _EDITING = ("up", "down", "left", "right", "home", "end", "backspace", "delete",
 _NAMED = (*_EDITING, *_NAMES, "enter", "tab", *(f"f{number}" for number in range(1, 25)))
 _SAME = {"ctrl+i": "Tab", "ctrl+m": "Enter", "ctrl+left_square_bracket": "Esc"}
 """Keys that terminals send as others."""
+
+ID = re.compile(r"\{([a-z-]+)(!?)\}")
+"""An id in a text that `Keymap.filled` fills."""
 
 
 class KeyRefused(Exception):
@@ -67,6 +91,10 @@ class Keymap:
         """Return whether a key belongs to any id."""
         return any(key in keys for keys in self.keys.values())
 
+    def characters(self, key_id: str) -> list[str]:
+        """Return the keys of an id that are characters."""
+        return [each for each in map(shown_key, self.keys[key_id]) if len(each) == 1]
+
     def name(self, key_id: str) -> str:
         """Return the first key of an id as the person knows it: `Ctrl+O`."""
         return shown_key(self.keys[key_id][0])
@@ -76,8 +104,8 @@ class Keymap:
         return ", ".join(map(shown_key, self.keys[key_id]))
 
     def filled(self, text: str) -> str:
-        """Return a text with the keys in place of `{id}`."""
-        return re.sub(r"\{([a-z-]+)\}", lambda found: self.names(found[1]), text)
+        """Return a text with the keys in place of `{id}`, or the first one in place of `{id!}`."""
+        return ID.sub(lambda found: self.name(found[1]) if found[2] else self.names(found[1]), text)
 
 
 DEFAULT_KEYMAP = Keymap()
@@ -94,18 +122,42 @@ def keymap_of(chosen: Mapping[str, object]) -> Keymap:
         if not texts:
             raise KeyRefused(key_id, "it needs a key")
         keys[key_id] = tuple(_named_key(key_id, text) for text in texts)
-    owners: dict[str, str] = {}
-    for key_id in [*(each for each in keys if each not in chosen), *chosen]:  # the refusal names one that was chosen
+    taken = {key for key_id in chosen if not _place(key_id) for key in keys[key_id]}
+    for key_id in keys.keys() - chosen.keys():
+        if _place(key_id):  # it has other keys, too, or the refusal below names it
+            keys[key_id] = tuple(key for key in keys[key_id] if key not in taken) or keys[key_id]
+    owners: dict[str, list[str]] = {}
+    in_order = [*(each for each in keys if each not in chosen), *chosen]  # the refusal names one that was chosen
+    for key_id in in_order:
         for key in keys[key_id]:
-            if owners.setdefault(key, key_id) != key_id:
-                other = owners[key]
-                raise KeyRefused(key_id, f"{shown_key(key)} is the key of {other!r}, too: give {other!r} another one")
+            for other in owners.get(key, []):
+                if _meet(key_id, other):
+                    why = f"{shown_key(key)} is the key of {other!r}, too: give {other!r} another one"
+                    raise KeyRefused(key_id, why)
+            owners.setdefault(key, []).append(key_id)
     return Keymap(keys)
+
+
+def _place(key_id: str) -> str:
+    """Return where an id holds: "" for everywhere."""
+    if key_id in _COMPOSER:
+        return "send"
+    return (
+        "answer-" if key_id.endswith("-question") else next((each for each in _PLACES if key_id.startswith(each)), "")
+    )
+
+
+def _meet(one: str, other: str) -> bool:
+    """Return whether two different ids may not share a key."""
+    places = _place(one), _place(other)
+    return one != other and (places[0] == places[1] or "" in places)
 
 
 def shown_key(key: str) -> str:
     """Return Textual's name of a key as the person knows it."""
     *modifiers, last = key.split("+")
+    if not modifiers and len(last) == 1:
+        return last
     if last in _NAMED or len(last) == 1:
         last = _NAMES.get(last, last.capitalize())
     else:
@@ -115,7 +167,13 @@ def shown_key(key: str) -> str:
 
 def _named_key(key_id: str, text: object) -> str:
     """Return Textual's name of a key that a person wrote."""
-    written = text.strip().lower() if isinstance(text, str) else ""
+    written = text.strip() if isinstance(text, str) else ""
+    in_list = _place(key_id) in ("queue-", "session-")
+    if len(written) == 1 and key_id.startswith(("answer-", "queue-")) and 32 < ord(written) < 127:
+        return _name_of(written)
+    if key_id.startswith("answer-"):
+        raise KeyRefused(key_id, f"{text!r} is no single character, as the key of an answer has to be")
+    written = written.lower()
     *modifiers, last = [written] if written == "+" else re.split(r"\+(?!$)", written)
     last = _SPOKEN.get(last, last)
     if last not in _NAMED and len(last) == 1 and 32 < ord(last) < 127:
@@ -126,7 +184,8 @@ def _named_key(key_id: str, text: object) -> str:
         raise KeyRefused(key_id, f"{text!r} is no key that ccb knows: in front of the last + stand ctrl, alt and shift")
     key = "+".join([*sorted(modifiers), last])
     plain = not set(modifiers) & {"ctrl", "alt"}
-    if plain and (last in _EDITING or last not in _NAMED):
+    free = in_list and (last == "delete" or key in ("shift+up", "shift+down", "shift+left", "shift+right"))
+    if plain and (last in _EDITING or last not in _NAMED) and not free:
         raise KeyRefused(key_id, f"{text!r} is needed to type")
     if key in _SAME:
         raise KeyRefused(key_id, f"terminals send {text!r} as {_SAME[key]}")

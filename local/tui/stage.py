@@ -37,7 +37,9 @@ async def choose_first(app: Repl, sessions: HostSessions, rows: Sequence[Session
     from .sessions.picker import SessionPicker
 
     host = app.opening.host
-    picker = SessionPicker(host, sessions, SessionPanel(host, rows, "", leaves="leaves ccb"))
+    picker = SessionPicker(
+        host, sessions, SessionPanel(host, rows, "", leaves="leaves ccb", keymap=app.composer.keymap)
+    )
     app.opening.visible = False
     app.opening.line.hint(f"{host}  choose the session that comes on the screen")
     await app.mount(picker, before=app.composer)

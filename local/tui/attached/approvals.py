@@ -233,7 +233,7 @@ class Approvals(Vertical):
                 self._composer.focus()
                 self._composer.type(card.reason)  # of a denial that nobody asks for any more
         if wanted is not None and self.card is None and self.is_attached:
-            self.card = card_for(wanted, self._place, self._transcript.palette())
+            self.card = card_for(wanted, self._place, self._transcript.palette(), self._composer.keymap)
             walked, self._walked = self._walked, False
             if not walked and time.monotonic() - self._removed_at < _SETTLING_S:
                 self.card.settle(_SETTLING_S)

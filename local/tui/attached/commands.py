@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.reasoning import EFFORTS
 from ccb.tunnel.wire.models import ALIASES
 
-from ...terminal.keymap import DEFAULT_KEYS, Keymap
+from ...terminal.keymap import DEFAULT_KEYS, ID, Keymap
 from ..completion.candidates import Candidate, Choices
 from ..theme.themes import THEME_NAMES
 
@@ -90,7 +89,10 @@ KEYS = (
     ("{history}", "search the prompts of this directory; again for the next one, Enter takes it, Esc goes back"),
     ("Up", "while nothing is typed: take the newest prompt back that waits for the agent"),
     ("{queue}", "the prompts that wait for the agent, as /queue"),
-    ("Enter, S, Shift+Up, Shift+Down, D", "on a prompt that waits: edit it, let it steer, move it, drop it"),
+    (
+        "{queue-edit!}, {queue-steer!}, {queue-up!}, {queue-down!}, {queue-drop!}",
+        "on a prompt that waits: edit it, let it steer, move it up or down, drop it",
+    ),
     ("{background}", "let the running command go on in the background"),
     ("{interrupt}", "interrupt the agent; while it is idle, put such a file away or break off the newest copy"),
     ("{interrupt}, {interrupt}", "while nothing is typed and the agent is idle: go back to an earlier prompt"),
@@ -102,16 +104,20 @@ KEYS = (
     ("!", "at the start: run a shell command on the host; the agent reads what it printed with your next prompt"),
     ("#", "at the start: keep this line for every agent in the CLAUDE.md of the project"),
     ("{approval-tab}, {approval}, click", "go to the waiting approval; Esc goes back"),
-    ("1, 2, 3, then Enter", "on an approval: once, this session, deny; also y and n, or arrows"),
-    ("Ctrl+N, Ctrl+P", "on an approval: the next of the questions that wait, the one before"),
-    ("e, then Enter", "on an approval: edit the rule before you grant it"),
+    (
+        "{answer-once!}, {answer-session!}, {answer-deny!}, {answer-always!}",
+        "on an approval, before Enter: once, this session, deny, always here; also y, n, arrows",
+    ),
+    ("{answer-rule}", "on an approval, before Enter: edit the rule before you grant it"),
+    ("{next-question}, {previous-question}", "on an approval: the next of the questions that wait, the one before"),
     (
         "1-9 or arrows, then Enter",
         "on a question of the agent: an option or own words; Space ticks, Esc declines",
     ),
     ("Esc", "with vim's keys (/vim): from insert to normal mode; there, Esc interrupts the agent"),
     ("{editor}, Ctrl+X Ctrl+E", "write the prompt in your editor (VISUAL, EDITOR)"),
-    ("Ctrl+G", "on a plan: change it before you approve it"),
+    ("{editor}", "on a plan: change it before you approve it"),
+    ("{session-rename!}, {session-delete!}", "in the list of sessions: rename one, delete one"),
     ("Space, Up, Down, PgUp, PgDn, Home, End", "on an approval: scroll"),
     ("{mode}", "next permission mode: default, acceptEdits, plan"),
     ("{todos}", "show all todos of the agent, or only the one in progress"),
@@ -201,6 +207,6 @@ def key_ids() -> dict[str, str]:
     """Return what the key of each id does."""
     found: dict[str, str] = {}
     for key, does in KEYS:
-        for key_id in re.findall(r"\{([a-z-]+)\}", key):
+        for key_id, _ in ID.findall(key):
             found.setdefault(key_id, does)
     return {key_id: found[key_id] for key_id in DEFAULT_KEYS}

@@ -53,7 +53,7 @@ class QueueEditing(Vertical):
         if not waiting:
             self._says.hint("no prompt waits for the agent")
             return
-        self.panel = QueuePanel(waiting)
+        self.panel = QueuePanel(waiting, self._composer.keymap)
         await self.mount(self.panel)
         self.panel.focus()
 

@@ -13,11 +13,14 @@ from textual.widgets import Static
 
 from ccb.tunnel.plain_text import one_line
 
+from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ..model.prompt_tracker import WaitingPrompt
 from ..theme.palette import Palette, palette_of
 
 _ROWS = 8
-_KEYS = "Enter edits · S steers · Shift+Up, Shift+Down move · D drops · Esc closes"
+_KEYS = (
+    "{queue-edit!} edits · {queue-steer!} steers · {queue-up!}, {queue-down!} move · {queue-drop!} drops · Esc closes"
+)
 
 
 class QueueAct(Enum):
@@ -28,13 +31,6 @@ class QueueAct(Enum):
     UP = "up"
     DOWN = "down"
     STEER = "steer"
-
-
-_ACTS = {
-    "enter": QueueAct.EDIT, "e": QueueAct.EDIT, "s": QueueAct.STEER, "ctrl+s": QueueAct.STEER,
-    "d": QueueAct.DROP, "D": QueueAct.DROP, "delete": QueueAct.DROP, "shift+up": QueueAct.UP, "K": QueueAct.UP,
-    "shift+down": QueueAct.DOWN, "J": QueueAct.DOWN,
-}  # fmt: skip
 
 
 @dataclass
@@ -64,8 +60,9 @@ class QueuePanel(Static, can_focus=True):
     class QueueClosed(Message):
         """The person has seen enough."""
 
-    def __init__(self, prompts: Sequence[WaitingPrompt]) -> None:
+    def __init__(self, prompts: Sequence[WaitingPrompt], keymap: Keymap = DEFAULT_KEYMAP) -> None:
         super().__init__()
+        self._keymap = keymap
         self._rows = [_Row(each) for each in prompts]
         self._marked = prompts[-1].id if prompts else ""
         self._doing: Mapping[str, str] = {}
@@ -98,7 +95,8 @@ class QueuePanel(Static, can_focus=True):
         event.stop()
         event.prevent_default()
         step = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -_ROWS, "pagedown": _ROWS}.get(event.key, 0)
-        act = _ACTS.get(event.key) or _ACTS.get(event.character or "")
+        keys = event.key, event.character or ""
+        act = next((act for act in QueueAct if any(self._keymap.has(f"queue-{act.value}", key) for key in keys)), None)
         row = self._rows[self._at] if self._rows else None
         if event.key in ("escape", "q"):
             self.post_message(self.QueueClosed())
@@ -118,7 +116,7 @@ class QueuePanel(Static, can_focus=True):
             text.append_text(self._line(row, palette, marked=at == self._at))
         more = f"\n  … {len(self._rows)} in all" if len(self._rows) > _ROWS else ""
         text.append(more, style=f"not bold {palette.dim}")
-        keys = _KEYS if waiting else "What it has taken cannot be changed any more · Esc closes"
+        keys = self._keymap.filled(_KEYS) if waiting else "What it has taken cannot be changed any more · Esc closes"
         self.update(text.append(f"\n{keys}", style=f"not bold {palette.dim}"))
 
     def _line(self, row: _Row, palette: Palette, *, marked: bool) -> Text:

@@ -68,7 +68,8 @@ class SessionChoosing(Vertical):
         from .panel import SessionPanel
         from .picker import SessionPicker
 
-        self._picker = SessionPicker(self._host, self.sessions, SessionPanel(self._host, rows, self.here, sought))
+        panel = SessionPanel(self._host, rows, self.here, sought, keymap=self._composer.keymap)
+        self._picker = SessionPicker(self._host, self.sessions, panel)
         self._picker.here, self._picker.rename_here = self.here, self._rename
         await self.mount(self._picker)
         self._follow(self._picker)

@@ -14,6 +14,7 @@ from textual.widgets import Static
 from ccb.tunnel.plain_text import one_line
 
 from ...connect.session_list import SessionRow
+from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ..theme.palette import palette_of
 from .session_lines import Columns, PreviewLines, question_lines
 
@@ -22,7 +23,7 @@ _FRAME_LINES = 10
 _WIDE = 110  # cells from which the preview stands beside the list
 _FRAME_CELLS = 6
 _LEAST_ROWS, _MOST_ROWS = 3, 10
-_KEYS = "Enter opens · F2 renames · Del deletes · Esc {leaves} · type to search"
+_KEYS = "Enter opens · {session-rename!} renames · {session-delete!} deletes · Esc %s · type to search"
 
 
 class _Does(Enum):
@@ -74,9 +75,17 @@ class SessionPanel(Static, can_focus=True):
             self.row = row
 
     def __init__(
-        self, host: str, rows: Sequence[SessionRow], current: str, sought: str = "", *, leaves: str = "stays here"
+        self,
+        host: str,
+        rows: Sequence[SessionRow],
+        current: str,
+        sought: str = "",
+        *,
+        leaves: str = "stays here",
+        keymap: Keymap = DEFAULT_KEYMAP,
     ) -> None:
         super().__init__()
+        self._keymap = keymap
         self._host = host
         self._rows = list(rows)
         self._current = current
@@ -166,9 +175,9 @@ class SessionPanel(Static, can_focus=True):
         elif step:
             self._at = min(max(self._at + step, 0), max(0, len(found) - 1))
             self._want_preview()
-        elif event.key in ("f2", "ctrl+r"):
+        elif self._keymap.has("session-rename", event.key):
             self._begin(_Does.RENAMES, marked)
-        elif event.key in ("delete", "ctrl+x"):
+        elif self._keymap.has("session-delete", event.key):
             self._begin(_Does.DELETES, marked)
         elif event.key == "backspace":
             self._search(self._sought[:-1])
@@ -248,7 +257,7 @@ class SessionPanel(Static, can_focus=True):
             deletes = self._does is _Does.DELETES
             return question_lines(self._host, marked, self._typed, palette, deletes=deletes)
         count = f"{len(self._found)} of {len(self._rows)}" if self._sought else str(len(self._rows))
-        text = self._hint or f"{count} sessions · {_KEYS.format(leaves=self._leaves)}"
+        text = self._hint or f"{count} sessions · {self._keymap.filled(_KEYS) % self._leaves}"
         style = palette.warn if self._hint else palette.dim
         return [Text(text, style=f"not bold {style}")]
 

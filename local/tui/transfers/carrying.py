@@ -38,7 +38,7 @@ class FileCarrying(Vertical):
         self._client = client
         self._reducer = reducer
         self._errors = errors
-        self._panel = TransferPanel()
+        self._panel = TransferPanel(keymap)
         self._offer = OfferPanel(keymap)
         self.transfers: Transfers | None = None
         self.fetched: FetchedFiles | None = None

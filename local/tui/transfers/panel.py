@@ -9,6 +9,7 @@ from textual.widgets import Static
 
 from ...files.progress import progress_line
 from ...files.transfers import Transfer
+from ...terminal.keymap import Keymap
 from ..theme.palette import palette_of
 
 _ROWS = 4
@@ -22,8 +23,9 @@ class TransferPanel(Static):
     TransferPanel.busy { display: block; }
     """
 
-    def __init__(self) -> None:
+    def __init__(self, keymap: Keymap) -> None:
         super().__init__()
+        self._keymap = keymap
         self._rows = 0
 
     def show(self, transfers: Sequence[Transfer], *, working: bool) -> None:
@@ -37,7 +39,11 @@ class TransferPanel(Static):
         for each in transfers[:_ROWS]:
             text.append(progress_line(each.name, each.progress, width) + "\n", style=palette.accent)
         more = f"… {len(transfers)} in all · " if len(transfers) > _ROWS else ""
-        way = "/get stop breaks off all copies" if working else "Esc breaks off the newest copy"
+        way = (
+            "/get stop breaks off all copies"
+            if working
+            else f"{self._keymap.name('interrupt')} breaks off the newest copy"
+        )
         rows, self._rows = self._rows, len(transfers[:_ROWS])
         # A screen is laid out anew only for another number of lines: this happens ten times a second.
         self.update(text.append(f"  {more}{way}", style=palette.dim), layout=rows != self._rows)

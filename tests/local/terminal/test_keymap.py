@@ -6,10 +6,12 @@ import pytest
 
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP, DEFAULT_KEYS, KeyRefused, keymap_of
 
+LISTS = ("answer-", "queue-", "session-")
+
 
 def test_without_a_setting_every_id_has_a_key_of_its_own() -> None:
-    keys = [key for each in DEFAULT_KEYS.values() for key in each]
-    assert len(keys) == len(set(keys))
+    everywhere = [key for name, keys in DEFAULT_KEYS.items() for key in keys if not name.startswith(LISTS)]
+    assert len(everywhere) == len(set(everywhere))
     assert keymap_of({}) == DEFAULT_KEYMAP
 
 
@@ -19,6 +21,21 @@ def test_keys_are_written_as_people_know_them() -> None:
     assert chosen.names("retry") == "F6, Alt+."
     assert (chosen.name("page-up"), chosen.name("undo"), chosen.name("interrupt")) == ("Ctrl+PgUp", "Ctrl+/", "Esc")
     assert chosen.filled("{details} or {help}, x") == "Ctrl+Y or F1, x"
+
+
+def test_a_card_and_the_lists_have_keys_of_their_own() -> None:
+    chosen = keymap_of({"answer-once": ["+", "Y"], "queue-drop": "1", "queue-up": "Shift+Left", "session-rename": "F7"})
+    assert chosen.characters("answer-once") == ["+", "Y"]
+    assert chosen.names("answer-once") == "+, Y"
+    assert chosen.has("queue-drop", "1") and chosen.has("answer-deny", "n")
+    assert chosen.filled("{queue-up!} moves, {session-rename!} renames") == "Shift+Left moves, F7 renames"
+
+
+def test_a_key_that_is_given_away_is_no_longer_one_of_the_usual_keys_of_a_list() -> None:
+    chosen = keymap_of({"interrupt": "Ctrl+X", "details": "F2"})
+    assert (chosen.names("session-delete"), chosen.names("session-rename")) == ("Del", "Ctrl+R")
+    with pytest.raises(KeyRefused, match="Ctrl\\+N is the key of 'next-question', too"):
+        keymap_of({"details": "Ctrl+N"})
 
 
 def test_two_ids_may_change_places() -> None:
@@ -37,6 +54,11 @@ def test_two_ids_may_change_places() -> None:
         ({"details": "Hyper+X"}, "'Hyper+X' is no key that ccb knows"),
         ({"details": "Ctrl+Foo"}, "'Ctrl+Foo' is no key that ccb knows"),
         ({"details": []}, "it needs a key"),
+        ({"answer-once": "Ctrl+Y"}, "'Ctrl+Y' is no single character, as the key of an answer has to be"),
+        ({"answer-once": "n"}, "n is the key of 'answer-deny', too"),
+        ({"queue-drop": "Ctrl+O"}, "Ctrl+O is the key of 'details', too"),
+        ({"session-rename": "r"}, "'r' is needed to type"),
+        ({"next-question": "Ctrl+T"}, "Ctrl+T is the key of 'todos', too"),
     ],
 )
 def test_what_cannot_be_a_key_is_refused(keys: dict[str, object], why: str) -> None:

@@ -43,6 +43,32 @@ async def test_the_list_of_keys_shows_those_that_hold_with_their_ids() -> None:
         await at.sees("details: Ctrl+Y", "newline: Enter", "todos: Ctrl+T")
 
 
+async def test_keys_on_a_card_and_in_a_list_are_those_of_the_settings() -> None:
+    chosen = keymap_of(
+        {"answer-once": "j", "answer-deny": ["x"], "next-question": "Ctrl+Y", "approval-tab": "F4", "queue-drop": "z"}
+    )
+    async with desk(screen=ScreenSettings(chosen)) as at:
+        await at.prompt("go")
+        at.session.begin()
+        at.session.ask("one", "Bash", {"command": "make a"})
+        at.session.ask("two", "Bash", {"command": "make b"})
+        await at.sees("F4 to answer:", "j once", "x deny", "1 more waiting: Ctrl+Y")
+        await at.pause_of_a_person()
+        await at.pilot.press("f4")
+        await at.until(lambda: at.app.view.card is not None and at.app.view.card.listens)
+        await at.chord("ctrl+y")
+        await at.sees("$ make b")
+        await at.answer("j", "enter")
+        await at.until(lambda: list(at.session.answers) == ["two"])
+        await at.prompt("later")
+        await at.chord("alt+q")
+        await at.sees("z drops")
+        await at.pilot.press("d")
+        assert not at.session.controls
+        await at.pilot.press("z")
+        await at.until(lambda: [name for name, _ in at.session.controls] == ["cancel_async_message"])
+
+
 async def test_vims_keys_are_kept_for_later_runs(tmp_path: Path) -> None:
     environ = {**COLOURFUL, "HOME": str(tmp_path)}
     async with desk(environ=environ) as at:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rich.text import Text
 from textual.widgets import Static
 
+from ....terminal.keymap import Keymap
 from ...theme.palette import Palette
 
 MAX_BESIDE = 60
@@ -29,11 +30,14 @@ class AnswerChoices(Static):
     """Shows the answers. `grants` are the rules that the answer "this session" grants, one text each. `readable`: the
     question is short enough to be allowed. `keeps`: the rules can be kept for this host and directory."""
 
-    KEYS: Mapping[str, str] = {"once": "1", "session": "2", "deny": "3", "always": "4", "edit": "e"}
+    KEYS: Mapping[str, str] = {}
     """The answers and their keys."""
 
-    def __init__(self, grants: Sequence[str], palette: Palette, *, readable: bool, keeps: bool = False) -> None:
+    def __init__(
+        self, grants: Sequence[str], palette: Palette, keymap: Keymap, *, readable: bool, keeps: bool = False
+    ) -> None:
         super().__init__(classes="choices")
+        self._tab = keymap.name("approval-tab")
         self._keeps = keeps
         self.marked = ""
         self._grants = grants
@@ -111,14 +115,14 @@ class AnswerChoices(Static):
         elif situation.unseen:
             lines = f"{situation.unseen:,} line{'s' if situation.unseen != 1 else ''}"
             if not situation.focused:
-                return [Text.assemble(("Tab", accent), f" to read on ({lines}) and answer")]
+                return [Text.assemble((self._tab, accent), f" to read on ({lines}) and answer")]
             entries.append(("Space", f"read on: {lines} to see before you can allow it", ""))
         entries += [(self.KEYS[answer], self.words(answer), answer) for answer in self.offered]
         if situation.focused:
             entries += [("Enter", "answers", "")] if self.marked else []
             entries.append(("Esc", "back", ""))
         else:
-            entries.insert(0, ("Tab", "to answer:", ""))
+            entries.insert(0, (self._tab, "to answer:", ""))
         style = "" if situation.focused else self._palette.dim
         parts = []
         for key, does, answer in entries:

@@ -11,6 +11,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from ....session.messages import ControlRequest
+from ....terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ...render.approval_text import bounded, subject_lines
 from ...render.card_rows import GOES_ON, CardLine, FoldedRows, Voice
 from ...render.permission_updates import (
@@ -32,7 +33,14 @@ Json = dict[str, Any]
 _MAX_REASON = 500
 _OUTSIDE = "workingDir"  # the kind of reason for asking
 _DENIED = "The user denied this; it was not done."
-_ANSWERS = {"1": "once", "y": "once", "2": "session", "3": "deny", "n": "deny", "4": "always", "e": "edit"}
+_IDS = {
+    "once": "answer-once",
+    "session": "answer-session",
+    "deny": "answer-deny",
+    "always": "answer-always",
+    "edit": "answer-rule",
+}
+"""The answers, and the ids of their keys."""
 _OTHER_RULE = "The rule to grant instead. Enter shows it at the answers, Esc goes back."
 _WHY_NOT = "Why not? The agent reads it. Enter denies, Esc goes back."
 
@@ -40,23 +48,24 @@ _WHY_NOT = "Why not? The agent reads it. Enter denies, Esc goes back."
 class ApprovalCard(QuestionCard):
     """Shows one tool call that waits for approval, and takes the person's answer."""
 
-    MARKS = "".join(_ANSWERS)
-
-    def __init__(self, request: ControlRequest, place: str, palette: Palette) -> None:
+    def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap = DEFAULT_KEYMAP) -> None:
+        self._answers = {char: answer for answer, key_id in _IDS.items() for char in keymap.characters(key_id)}
+        self.MARKS = "".join(self._answers)
         self._updates = session_updates(request)
         rules = [rule for update in self._updates for rule in describe_update(update)]
         lines, readable = bounded(subject_lines(request.request))
         if request.request.decision_reason_type == _OUTSIDE and request.request.blocked_path:
             path = escaped_name(request.request.blocked_path)
             lines.insert(0, CardLine("! ", f"Outside of the session's directories: {path}", Voice.WARNING, "  "))
-        self._choices = AnswerChoices(rules, palette, readable=readable, keeps=can_be_kept(self._updates))
+        self._choices = AnswerChoices(rules, palette, keymap, readable=readable, keeps=can_be_kept(self._updates))
+        self._choices.KEYS = {answer: keymap.name(key_id) for answer, key_id in _IDS.items()}
         self._choices.editable = single_rule(self._updates) is not None
         self._edits = False
         self._edited = False
         if self._choices.rules_above:
             lines += [CardLine("this session │ ", rule, Voice.EXACT, "             ┆ ") for rule in rules]
         self._reason = Static(classes="reason")
-        super().__init__(request, place, palette, ApprovalSubject(lines, palette))
+        super().__init__(request, place, palette, ApprovalSubject(lines, palette), keymap)
 
     def compose(self) -> ComposeResult:
         self.show_titles()
@@ -95,7 +104,7 @@ class ApprovalCard(QuestionCard):
         self._choices.show(Situation(self.unseen, self.has_focus, *self._driving_and_note))
 
     def mark(self, char: str) -> None:
-        self._choices.mark(_ANSWERS.get(char, ""))
+        self._choices.mark(self._answers.get(char, ""))
 
     def enter(self) -> None:
         if self._choices.marked:

@@ -6,6 +6,7 @@ from ccb.tunnel.wire.kinds.mcp import ELICITATION
 
 from ....session.answers.own_questions import is_own
 from ....session.messages import ControlRequest
+from ....terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ...model.forms.elicitation import ServerForm, read_server_form, yes_only
 from ...model.forms.form import Answers, Form
 from ...render.untrusted.escapes import escaped_name
@@ -22,7 +23,7 @@ class ElicitationCard(FormCard):
     """Shows the form of a server, or the address that the person should visit. A form that cannot be shown can only be
     declined."""
 
-    def __init__(self, request: ControlRequest, place: str, palette: Palette) -> None:
+    def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap = DEFAULT_KEYMAP) -> None:
         asked = request.request
         message = asked.message[:_MAX_MESSAGE]
         if asked.mode == "url":
@@ -32,7 +33,7 @@ class ElicitationCard(FormCard):
             form = read_server_form(message, asked.requested_schema)
         self._server_form = form
         unreadable = Form((yes_only("", f"{message}\n{_UNREADABLE}", "decline"),))
-        super().__init__(request, place, palette, form.form if form is not None else unreadable)
+        super().__init__(request, place, palette, form.form if form is not None else unreadable, keymap)
         self._place = "this laptop" if is_own(request.request_id) else place
 
     def asker(self) -> str:

@@ -15,6 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from ....session.messages import ControlRequest
+from ....terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ...model.forms.form import Answers, Form, FormEntry
 from ...render.card_rows import CardLine, Voice
 from ...render.form_text import form_page
@@ -33,7 +34,9 @@ class FormCard(QuestionCard):
 
     MARKS = "123456789"
 
-    def __init__(self, request: ControlRequest, place: str, palette: Palette, form: Form) -> None:
+    def __init__(
+        self, request: ControlRequest, place: str, palette: Palette, form: Form, keymap: Keymap = DEFAULT_KEYMAP
+    ) -> None:
         self.form = form
         self._rows = FormRows(palette)
         self._choices = Static(classes="choices")
@@ -41,7 +44,7 @@ class FormCard(QuestionCard):
         self._before: Form | None = None  # as it was when the person came: what looked like marks may be text
         self._declining = False
         self._problem = ""
-        super().__init__(request, place, palette, self._rows)
+        super().__init__(request, place, palette, self._rows, keymap)
 
     @abstractmethod
     def answer_form(self, answers: Answers) -> None:
@@ -94,14 +97,14 @@ class FormCard(QuestionCard):
     def _keys_shown(self) -> list[tuple[str, str]]:
         of = self.form.field
         if not self.has_focus:
-            return [("Tab", "to answer")]
+            return [(self.keymap.name("approval-tab"), "to answer")]
         keys = [("Enter", "sends" if of is None else "gives it")]
         if of is not None:
             rows = f"1-{min(9, of.rows)}" if of.rows > 1 else "1"
             keys.insert(0, (f"{rows}, Space", "tick") if of.several else (f"{rows}, ↑↓", "mark"))
         if len(self.form.fields) > 1:
             keys.append(("←→", "questions"))
-        return [*keys, ("Tab", "back"), ("Esc", "declines")]
+        return [*keys, (self.keymap.name("approval-tab"), "back"), ("Esc", "declines")]
 
     # Keys.
 

@@ -13,6 +13,7 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 
 from ....session.messages import ControlRequest
+from ....terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ...render.approval_text import bounded, plan_lines, subject_lines
 from ...render.card_rows import CardLine, own_words
 from ...render.untrusted.escapes import is_hidden
@@ -24,14 +25,15 @@ from .question_card import STEPS, QuestionCard
 Json = dict[str, Any]
 
 _PLAN_FIRST = "The agent wants to plan first: it looks around, and changes nothing until you approve its plan."
-_EDIT_KEY = "ctrl+g"
 
 
 class Ways(AnswerChoices):
     """Answers that `ways` gives words, by their names; `deny` is the one that is always possible."""
 
-    def __init__(self, keys: Mapping[str, str], ways: Mapping[str, str], palette: Palette, *, readable: bool) -> None:
-        super().__init__([], palette, readable=readable)
+    def __init__(
+        self, keys: Mapping[str, str], ways: Mapping[str, str], palette: Palette, keymap: Keymap, *, readable: bool
+    ) -> None:
+        super().__init__([], palette, keymap, readable=readable)
         self.KEYS = keys
         self._ways = ways
 
@@ -51,10 +53,10 @@ class AgreementCard(QuestionCard):
     WHY_NOT: ClassVar[str] = "What instead? The agent reads it. Enter answers no, Esc goes back."
     KEYS: ClassVar[Mapping[str, str]] = {"yes": "1", "deny": "2"}
 
-    def __init__(self, request: ControlRequest, place: str, palette: Palette) -> None:
+    def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap = DEFAULT_KEYMAP) -> None:
         lines, readable = bounded(self.lines(request))
-        self._choices = Ways(self.KEYS, self.ways(request), palette, readable=readable)
-        super().__init__(request, place, palette, ApprovalSubject(lines, palette))
+        self._choices = Ways(self.KEYS, self.ways(request), palette, keymap, readable=readable)
+        super().__init__(request, place, palette, ApprovalSubject(lines, palette), keymap)
 
     def lines(self, request: ControlRequest) -> list[CardLine]:
         """Return what is proposed."""
@@ -112,7 +114,7 @@ _MODES = {"acceptEdits": ("edits", "go, accept edits"), "default": ("ask", "go, 
 
 
 class PlanCard(AgreementCard):
-    """Shows a plan. Ctrl+G lets the person change it; what they approve is the plan as they left it."""
+    """Shows a plan. The key of the editor lets the person change it; what they approve is the plan as they left it."""
 
     DEFAULT_CSS = """
     PlanCard TextArea {
@@ -129,10 +131,10 @@ class PlanCard(AgreementCard):
     WHY_NOT = "What should be different? The agent reads it. Enter sends it, Esc goes back."
     KEYS: ClassVar[Mapping[str, str]] = {"edits": "1", "ask": "2", "deny": "3", "before": "4"}
 
-    def __init__(self, request: ControlRequest, place: str, palette: Palette) -> None:
+    def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap = DEFAULT_KEYMAP) -> None:
         plan = request.request.input.get("plan")
         self._asked = self._plan = plan if isinstance(plan, str) else ""
-        super().__init__(request, place, palette)
+        super().__init__(request, place, palette, keymap)
         self._editor = TextArea(tab_behavior="focus", id="plan")
         self._editable = bool(self._plan) and not any(map(_is_hidden, self._plan))
 
@@ -154,11 +156,11 @@ class PlanCard(AgreementCard):
 
     def show_titles(self) -> None:
         super().show_titles()
-        keys = ""
+        keys, edits = "", self.keymap.name("editor")
         if self.has_class("editing"):
-            keys = "Ctrl+G or Esc: done"
+            keys = f"{edits} or Esc: done"
         elif self.is_attached and self.has_focus and self._editable:
-            keys = "Ctrl+G changes the plan"
+            keys = f"{edits} changes the plan"
         self.border_subtitle = Content(" · ".join(filter(None, (keys, str(self.border_subtitle or "")))))
 
     def compose(self) -> ComposeResult:
@@ -182,7 +184,7 @@ class PlanCard(AgreementCard):
         return self._editor if self.has_class("editing") else self.field
 
     def on_key(self, event: events.Key) -> None:
-        if event.key == _EDIT_KEY and (self.has_class("editing") or (self.has_focus and self._editable)):
+        if self.keymap.has("editor", event.key) and (self.has_class("editing") or (self.has_focus and self._editable)):
             event.stop()
             event.prevent_default()
             if self.has_class("editing"):

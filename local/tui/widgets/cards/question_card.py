@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from textual import events
 from textual.containers import Vertical
@@ -20,6 +20,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from ....session.messages import ControlRequest
+from ....terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ...render.untrusted.escapes import escaped_name
 from ...theme.palette import Palette
 from ..one_shot import call_once_after
@@ -33,7 +34,7 @@ _OTHER_LINES = 3  # lines of transcript, composer and status line, which stay on
 _BORDER_LINES = 2  # of the composer on a screen that is not small
 _FAR = 10_000_000  # lines
 _SCROLL_KEYS = {"home": -_FAR, "end": _FAR}
-_WALK_KEYS = {"ctrl+n": 1, "ctrl+p": -1}
+_WALKS = {"next-question": 1, "previous-question": -1}
 STEPS: Mapping[str, int] = {"left": -1, "up": -1, "right": 1, "down": 1}
 """The arrow keys, and the direction in which each one goes."""
 
@@ -61,7 +62,7 @@ class QuestionCard(Vertical, can_focus=True):
     QuestionCard.typing Input { display: block; }
     QuestionCard.typing .choices { display: none; }
     """
-    MARKS: ClassVar[str] = ""
+    MARKS: str = ""
     """The characters that mark an answer."""
 
     @dataclass
@@ -88,8 +89,16 @@ class QuestionCard(Vertical, can_focus=True):
 
         text: str
 
-    def __init__(self, request: ControlRequest, place: str, palette: Palette, subject: ApprovalSubject) -> None:
+    def __init__(
+        self,
+        request: ControlRequest,
+        place: str,
+        palette: Palette,
+        subject: ApprovalSubject,
+        keymap: Keymap = DEFAULT_KEYMAP,
+    ) -> None:
         super().__init__(id="approval")
+        self.keymap = keymap
         self.request = request
         self.subject = subject
         self.field = Input(compact=True)
@@ -167,7 +176,7 @@ class QuestionCard(Vertical, can_focus=True):
 
     def more_waiting(self, count: int, covered: int = 0) -> None:
         """Show how many questions wait behind this one. The rule of this one covers `covered` of them."""
-        self._waiting = f"{count} more waiting: Ctrl+N" if count else ""
+        self._waiting = f"{count} more waiting: {self.keymap.name('next-question')}" if count else ""
         self.show_titles()
 
     @property
@@ -304,11 +313,15 @@ class QuestionCard(Vertical, can_focus=True):
             self.subject.move(_SCROLL_KEYS[key])
         elif key in STEPS:
             self.step(key)
-        elif key in _WALK_KEYS and not burst:
-            self.post_message(self.Walked(_WALK_KEYS[key]))
+        elif (by := self._walk(key)) and not burst:
+            self.post_message(self.Walked(by))
         else:
             return False
         return True
+
+    def _walk(self, key: str) -> int:
+        """Return in which direction a key goes to another question, 0 for other keys."""
+        return next((by for key_id, by in _WALKS.items() if self.keymap.has(key_id, key)), 0)
 
     def turn(self, pages: int) -> bool:
         """Scroll the subject by pages. Return False if all of it is on the screen."""

@@ -11,6 +11,7 @@ from textual.widget import Widget
 from ccb.tunnel.wire.requests import TRUST_PROJECT
 
 from ....session.messages import ControlRequest
+from ....terminal.keymap import DEFAULT_KEYMAP, Keymap
 from ...render.approval_text import bounded
 from ...render.trust_text import trust_lines
 from ...theme.palette import Palette
@@ -35,10 +36,10 @@ class TrustCard(QuestionCard):
 
     MARKS = "".join(_ANSWERS)
 
-    def __init__(self, request: ControlRequest, place: str, palette: Palette) -> None:
+    def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap = DEFAULT_KEYMAP) -> None:
         lines, readable = bounded(trust_lines(request.request.input))
-        self._choices = TrustChoices([], palette, readable=readable)
-        super().__init__(request, place, palette, ApprovalSubject(lines, palette))
+        self._choices = TrustChoices([], palette, keymap, readable=readable)
+        super().__init__(request, place, palette, ApprovalSubject(lines, palette), keymap)
 
     def title(self) -> str:
         return "Trust the files of this project?"
