@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ccb import __version__
 from ccb.tunnel.loading import collect_rarely, collection_paused
 
-from .command_line.model import Arguments, SessionChoice
+from .command_line.model import Arguments
 from .command_line.transport_choice import host_label
 from .terminal.signals import ended_by_signals
 from .terminal.stdio import in_thread
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from .login.prompts import TerminalPrompts
     from .session.remote_session import RemoteSession
     from .tui.app import Repl
-    from .tui.sessions.switching import NextSession
     from .tui.widgets.info import ReplInfo
 
 
@@ -93,6 +92,7 @@ async def _one_session(
     from .files.viewing.private_folder import PrivateFolder
     from .tui.attached.shell import LaptopSide
     from .tui.attention import Notify
+    from .tui.sessions.switching import arguments_for
     from .tui.stage import take_off
 
     session_id = arguments.session.session_id or str(uuid.uuid4())
@@ -120,23 +120,7 @@ async def _one_session(
             if following is None:
                 return None
             await take_off(app)
-    return _arguments_for(following, arguments, connected.session.hello.cwd)
-
-
-def _arguments_for(following: NextSession, arguments: Arguments, cwd: str) -> Arguments:
-    """Return the arguments of the run for the session that the person wants next. `cwd` is the directory of the one
-    before, in which a new session works, too."""
-    patience = arguments.session.reconnect_timeout
-    choice = SessionChoice(resume=following.session or None, reconnect_timeout=patience)
-    agent = arguments.agent
-    if following.session:  # an existing session has a model and a mode
-        agent = replace(agent, model=None, permission_mode=None, dangerously_skip_permissions=False)
-    else:
-        bypass = agent.allow_bypass or agent.dangerously_skip_permissions
-        agent = replace(agent, model=following.model or agent.model, permission_mode=following.mode or None)
-        agent = replace(agent, allow_bypass=bypass, dangerously_skip_permissions=False)
-    directory = None if following.session else cwd
-    return replace(arguments, prompt=None, session=choice, agent=agent, directory=directory)
+    return arguments_for(following, arguments, connected.session.hello.cwd)
 
 
 def _info(arguments: Arguments, connected: Connected) -> ReplInfo:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -19,6 +19,7 @@ from ..session.client import SessionClient
 from ..terminal.stdio import in_thread
 from ..tui.model.transcript_reducer import TranscriptReducer
 from ..tui.widgets.info import ReplInfo
+from .session_commands import SESSION_HELP, SessionCommands
 
 if TYPE_CHECKING:
     from ..connect.session_list import HostSessions
@@ -34,6 +35,7 @@ COMMAND_HELP = (
     ("/doctor", "examine this laptop and the host"),
     ("/hosts", "the hosts of your last sessions, with the command for each"),
     ("/config", "the settings of this laptop with their origin"),
+    *SESSION_HELP,
 )
 _MARKS = {"ok": "ok", "warn": "warning", "block": "problem", "info": "note"}
 _BACK = {"create": "removed", "remove": "new"}  # going back does the contrary of what the agent has done
@@ -41,8 +43,8 @@ _OWN_RULES = "session"
 
 
 class PlainCommands:
-    """Runs them for one session, and prints with `write`. `sessions` are those of the host, None where nobody lists
-    them. Failures are printed, never raised."""
+    """Runs them for one session, and prints with `write`. `problems` are what went wrong so far, in words. Failures are
+    printed, never raised."""
 
     def __init__(
         self,
@@ -50,13 +52,15 @@ class PlainCommands:
         info: ReplInfo,
         reducer: TranscriptReducer,
         write: Callable[[str], None],
+        problems: Collection[str] = (),
         environ: Mapping[str, str] = os.environ,
     ) -> None:
+        self.of_session = SessionCommands(client, reducer, write, problems, environ)
         self._client = client
         self._info = info
         self._reducer = reducer
         self._write = write
-        self.sessions: HostSessions | None = None
+        self._sessions: HostSessions | None = None
         self._environ = environ
         self._run: Mapping[str, Callable[[str], Awaitable[None]]] = {
             "/diff": self._diff,
@@ -69,7 +73,12 @@ class PlainCommands:
             "/doctor": self._doctor,
             "/hosts": self._hosts,
             "/config": self._config,
+            **self.of_session.commands,
         }
+
+    def use(self, sessions: HostSessions) -> None:
+        """Know the sessions of the host from now on."""
+        self._sessions = self.of_session.sessions = sessions
 
     async def command(self, word: str, rest: str) -> bool:
         """Run a command. Return False for any other line."""
@@ -194,7 +203,7 @@ class PlainCommands:
     async def _doctor(self, _: str) -> None:
         from ..doctor.examination import attached_findings
 
-        async for each in attached_findings(self.sessions, self._environ):
+        async for each in attached_findings(self._sessions, self._environ):
             fix = f" To do: {one_line(each.fix)}" if each.fix and each.state.value != "ok" else ""
             self._write(f"{_MARKS[each.state.value]}: {one_line(each.name)}: {one_line(each.found)}{fix}")
 

@@ -43,6 +43,7 @@ from ..session.messages import ControlRequest, ControlRequestBody, StreamEvent, 
 from ..tui.model.blocks import Level
 from ..tui.model.forms.questions import OpenQuestions, ReplayMonitor
 from ..tui.model.transcript_reducer import TranscriptReducer
+from ..tui.sessions.switching import NextSession
 from ..tui.widgets.info import LeftSession, ReplInfo, farewell
 from ..tui.widgets.status import used_text
 from .commands import COMMAND_HELP, PlainCommands
@@ -88,7 +89,7 @@ class LineRepl:
         self.reducer = TranscriptReducer(
             self._printer, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
         )
-        self.commands = PlainCommands(client, info, self.reducer, write)
+        self.commands = PlainCommands(client, info, self.reducer, write, self._printer.problems)
         self._questions = OpenQuestions()
         self._replay = ReplayMonitor()
         self._shown: PlainQuestion | None = None
@@ -99,6 +100,11 @@ class LineRepl:
         self._lost: CcbError | None = None
         for kind in _ASKED:
             client.register(kind)
+
+    @property
+    def following(self) -> NextSession | None:
+        """The session to which the person goes on, if any."""
+        return self.commands.of_session.following
 
     @property
     def busy(self) -> bool:
@@ -279,7 +285,7 @@ class LineRepl:
         elif word == "/help":
             self._write("\n".join([_HELP, *(f"{usage}: {does}." for usage, does in COMMAND_HELP)]))
         elif await self.commands.command(word, rest):
-            pass
+            return self.following is None
         elif word == "/revoke":
             self._info.revoke()
         elif word == "/status":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from ccb.tunnel.plain_text import neutralise, one_line
@@ -13,6 +14,7 @@ from ..tui.render.tool_output import headline
 _MAX_LINES = 12
 """Lines of a tool's result; of a longer one, half from each end."""
 
+_MAX_PROBLEMS = 20
 _LEVELS = {Level.INFO: "ccb: ", Level.DIM: "ccb: ", Level.WARNING: "ccb: warning: ", Level.ERROR: "ccb: error: "}
 _SIGNS = {"completed": "done", "in_progress": "in progress", "pending": "open"}
 
@@ -23,6 +25,8 @@ class LinePrinter:
 
     def __init__(self, write: Callable[[str], None], cwd: str = "") -> None:
         self.own_prompts: list[str] = []
+        self.problems: deque[str] = deque(maxlen=_MAX_PROBLEMS)
+        """The last warnings and errors."""
         self._write = write
         self._cwd = cwd
         self._printed: dict[int, Block] = {}  # by identity: blocks are compared so
@@ -34,6 +38,8 @@ class LinePrinter:
             self._prompt(block)
         elif isinstance(block, NoticeBlock):
             self._once(block, self._notice(block))
+            if block.level in (Level.WARNING, Level.ERROR):
+                self.problems.append(block.text)
         else:
             self.update_block(block)
 

@@ -20,12 +20,14 @@ from ..command_line.model import Arguments
 from ..commands.sessions.picker import choose_session
 from ..config.log import state_dir
 from ..connect.connect import connect_session
+from ..connect.hosts.kept_transport import KeptTransport
 from ..files.transfers import Transfers
 from ..files.viewing.fetched import FetchedFiles
 from ..files.viewing.private_folder import PrivateFolder
 from ..login.prompts import prompts_for
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import read_pieces
+from ..tui.sessions.switching import arguments_for
 from ..tui.widgets.info import ReplInfo
 from .line_repl import LineRepl
 
@@ -69,10 +71,28 @@ class FirstLoginPrompts:
 async def run_plain(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> int:
     """Run until the person leaves. Return the exit code. Raises CcbError."""
     prompts = FirstLoginPrompts(prompts_for(headless=False))
+    lines = _lines(arguments.prompt)
+    async with KeptTransport() as kept:
+        while True:
+            code, following = await _one_session(arguments, prompts, lines, kept, environ)
+            if following is None:
+                return code
+            arguments = following
+
+
+async def _one_session(
+    arguments: Arguments,
+    prompts: FirstLoginPrompts,
+    lines: AsyncIterator[str],
+    kept: KeptTransport,
+    environ: Mapping[str, str],
+) -> tuple[int, Arguments | None]:
+    """Connect, and show a session until the person leaves it. Return the exit code, and the arguments for the session
+    that the person wants next."""
     session_id = arguments.session.session_id or str(uuid.uuid4())
     async with (
         connect_session(
-            arguments, session_id=session_id, prompts=prompts, choose=_choose, environ=environ
+            arguments, session_id=session_id, prompts=prompts, choose=_choose, environ=environ, kept=kept
         ) as connected,
         Transfers(connected.files.lend) as transfers,
         FetchedFiles(transfers, PrivateFolder(state_dir(environ) / "opened"), connected.open_with, environ) as fetched,
@@ -91,15 +111,16 @@ async def run_plain(arguments: Arguments, environ: Mapping[str, str] = os.enviro
             revoke=connected.revoke,
         )
         repl = LineRepl(connected.session, info, _write, transfers, connected.models, fetched)
-        repl.commands.sessions = connected.sessions
+        repl.commands.use(connected.sessions)
         connected.projects.ask = repl.ask_about_project
         _write(f"ccb {__version__}, {info.place}. Type a prompt; /help says more.")
         for warning in connected.warnings:
             _write(f"ccb: warning: {warning}")
-        code = await _until_left(repl, _lines(arguments.prompt), waits=not sys.stdin.isatty())
-        _write(repl.farewell())
+        code = await _until_left(repl, lines, waits=not sys.stdin.isatty())
+        following = repl.following
+        _write(repl.farewell() if following is None else f"ccb: this session stays on the host: {connected.resume}")
         await connected.session.close(done=True)
-        return code
+    return code, arguments_for(following, arguments, hello.cwd) if following is not None else None
 
 
 async def _choose(_: HostSessions, rows: Sequence[SessionRow]) -> str | None:

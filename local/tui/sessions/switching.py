@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from ...command_line.model import Arguments, SessionChoice
 
 
 @dataclass(frozen=True)
@@ -36,3 +38,19 @@ class Switching:
             for each in (leaving, going):
                 each.cancel()
             await asyncio.gather(leaving, going, return_exceptions=True)
+
+
+def arguments_for(following: NextSession, arguments: Arguments, cwd: str) -> Arguments:
+    """Return the arguments of the run for the session that the person wants next. `cwd` is the directory of the one
+    before, in which a new session works, too."""
+    patience = arguments.session.reconnect_timeout
+    choice = SessionChoice(resume=following.session or None, reconnect_timeout=patience)
+    agent = arguments.agent
+    if following.session:  # an existing session has a model and a mode
+        agent = replace(agent, model=None, permission_mode=None, dangerously_skip_permissions=False)
+    else:
+        bypass = agent.allow_bypass or agent.dangerously_skip_permissions
+        agent = replace(agent, model=following.model or agent.model, permission_mode=following.mode or None)
+        agent = replace(agent, allow_bypass=bypass, dangerously_skip_permissions=False)
+    directory = None if following.session else cwd
+    return replace(arguments, prompt=None, session=choice, agent=agent, directory=directory)

@@ -12,11 +12,10 @@ from tests.support.repl.scripted_session import MODEL, ScriptedSession, hello
 
 from ccb.local.command_line.model import AgentOptions, Arguments, SessionChoice
 from ccb.local.connect.session_list import SessionRow
-from ccb.local.repl import _arguments_for
 from ccb.local.session.client import LinkState
 from ccb.local.tui.app import Repl
 from ccb.local.tui.attached.shell import LaptopSide
-from ccb.local.tui.sessions.switching import NextSession, Switching
+from ccb.local.tui.sessions.switching import NextSession, Switching, arguments_for
 from ccb.local.tui.stage import choose_first, take_off
 from ccb.local.tui.widgets.info import ReplInfo
 from ccb.tunnel.errors import ConnectionLost, UsageError
@@ -294,11 +293,11 @@ def test_the_arguments_of_the_next_session() -> None:
     agent = AgentOptions(model="opus", dangerously_skip_permissions=True)
     session = SessionChoice(continue_latest=True, reconnect_timeout=7)
     given = Arguments("ssh", "~/app", "first prompt", agent=agent, session=session)
-    new = _arguments_for(NextSession("", "haiku", "plan"), given, "/home/u/app")
+    new = arguments_for(NextSession("", "haiku", "plan"), given, "/home/u/app")
     assert (new.prompt, new.directory) == (None, "/home/u/app")
     assert new.session == SessionChoice(reconnect_timeout=7)
     assert new.agent == AgentOptions(model="haiku", permission_mode="plan", allow_bypass=True)
-    known = _arguments_for(NextSession("aaaa"), given, "/home/u/app")
+    known = arguments_for(NextSession("aaaa"), given, "/home/u/app")
     assert (known.prompt, known.directory) == (None, None)
     assert known.session == SessionChoice(resume="aaaa", reconnect_timeout=7)
     assert (known.agent.model, known.agent.permission_mode) == (None, None)
