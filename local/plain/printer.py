@@ -9,6 +9,7 @@ from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..tui.model.blocks import Block, HoleBlock, Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
+from ..tui.render.error_card import error_lines
 from ..tui.render.tool_output import headline
 
 _MAX_LINES = 12
@@ -71,7 +72,8 @@ class LinePrinter:
     def _notice(self, block: NoticeBlock) -> str:
         if isinstance(block, HoleBlock):
             return "ccb: earlier events of this session are not shown."
-        return _LEVELS[block.level] + neutralise(block.text).strip()
+        text = neutralise(block.text).strip()
+        return _LEVELS[block.level] + ("\n".join(error_lines(text)) if block.level is Level.ERROR else text)
 
     def _call(self, block: ToolBlock) -> None:
         name = one_line(block.name)

@@ -16,6 +16,7 @@ from ccb.tunnel.wire.requests import SET_MODEL, SET_PERMISSION_MODE, Request, Re
 from ...session.client import AS_PROMPT, LinkState, SendAs, SessionClient
 from ..model.blocks import Level, PromptFacts
 from ..model.transcript_reducer import TranscriptReducer
+from ..render.error_card import FIX
 from ..render.permission_updates import KEPT, Keep, describe_update
 from ..widgets.cards.question_card import CardAnswer
 from ..widgets.connection import ConnectionView
@@ -61,7 +62,8 @@ class SessionActions:
 
     def show_error(self, error: CcbError | RequestFailed) -> None:
         """Show an error in the transcript: what happened, the evidence, the one thing to do."""
-        parts = (error.what, error.evidence, error.do) if isinstance(error, CcbError) else (str(error),)
+        do = f"{FIX}{error.do}" if isinstance(error, CcbError) and error.do else ""
+        parts = (error.what, error.evidence, do) if isinstance(error, CcbError) else (str(error),)
         self._reducer.notice("\n".join(neutralise(part) for part in parts if part), Level.ERROR)
 
     def hint(self, text: str, seconds: float = HINT_S) -> None:

@@ -27,6 +27,7 @@ class Notices:
         self._driver: str | None = None
         self._another_drove = False  # whether the last notice named another client as the driver
         self._retry: NoticeBlock | None = None
+        self._warning: NoticeBlock | None = None  # the last notice, if it is one
         self.asked_again: ApiRetry | None = None
         """The attempt that waits for its time, or has not been answered yet."""
         self._compacting: NoticeBlock | None = None
@@ -35,6 +36,7 @@ class Notices:
         """Show a notice. `text` must not contain control characters of the remote."""
         block = NoticeBlock(text=text, level=level)
         self._container.add(block)
+        self._warning = block if level is Level.WARNING else None
         return block
 
     def driver(self, name: str, *, silent: bool) -> None:
@@ -109,7 +111,12 @@ class Notices:
     def errors(self, result: Result) -> None:
         """Show the errors with which a turn ended."""
         if result.is_error and result.errors and result.terminal_reason not in _ABORTED:
-            self.add("\n".join(neutralise(error) for error in result.errors), Level.ERROR)
+            text, warned = "\n".join(neutralise(error) for error in result.errors), self._warning
+            if warned is not None and text in warned.text:  # the laptop has said so before the host did
+                warned.level = Level.ERROR
+                self._container.update_block(warned)
+            else:
+                self.add(text, Level.ERROR)
 
     def model_call_over(self) -> None:
         """Note that the model has answered or was given up: the next retry gets a notice of its own."""

@@ -31,6 +31,7 @@ from ..model.markdown import render_markdown
 from ..theme.palette import Palette
 from .agent_rows import agent_rows
 from .diffs import EditView
+from .error_card import ErrorCard
 from .pictures.drawn import DrawnPicture, PictureSource
 from .tool_output import (
     MAX_DETAIL_LINES,
@@ -86,6 +87,8 @@ class BlockRenderer:
             yield from self._file_diff(block)
         elif isinstance(block, TipsBlock):
             yield self._tips(block)
+        elif isinstance(block, NoticeBlock) and block.level is Level.ERROR:
+            yield ErrorCard(block.text, self.palette, bare=bool(self.copied_from))
         elif isinstance(block, NoticeBlock):
             yield from _in_parts(self._notice(block))
 
@@ -128,7 +131,6 @@ class BlockRenderer:
             Level.INFO: "",
             Level.DIM: palette.dim,
             Level.WARNING: palette.warn,
-            Level.ERROR: f"bold {palette.bad}",
         }
         first, _, rest = block.text.partition("\n")
         text = Text()

@@ -1,0 +1,56 @@
+"""Errors in the conversation: each with what happened and what to do."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.repl.pilot import desk
+
+from ccb.local.tui.model.blocks import Level
+from ccb.local.tui.render.error_card import error_lines
+from ccb.tunnel.errors import ConnectionLost
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        ("API Error: 401 no · check the credential on your laptop", "→ Check the credential on your laptop."),
+        ("API Error: 429 slow down", "→ The provider limits how much you may ask"),
+        ("API Error: 529 overloaded", "→ The provider has trouble of its own"),
+        ("API Error: 400 bad", "→ Choose another model with /model, or begin anew"),
+        ("API Error: the answer did not arrive", "→ Send it again; /doctor"),
+        ("No more model calls: the budget of this day is used up: $2.00 of $1.00.", "→ Raise it under `budgets`"),
+    ],
+)
+def test_an_error_of_a_model_call_says_what_helps(error: str, fix: str) -> None:
+    what, said = error_lines(error)
+    assert error.startswith(what)
+    assert said.startswith(fix)
+
+
+@pytest.mark.parametrize("error", ["something else", "what\nevidence\n→ the one thing"])
+def test_an_error_that_says_itself_what_to_do_or_that_is_not_known_stays_as_it_is(error: str) -> None:
+    assert error_lines(error) == error.splitlines()
+
+
+async def test_an_error_is_a_card_with_a_bar_that_is_not_copied() -> None:
+    async with desk(size=(60, 30)) as at:
+        error = ConnectionLost("It broke. " * 10, evidence="exit 1", do="Mend it.")
+        at.app.view.reducer.notice("before")
+        at.app.view._actions.show_error(error)
+        await at.sees("▌ It broke.", "▌ exit 1", "▌ → Mend it.")
+        assert len([line for line in at.lines if line.strip().startswith("▌")]) == 4, "the long line has a bar as well"
+        at.app.screen.text_select_all()
+        copied = at.app.screen.get_selected_text() or ""
+        assert ("It broke. " * 10).strip() + "\nexit 1\n→ Mend it." in copied
+
+
+async def test_a_budget_that_is_used_up_is_said_once() -> None:
+    async with desk() as at:
+        at.app.view.reducer.notice("first")
+        said = "the budget of the session is used up: $2.00 of $1.00"
+        await at.prompt("go")
+        at.session.begin()
+        at.app.view.reducer.notice(f"No more model calls: {said}.", Level.WARNING)
+        at.session.finish(subtype="error_during_execution", is_error=True, errors=[said])
+        await at.sees("▌ No more model calls", "→ Raise it under `budgets`")
+        assert at.screen.count("is used up") == 1
