@@ -11,7 +11,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -134,14 +133,14 @@ def _steps(environ: Mapping[str, str], say: Callable[[str], object], *, samples:
     _ask_credential(environ, say)
     _ask_theme(environ, say, samples=samples)
     say(f"\n{_TRUST}\n")
-    _choice("Press Enter to begin: ")
+    _line("Press Enter to begin: ")
 
 
 def _ask_credential(environ: Mapping[str, str], say: Callable[[str], object]) -> None:
     from .commands.auth.login import login
 
     say(f"\n{_CREDENTIAL}\n")
-    chosen = _choice("1, 2 or Enter: ")
+    chosen = _choice("1, 2 or Enter: ", 2, say)
     if chosen == "2":
         say(f"{_OTHERS}\n")
     if chosen != "1":
@@ -152,7 +151,7 @@ def _ask_credential(environ: Mapping[str, str], say: Callable[[str], object]) ->
             return
         except CcbError as error:
             say(error_text(error))
-        if _choice("Enter goes on without a key, 1 tries again: ") != "1":
+        if _choice("Enter goes on without a key, 1 tries again: ", 1, say) != "1":
             return
 
 
@@ -166,19 +165,27 @@ def _ask_theme(environ: Mapping[str, str], say: Callable[[str], object], *, samp
         shown = sample(name, environ) if samples else ""
         say(f"  {number}  {name:<20} {shown}".rstrip(" ") + "\n")
     say("  Enter  as the background of the terminal asks for\n")
-    chosen = _choice(f"1 to {len(THEME_NAMES)} or Enter: ")
+    chosen = _choice(f"1 to {len(THEME_NAMES)} or Enter: ", len(THEME_NAMES), say)
     store = ThemeStore.of(environ)
-    if store is not None and chosen.isdecimal() and 1 <= int(chosen[:3]) <= len(THEME_NAMES):
-        store.keep(THEME_NAMES[int(chosen[:3]) - 1])
+    if store is not None and chosen:
+        store.keep(THEME_NAMES[int(chosen) - 1])
 
 
-def _choice(question: str) -> str:
-    """Return what the person types. Raise EOFError at the end of input, KeyboardInterrupt for Ctrl+C."""
+def _choice(question: str, most: int, say: Callable[[str], object]) -> str:
+    """Return the number that the person types, from 1 to `most`, or "" for Enter alone. Ask again after anything else:
+    it may be a key that was pasted too early. Raise EOFError at the end of input, KeyboardInterrupt for Ctrl+C."""
+    while True:
+        answer = _line(question).strip()
+        if answer in ("", *map(str, range(1, most + 1))):
+            return answer
+        key = " A key is asked for after 1, and not shown then." if answer.startswith("sk-") else ""
+        say(f"That is none of the answers.{key}\n")
+
+
+def _line(question: str) -> str:
     from .terminal.line_prompt import read_line
 
     answer = asyncio.run(read_line(question))
     if answer is None:
         raise EOFError
-    with suppress(IndexError):
-        return answer.split()[0]
-    return ""
+    return answer

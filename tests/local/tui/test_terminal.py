@@ -95,6 +95,21 @@ async def test_it_names_the_window_gives_the_screen_back_and_says_goodbye() -> N
         assert b"Session 5e55 on devbox:/srv/shop\r\n" in after
 
 
+@pytest.mark.parametrize(
+    ("answer", "ground"), [("ffff/ffff/f0f0", "48;2;251;251;250"), ("1c1c/1c1c/1c1c", "48;2;20;23;28")]
+)
+async def test_the_colours_follow_the_background_that_the_terminal_names(answer: str, ground: str) -> None:
+    async with python("-m", "tests.support.repl.scripted_session") as at:
+        await at.until(lambda: b"\x1b]11;?\x1b\\" in at.written)
+        at.type(f"\x1b]11;rgb:{answer}\x1b\\")
+        await at.shows("F1 or /help")
+        await at.until(lambda: ground.encode() in at.written)
+        at.type("/theme\r")
+        await at.shows("Theme: light" if ground.startswith("48;2;251") else "Theme: dark")
+        at.type("\x04")
+        assert await at.ended() == 0
+
+
 async def test_the_farewell_says_what_was_used() -> None:
     async with python("-m", "tests.support.repl.scripted_session", "hello") as at:
         await at.shows("this session")
