@@ -28,12 +28,15 @@ class Answer:
 
 _KINDS = tuple(AnswerKind)
 _ANSWER = re.compile("|".join(kind.value for kind in _KINDS))
+_BROKEN_MOUSE = re.compile(r"\x1b\[<[0-9]{0,4};(?:NaN;(?:NaN|[0-9]{0,6})|[0-9]{0,6};NaN)[Mm]")
+"""What the terminal of VS Code sends for a mouse beside its cells. Textual would take it for typed text."""
+
 _UNFINISHED = re.compile(
     r"""\x1b (?:
         \] (?: 1 (?: 1 (?: ; [^\x07\x1b]{0,64} \x1b? )? )? )?
       | _ (?: G [^\x1b]{0,256} \x1b? )?
       | P (?: > (?: \| [^\x1b]{0,128} \x1b? )? )?
-      | \[ (?: \? [0-9;]{0,64} | 6 (?: ; (?: [0-9]{1,5} (?: ; [0-9]{0,5} )? )? )? )?
+      | \[ (?: \? [0-9;]{0,64} | 6 (?: ; (?: [0-9]{1,5} (?: ; [0-9]{0,5} )? )? )? | < [0-9;Na]{0,24} )?
     )? \Z""",
     re.VERBOSE,
 )
@@ -56,7 +59,7 @@ class AnswerFilter:
         for found in _ANSWER.finditer(text):
             at = (found.lastindex or 1) - 1
             answers.append(Answer(_KINDS[at], found[at + 1]))
-        text = _ANSWER.sub("", text)
+        text = _BROKEN_MOUSE.sub("", _ANSWER.sub("", text))
         unfinished = _UNFINISHED.search(text)
         cut = unfinished.start() if unfinished is not None else len(text)
         if text[cut:] == "\x1b" and not self.expects:

@@ -106,7 +106,7 @@ KEYS = (
     ("{approval-tab}, {approval}, click", "go to the waiting approval; Esc goes back"),
     (
         "{answer-once!}, {answer-session!}, {answer-deny!}, {answer-always!}",
-        "on an approval, before Enter: once, this session, deny, always here; also y, n, arrows",
+        "on an approval, before Enter: once, this session, deny, always here; arrows mark, too",
     ),
     ("{answer-rule}", "on an approval, before Enter: edit the rule before you grant it"),
     ("{next-question}, {previous-question}", "on an approval: the next of the questions that wait, the one before"),
@@ -124,6 +124,7 @@ KEYS = (
     ("{details}, {details}", "the whole conversation on a page, as /transcript: / searches, n and N go on, Esc closes"),
     ("{details}", "show or hide all of tool output and thinking; on an approval: take the whole screen for it"),
     ("{page-up}, {page-down}, wheel", "scroll; load events that are not loaded"),
+    ("drag", "select, which copies; with Shift held, most terminals select in their own way"),
     ("{retry}", "connect now, or log in; also r while nothing is typed"),
     ("{take-back}", "take over a session that another client drives"),
     ("{ladder}", "clear the input, then interrupt, then (twice) quit"),
@@ -131,7 +132,7 @@ KEYS = (
     ("{suspend}", "stop ccb and return to the shell, whose `fg` continues it; the agent keeps working"),
     ("{undo}", "undo in the input"),
     ("{leave}", "leave if the input is empty; the agent keeps working on the host"),
-    ("{help}", "show the keys and commands"),
+    ("{help}; ? and {send}", "show the keys and commands"),
 )
 """The keys by their ids, or as they are where nothing changes them, and what they do."""
 
@@ -151,7 +152,10 @@ class TypedCommand:
 
 
 def parse_command(text: str) -> TypedCommand | None:
-    """Return the slash command in `text`, or None for a prompt. A path such as `/etc/hosts is wrong` is a prompt."""
+    """Return the slash command in `text`, or None for a prompt. A question mark alone asks for help. A path such as
+    `/etc/hosts is wrong` is a prompt."""
+    if text == "?":
+        text = "/help"
     if not text.startswith("/") or "\n" in text:
         return None
     word, _, argument = text[1:].partition(" ")

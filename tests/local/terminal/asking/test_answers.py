@@ -46,6 +46,15 @@ def test_keys_are_no_answers_wherever_they_are_cut(keys: str) -> None:
         assert not any(found for _, found in pieces)
 
 
+@pytest.mark.parametrize("report", ["\x1b[<32;NaN;NaNM", "\x1b[<0;12;NaNm", "\x1b[<35;NaN;7M"])
+def test_a_mouse_beside_the_cells_types_nothing_wherever_its_report_is_cut(report: str) -> None:
+    for cut in range(len(report)):
+        answers = AnswerFilter()
+        answers.expects = True  # else Esc alone does not wait
+        pieces = [answers.feed("a" + report[:cut]), answers.feed(report[cut:] + "b")]
+        assert "".join(typed for typed, _ in pieces) == "ab"
+
+
 def test_keys_that_begin_like_an_answer_are_not_lost_and_esc_does_not_wait() -> None:
     answers = AnswerFilter()
     assert answers.feed("\x1b") == ("\x1b", [])

@@ -342,6 +342,9 @@ async def test_keys_of_a_quick_hand_count_in_their_order() -> None:
 
 
 def test_a_path_at_the_start_of_a_prompt_is_no_command() -> None:
+    asked = parse_command("?")
+    assert asked is not None and asked.command is not None and asked.command.name == "help"
+    assert parse_command("? why") is None
     assert parse_command("/etc/hosts is wrong") is None
     assert parse_command("/help\nme") is None
 
