@@ -25,6 +25,9 @@ CALL_S = 100_000.0
 UNKNOWN = "; whether this had any effect is not known: check that before you try again"
 """What is said of a message that has been sent and gets no answer."""
 
+STARTS_AGAIN = "; the next call starts it again"
+"""What is said of a server that has ended."""
+
 _MAX_PAGES = 100
 _MAX_LISTED = 1000
 

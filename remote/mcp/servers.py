@@ -15,7 +15,7 @@ from ccb.tunnel.wire.tool_traits import RunsOn
 
 from ..context.reminders import Occasion
 from ..tools.registry import ToolRegistry
-from .client import CALL_S, HANDSHAKE_S, Channel, McpClient, McpError
+from .client import CALL_S, HANDSHAKE_S, STARTS_AGAIN, UNKNOWN, Channel, McpClient, McpError
 from .tool import McpTool
 
 Json = dict[str, Any]
@@ -196,7 +196,7 @@ class McpServers:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a server says, the session goes on without it
             log.warning("the MCP server %s is not connected: %s", server.name, error)
-            server.error = str(error) if isinstance(error, McpError) else repr(error)
+            server.error = _why(error)
             server.status = "needs-auth" if WANTS_LOGIN in server.error else "failed"
             server.client = None
             tools = []
@@ -252,6 +252,11 @@ class McpServers:
 def _may_come_back(channel: Channel, error: Exception) -> bool:
     """Return whether it makes sense to try again what has failed: a server that refuses a client goes on doing so."""
     return getattr(channel, "may_come_back", False) and getattr(error, "status", 0) // 100 != 4
+
+
+def _why(error: Exception) -> str:
+    """Return why a server is not connected. No call was made, so what is said of calls is left out."""
+    return str(error).replace(UNKNOWN, "").replace(STARTS_AGAIN, "") if isinstance(error, McpError) else repr(error)
 
 
 def _stop_trying(server: _Server) -> None:

@@ -17,7 +17,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ..system.deadline import within
 from ..system.host import Host, StdioRedirect
 from ..system.process import Process
-from .client import UNKNOWN, McpError
+from .client import STARTS_AGAIN, UNKNOWN, McpError
 from .incoming import Ask, Incoming, offering
 
 Json = dict[str, Any]
@@ -237,7 +237,7 @@ class _Child:
         await process.stop()
         self._read_stderr()
         said = self._said.decode("utf-8", "replace").strip().rpartition("\n")[2][-300:]
-        self._end(f"it has ended with exit code {code}{said and ': ' + said}; the next call starts it again")
+        self._end(f"it has ended with exit code {code}{said and ': ' + said}{STARTS_AGAIN}")
         self._close_pipes()
 
     def _end(self, why: str) -> None:

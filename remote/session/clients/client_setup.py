@@ -75,6 +75,7 @@ class Initialize:
         return Initialize(options, "client_hooks" in options, title)
 
 
+_WHOSE = {"project": "of the project", "agent": "of the agent", "user": "on the laptop"}
 _PATIENCE_S = 8.0
 """Seconds that a turn waits for MCP servers without a word."""
 
@@ -192,13 +193,13 @@ class ClientSetup:
             self._tell_failures(self._servers)
 
     def _tell_failures(self, servers: McpServers) -> None:
-        """Tell once why a server that files describe is not connected, and once when it is."""
+        """Tell once why a server is not connected, and once when it is. A client knows of those that run inside it."""
         for each in servers.status():
-            name, error = each["name"], each.get("error", "")
-            if each["scope"] in ("project", "agent") and error != self._told.get(name, ""):
+            name, error, whose = each["name"], each.get("error", ""), _WHOSE.get(each["scope"])
+            if whose and each["status"] != "pending" and error != self._told.get(name, ""):
                 self._told[name] = error
                 state = f"not connected: {error[:1000]}" if error else "connected now"
-                self._say(f"The MCP server {name[:100]} of the {each['scope']} is {state}.")
+                self._say(f"The MCP server {name[:100]} {whose} is {state}.")
 
     async def close(self) -> None:
         """Stop connecting."""

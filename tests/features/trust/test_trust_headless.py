@@ -51,6 +51,7 @@ async def test_a_headless_run_names_what_it_leaves_out_and_trust_lets_it_count(
     assert done.code == 0 and re.fullmatch(
         r"ccb: The MCP server evil of the project is not connected: .*\n", done.stderr
     )
+    assert "had any effect" not in done.stderr, "nothing was asked of it yet"
     assert (project / "made").exists() and (project / "began").exists()
 
 
