@@ -30,6 +30,8 @@ async def restored_blocks(config: AgentConfig, deps: AgentDeps, agent: AgentStat
         if result is not None and isinstance(result.content, str):
             text = cut(result.content, 4 * min(_MAX_FILE_TOKENS, room // _MAX_FILES))
             texts.append(f"{path}:\n{text}")
+            if deps.nested is not None:  # a new worker has not seen the calls that were about these files
+                await deps.nested.work_on(path)
     if texts:
         config.context.files.forget_views()  # what was cut here can be read in full
         blocks.append(reminder_block(["Files that you worked with last, as they are now.", *texts]))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 
 import psutil
-from tests.remote.agent_kit import content, says
+from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
 from ccb.tunnel.wire import Event, SessionOptions
@@ -53,6 +55,35 @@ async def test_a_file_that_a_prompt_names_brings_the_instructions_of_its_directo
     told = await asked(laptop, "see @web/src/main.js", "b")
     assert "1\tmain" in told and "Two blanks in here." in told
     assert "Two blanks" not in await asked(laptop, "see @web/src/main.js again", "c")
+
+
+async def test_a_new_worker_tells_the_instructions_of_directories_again_after_a_compaction(
+    host: WorkerHost, session: str
+) -> None:
+    (host.project / "web").mkdir()
+    (host.project / "web/CLAUDE.md").write_text("Two blanks in here.\n")
+    (host.project / "web/main.js").write_text("main\n")
+    laptop = await host.connect(session)
+    hello = await laptop.attach()
+    await laptop.say("read it")
+    opened, _ = await laptop.call()
+    await laptop.answer(opened, content(calls(("t1", "Read", {"file_path": str(host.project / "web/main.js")}))))
+    opened, body = await laptop.call()
+    assert "Two blanks in here." in body.decode()
+    await laptop.answer(opened, content(says("done", "msg_2")))
+    await laptop.message("result")
+    os.kill(hello.pid, signal.SIGKILL)
+    again = await host.connect(session)
+    await again.attach(have=laptop.last_seq)
+    await again.say("/compact")
+    opened, _ = await again.call()
+    await again.answer(opened, content(says("SUMMARY", "msg_3")))
+    await again.message("result")
+    await again.say("go on")
+    opened, body = await again.call()
+    assert "main.js:" in body.decode() and "Two blanks in here." in body.decode()
+    await again.answer(opened, content(says("fine", "msg_4")))
+    await again.message("result")
 
 
 async def test_names_are_found_while_the_person_types_and_no_process_stays(host: WorkerHost, session: str) -> None:
