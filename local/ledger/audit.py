@@ -37,6 +37,12 @@ _VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
 _MAX_PENDING = 64 * 1024 * 1024  # bytes of requests that wait to be looked at
 
 
+def _load_ledger() -> None:
+    from . import store
+
+    assert store
+
+
 class SessionAudit:
     """See `auditing.Auditor` and `client.Witness`. Everything slow is done by a thread of its own, in order. Use as a
     context manager: leaving it writes what is left. `warn` tells the person. `record` also keeps the bodies.
@@ -66,6 +72,10 @@ class SessionAudit:
         self._worker.shutdown()
 
     # What the auth proxy tells.
+
+    def prepare(self) -> None:
+        """See Auditor."""
+        self._submit(_load_ledger)
 
     def sent(self, call_id: str, body: bytes | None, digest: str) -> None:
         """See Auditor."""

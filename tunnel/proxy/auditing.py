@@ -30,6 +30,9 @@ class WantedCall:
 class Auditor(Protocol):
     """Is told of the calls of one auth proxy, in the order in which they happen."""
 
+    def prepare(self) -> None:
+        """Load what notes the events, in a thread: there is time for it now. Later calls do nothing."""
+
     def sent(self, call_id: str, body: bytes | None, digest: str) -> None:
         """The provider has the whole request of a call; `body` is None if it was too large to keep."""
 
@@ -48,6 +51,9 @@ class Auditor(Protocol):
 
 class NoAuditor:
     """Watches nothing."""
+
+    def prepare(self) -> None:
+        """See Auditor."""
 
     def sent(self, call_id: str, body: bytes | None, digest: str) -> None:
         """See Auditor."""

@@ -10,6 +10,7 @@ from tests.support.model.fake_model import FakeModel
 from tests.support.proxy.proxy_client import proxy_to
 
 from ccb.deploy.bundle import Bundle
+from ccb.deploy.bundling.files import joined
 from ccb.local.connect.dial import Dialer
 from ccb.tunnel.errors import AuthFailed
 from ccb.tunnel.transports.local import LocalTransport
@@ -55,6 +56,31 @@ async def test_callers_at_the_same_time_get_one_transport(dialer: Dialer, host: 
     assert host.logins == 1 and all(each.result() is first for each in asked)
     first.abort()
     assert await dialer.transport(ask=False) is not first, "a dead one is replaced"
+
+
+async def test_what_sends_model_calls_is_loaded_while_the_worker_starts(
+    host: Host, fake_model: FakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = "import sys\ndef start(*_):\n    sys.stdin.read()\n"
+    worker = {"ccb/__init__.py": "", "ccb/remote/__init__.py": "", "ccb/remote/main.py": silent}
+    prepared = asyncio.Event()
+    async with proxy_to(fake_model.url) as proxy:
+        monkeypatch.setattr(proxy, "prepare", prepared.set)
+        dialer = Dialer(host.log_in, Bundle.of(joined(worker)), proxy)
+        dialer.parameters = {"keep": False}
+        host.answers.set()
+
+        async def dial() -> None:
+            async with dialer.dial(known=None, ask=False):
+                pass
+
+        dialing = asyncio.create_task(dial())
+        async with asyncio.timeout(20):
+            await prepared.wait()
+        assert not dialing.done()
+        dialing.cancel()
+        await asyncio.gather(dialing, return_exceptions=True)
+        await dialer.aclose()
 
 
 async def test_a_caller_behind_a_login_that_failed_tries_itself(dialer: Dialer, host: Host) -> None:
