@@ -227,7 +227,7 @@ async def test_compactions_by_hand_do_not_end_those_that_ccb_makes_by_itself() -
 async def test_a_request_that_is_too_long_gets_a_summary_also_after_three_failures() -> None:
     failing = [error_reply(400, "invalid_request_error", "no")] * 3
     answers = [big(message_id=f"m{i}") for i in range(4)]
-    mixed = [reply for pair in zip(answers, failing, strict=False) for reply in pair]
+    mixed = [reply for number in range(3) for reply in (answers[number], failing[number])]
     world = make_world(*mixed, answers[3], too_long(), summary("KNOWN"), says("on", "m9"), window=WINDOW)
     for number in range(4):
         await world.turn(f"prompt {number}")
@@ -377,6 +377,7 @@ class OneHook:
     """Stands for the session's hooks: one PreCompact hook with this outcome."""
 
     start_due = False
+    initial = ""
 
     def __init__(self, outcome: HookOutcome) -> None:
         self.outcome = outcome
