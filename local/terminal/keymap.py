@@ -88,8 +88,8 @@ class Keymap:
         return key in self.keys[key_id]
 
     def uses(self, key: str) -> bool:
-        """Return whether a key belongs to any id."""
-        return any(key in keys for keys in self.keys.values())
+        """Return whether a key belongs to an id that holds while the person types."""
+        return any(key in keys for key_id, keys in self.keys.items() if not key_id.startswith(_PLACES))
 
     def characters(self, key_id: str) -> list[str]:
         """Return the keys of an id that are characters."""

@@ -429,7 +429,7 @@ class Transcript(ScrollView, can_focus=False):
     @property
     def _has_marks(self) -> bool:
         """Whether some lines are marked, as selected for example."""
-        return self.text_selection is not None
+        return self.is_attached and self.text_selection is not None
 
     def _selected(self, strip: Strip, line: int) -> Strip:
         """Return the line with its selected part marked."""

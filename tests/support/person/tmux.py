@@ -24,11 +24,11 @@ class Window:
         self._socket = directory / "socket"
         self._exit_code = directory / "exit-code"
 
-    async def tmux(self, *arguments: str, stdin: bytes | None = None) -> str:
-        """Give a command to the server. Return what it prints."""
+    async def tmux(self, *arguments: str, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> str:
+        """Give a command to the server. Return what it prints. The first one starts it, with the environment `env`."""
         process = await asyncio.create_subprocess_exec(
             "tmux", "-f", "/dev/null", "-S", str(self._socket), *arguments,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env,
         )  # fmt: skip
         out, err = await process.communicate(stdin)
         assert process.returncode == 0, f"tmux {arguments}: {err.decode()}"
@@ -91,11 +91,11 @@ async def tmux_window(
         pytest.skip("tmux is not installed")
     with tempfile.TemporaryDirectory(prefix="tmux") as directory:  # the path of a socket must be short
         window = Window(Path(directory))
-        told = [word for name, value in env.items() for word in ("-e", f"{name}={value}")]
         try:
             await window.tmux(
                 *("set-option", "-g", "remain-on-exit", "on", ";", "new-session", "-d", "-c", cwd),
-                *("-x", str(size[0]), "-y", str(size[1]), *told, "--", *window.reporting(argv)),
+                *("-x", str(size[0]), "-y", str(size[1]), "--", *window.reporting(argv)),
+                env={"TERM": "xterm-256color", **env},  # as arguments, everybody could read the key in them
             )
             await window.tmux("set-option", "-g", "window-size", "manual")
             await window.resize(*size)

@@ -77,12 +77,12 @@ async def test_prompts_sent_during_a_turn_are_queued_below_what_the_agent_says()
         await at.prompt("second")
         await at.sees("❯ second  (queued)")
         at.session.text("Still at the first.")
-        await at.sees("Still at the first.")
+        await at.sees("Still at the first.", "❯ second")
         assert at.screen.index("Still at the first.") < at.screen.index("❯ second")
         at.session.take(at.session.identities[1])
         await at.loses("(queued)")
         at.session.text("Now the second.", message_id="msg_2")
-        await at.sees("Now the second.")
+        await at.sees("❯ second", "Now the second.")
         assert at.screen.index("❯ second") < at.screen.index("Now the second.")
 
 
@@ -211,7 +211,7 @@ async def test_a_paste_keeps_its_lines_and_loses_its_escape_sequences() -> None:
 
 
 async def test_help_lists_all_commands_and_the_keys() -> None:
-    async with desk(size=(100, 200)) as at:
+    async with desk(size=(100, 300)) as at:
         await at.pilot.press("f1")
         await at.sees("Shift+Tab", "Ctrl+O", *(command.usage for command in COMMANDS))
 

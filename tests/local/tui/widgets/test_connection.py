@@ -429,7 +429,7 @@ async def test_a_hostile_reason_stays_one_harmless_line() -> None:
 
 
 async def test_help_names_the_chords() -> None:
-    async with desk(size=(100, 200)) as at:
+    async with desk(size=(100, 300)) as at:
         await at.pilot.press("f1")
         await at.sees("Alt+R, F5", "Alt+T, F8", "/stop")
 
