@@ -179,7 +179,7 @@ def _choice(question: str, most: int, say: Callable[[str], object]) -> str:
         if answer in ("", *map(str, range(1, most + 1))):
             return answer
         key = " A key is asked for after 1, and not shown then." if answer.startswith("sk-") else ""
-        say(f"That is none of the answers.{key}\n")
+        say(f"Type one of the numbers, or Enter.{key}\n")
 
 
 def _line(question: str) -> str:

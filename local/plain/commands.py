@@ -19,7 +19,7 @@ from ..session.client import SessionClient
 from ..terminal.stdio import in_thread
 from ..tui.model.transcript_reducer import TranscriptReducer
 from ..tui.widgets.info import ReplInfo
-from .session_commands import SESSION_HELP, SessionCommands
+from .session_commands import SESSION_HELP, LineSessionCommands
 
 if TYPE_CHECKING:
     from ..connect.session_list import HostSessions
@@ -55,7 +55,7 @@ class PlainCommands:
         problems: Collection[str] = (),
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        self.of_session = SessionCommands(client, reducer, write, problems, environ)
+        self.of_session = LineSessionCommands(client, reducer, write, problems, environ)
         self._client = client
         self._info = info
         self._reducer = reducer

@@ -38,7 +38,7 @@ _LEAST_ID = 4
 _SCOPES = ("files", "conversation", "both")
 
 
-class SessionCommands:
+class LineSessionCommands:
     """Runs them for one session, and prints with `write`. `errors` are what went wrong so far, in words. A command that
     leads to another session sets `following`: the person leaves this one."""
 

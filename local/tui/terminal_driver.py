@@ -25,7 +25,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from ..command_line.exit_codes import ExitCode
-from ..terminal.asking.answers import Answer, AnswerFilter, AnswerKind
+from ..terminal.asking.answers import AnswerFilter, AnswerKind, TerminalAnswer
 from ..terminal.asking.background import QUESTION, is_light
 from ..terminal.asking.graphics import CELL_ASKED
 from .painting.key_priority import KeyPriority
@@ -77,7 +77,7 @@ class TerminalDriver(LinuxDriver):
     class Answered(Message):
         """The terminal has answered another question."""
 
-        def __init__(self, answer: Answer) -> None:
+        def __init__(self, answer: TerminalAnswer) -> None:
             super().__init__()
             self.answer = answer
 
@@ -167,7 +167,7 @@ class TerminalDriver(LinuxDriver):
                 for _ in parser.feed(""):
                     pass
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: TerminalAnswer) -> None:
         """Tell the application what the terminal has answered."""
         if answer.kind is not AnswerKind.BACKGROUND:
             self.process_message(self.Answered(answer))

@@ -22,9 +22,9 @@ there, and correct what is no longer true.
 
 
 def memory_directory(definition: AgentDefinition, cwd: str, home: str, *, trusted: bool) -> str:
-    """Return where an agent keeps its notes, "" without a memory. One in a project is none before the project is
-    `trusted`: whoever wrote the project may have written the notes. Nothing below the project or the home directory
-    may be a link on the way there."""
+    """Return where an agent keeps its notes, "" without a memory. A memory in a project does not count before the
+    project is `trusted`: whoever wrote the project may have written the notes. Nothing below the project or the home
+    directory may be a link on the way there."""
     if not definition.memory or not (trusted or definition.memory == USER):
         return ""
     base = os.path.realpath(home if definition.memory == USER else cwd)

@@ -35,7 +35,7 @@ async def test_a_person_without_a_credential_is_asked_once_and_the_session_begin
         async with terminal(argv, env, str(laptop.home)) as first:
             await first.shows("1, 2 or Enter: ")
             first.type("yes\n")
-            await first.shows("That is none of the answers.")
+            await first.shows("Type one of the numbers, or Enter.")
             first.type("1\n")
             await first.shows("API key for ")
             await first.until(lambda: not first.echoes)

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .auditing import Auditor, ToolCalls
+from .auditing import AuditedCalls, Auditor
 from .metering import CallMeter
 
 _MAX_EVENT = 1024 * 1024
@@ -89,7 +89,7 @@ class AnswerReader:
 
     def __init__(self, call_id: str, meter: CallMeter, auditor: Auditor) -> None:
         self._meter = meter
-        self._calls = ToolCalls(call_id, auditor)
+        self._calls = AuditedCalls(call_id, auditor)
         self._record = auditor.recording(call_id)
         self._ends: Sequence[bytes] = _USAGE
         self._lines = TellingLines((*_USAGE, _BLOCK), _MAX_EVENT)

@@ -72,7 +72,7 @@ class NoAuditor:
         """See Auditor."""
 
 
-class ToolCalls:
+class AuditedCalls:
     """The tool calls in the events of one answer."""
 
     def __init__(self, call_id: str, auditor: Auditor) -> None:

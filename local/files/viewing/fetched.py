@@ -131,7 +131,7 @@ class FetchedFiles:
         return f"Opened {file.name} with {_program(command)}"
 
     def take_first(self) -> FetchedFile | None:
-        """Return the first file that waits, which is offered no longer. None if there is none."""
+        """Return the first file that waits, which is offered no longer, or None."""
         return self.offered.pop(0) if self.offered else None
 
 

@@ -19,7 +19,7 @@ class AnswerKind(Enum):
 
 
 @dataclass(frozen=True)
-class Answer:
+class TerminalAnswer:
     """One answer: its kind, and its text without the sequence around it."""
 
     kind: AnswerKind
@@ -51,14 +51,14 @@ class AnswerFilter:
         self.expects = False
         self._kept = ""
 
-    def feed(self, text: str) -> tuple[str, Sequence[Answer]]:
+    def feed(self, text: str) -> tuple[str, Sequence[TerminalAnswer]]:
         """Return the text without answers, and the answers in it. The beginning of an answer is kept back until the
         rest comes."""
         text = self._kept + text
         answers = []
         for found in _ANSWER.finditer(text):
             at = (found.lastindex or 1) - 1
-            answers.append(Answer(_KINDS[at], found[at + 1]))
+            answers.append(TerminalAnswer(_KINDS[at], found[at + 1]))
         text = _BROKEN_MOUSE.sub("", _ANSWER.sub("", text))
         unfinished = _UNFINISHED.search(text)
         cut = unfinished.start() if unfinished is not None else len(text)

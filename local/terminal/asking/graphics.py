@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from .answers import Answer, AnswerKind
+from .answers import AnswerKind, TerminalAnswer
 from .background import NO_ANSWER
 
 _KITTY_ASKED = "\x1b_Gi=31,s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\"
@@ -50,7 +50,7 @@ class Graphics:
         """Return what is known before the terminal is asked."""
         return cls(tmux=bool(environ.get("TMUX")))
 
-    def told(self, answer: Answer) -> Graphics:
+    def told(self, answer: TerminalAnswer) -> Graphics:
         """Return what is known with one more answer. The terminal answers in order, and the attributes were asked for
         last; tmux gives its own attributes before its client has answered."""
         if answer.kind is AnswerKind.KITTY_GRAPHICS:
@@ -70,7 +70,7 @@ class Graphics:
         return replace(self, name=name)
 
     def best(self, *, colours: bool) -> Protocol | None:
-        """Return the best way to show images, None if there is none. `colours`: the terminal has 256 or more."""
+        """Return the best way to show images, or None. `colours`: the terminal has 256 or more."""
         if self.kitty and self._has_placeholders:
             return Protocol.KITTY
         if not self.tmux and self.name.startswith(_ITERM2_NAMES):

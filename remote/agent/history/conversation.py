@@ -54,9 +54,9 @@ class _Answer:
 
 class Conversation(Projection):
     """The history of the agent `agent_id`; it grows at its end, until a summary replaces it. `model` is the model that
-    was last chosen during the session. `size`, `compactions`, `prompts` and `files` say what compaction must know. Of
-    the open tool uses, `started` are those whose tool was about to run (read from the journal only), and `copied` are
-    those that were open in the original when this session was forked from it."""
+    was last chosen during the session. `size`, `compactions`, `prompts` and `files` say what compaction must know.
+    `started` are the open tool uses whose tool was about to run (read from the journal only). `copied` are the open
+    ones that this session, a fork, took over from its original."""
 
     def __init__(self, agent_id: str = MAIN_AGENT, rewound: Sequence[tuple[int, int]] = ()) -> None:
         self.agent_id = agent_id

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from ccb.local.terminal.asking.answers import Answer, AnswerFilter, AnswerKind
+from ccb.local.terminal.asking.answers import AnswerFilter, AnswerKind, TerminalAnswer
 from ccb.local.terminal.asking.background import is_light
 
 COLOUR = "rgb:1c1c/1c1c/1c1c"
 ANSWER = f"\x1b]11;{COLOUR}"
 ANSWERS = {
-    f"{ANSWER}\x07": Answer(AnswerKind.BACKGROUND, COLOUR),
-    f"{ANSWER}\x1b\\": Answer(AnswerKind.BACKGROUND, COLOUR),
-    "\x1b_Gi=31;OK\x1b\\": Answer(AnswerKind.KITTY_GRAPHICS, "i=31;OK"),
-    "\x1bP>|kitty(0.32.2)\x1b\\": Answer(AnswerKind.NAME, "kitty(0.32.2)"),
-    "\x1b[?62;4;22c": Answer(AnswerKind.ATTRIBUTES, "62;4;22"),
-    "\x1b[6;20;10t": Answer(AnswerKind.CELL, "20;10"),
+    f"{ANSWER}\x07": TerminalAnswer(AnswerKind.BACKGROUND, COLOUR),
+    f"{ANSWER}\x1b\\": TerminalAnswer(AnswerKind.BACKGROUND, COLOUR),
+    "\x1b_Gi=31;OK\x1b\\": TerminalAnswer(AnswerKind.KITTY_GRAPHICS, "i=31;OK"),
+    "\x1bP>|kitty(0.32.2)\x1b\\": TerminalAnswer(AnswerKind.NAME, "kitty(0.32.2)"),
+    "\x1b[?62;4;22c": TerminalAnswer(AnswerKind.ATTRIBUTES, "62;4;22"),
+    "\x1b[6;20;10t": TerminalAnswer(AnswerKind.CELL, "20;10"),
 }
 
 
 @pytest.mark.parametrize(("sequence", "answer"), ANSWERS.items(), ids=[each.kind.name for each in ANSWERS.values()])
-def test_an_answer_is_taken_out_wherever_it_is_cut(sequence: str, answer: Answer) -> None:
+def test_an_answer_is_taken_out_wherever_it_is_cut(sequence: str, answer: TerminalAnswer) -> None:
     text = f"ab{sequence}cd"
     for first in range(len(text)):
         for second in range(first, len(text)):
@@ -69,7 +69,7 @@ def test_what_can_only_be_an_answer_waits_for_its_end_but_not_for_ever() -> None
     answers = AnswerFilter()
     assert answers.feed("\x1b]11;rgb:") == ("", [])
     assert answers.nothing_came() == ""
-    assert answers.feed("0/0/0\x07x") == ("x", [Answer(AnswerKind.BACKGROUND, "rgb:0/0/0")])
+    assert answers.feed("0/0/0\x07x") == ("x", [TerminalAnswer(AnswerKind.BACKGROUND, "rgb:0/0/0")])
     typed, _ = answers.feed("\x1b]11;" + "y" * 100)
     assert typed.endswith("y" * 100)
 
