@@ -39,6 +39,7 @@ from .clients import Clients
 from .hello import hello_frame, read_lease
 from .lifetime import GRACE_S, IDLE_S, Activity, LifeLimits, Lifetime
 from .model_streams import Calls
+from .start import ENDING
 from .upkeep import keep_reachable
 
 if TYPE_CHECKING:
@@ -78,7 +79,6 @@ def _refuse(client: socket.socket, frame: Refused) -> None:
 async def _serve(launch: Launch, first: socket.socket) -> int:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(Threads())
-    await loop.run_in_executor(None, int)  # start the first thread while the host still allows one
     limits = LifeLimits(
         GRACE_S if launch.grace_s is None else launch.grace_s, IDLE_S if launch.idle_s is None else launch.idle_s
     )
@@ -86,7 +86,9 @@ async def _serve(launch: Launch, first: socket.socket) -> int:
     daemon = Daemon(launch.where, launch.facts, limits, copy)
     loop.add_signal_handler(signal.SIGINT, daemon.stop)  # sent by `ccb stop`
     loop.add_signal_handler(signal.SIGTERM, daemon.leave)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)  # before the first thread, which hands its mask to its commands
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    await loop.run_in_executor(None, int)  # start the first thread while the host still allows one
     asking = loop.run_in_executor(None, daemon.ask_for_cages)
     try:
         await daemon.run(launch.listener, first)

@@ -23,6 +23,10 @@ Params = dict[str, object]
 
 _FIRST_CLIENT_S = 60.0  # for the first client to read its hello
 
+ENDING = (signal.SIGTERM, signal.SIGINT)
+"""The signals that end a daemon. They are blocked while it starts, except while it waits for its first client: an import
+swallows what a handler raises in one of its weak references (Python 3.12), and then the signal is lost."""
+
 
 class Launch:
     """What a daemon process receives from the process that forks it. (Not a dataclass: importing `dataclasses` would
@@ -176,11 +180,12 @@ def _run(launch: Launch) -> None:
     status = 1
     first: socket.socket | None = None
     try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        for number in ENDING:  # the daemon sets its own handlers once it is imported
+            signal.signal(number, _leave)
         _detach(launch)
         _name_process()
         _publish_owner(launch)
-        for number in (signal.SIGTERM, signal.SIGINT):  # the daemon sets its own handlers once it is imported
-            signal.signal(number, _leave)
         _survive_logout(launch)
         first = _greet_first(launch)
         if first is None:
@@ -281,10 +286,13 @@ def _greet_first(launch: Launch) -> socket.socket | None:
     """Send hello to the first client, and return its socket. Return None when no client comes in time."""
     launch.listener.settimeout(_FIRST_CLIENT_S)
     while True:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         try:
             client, _ = launch.listener.accept()
         except OSError:
             return None
+        finally:
+            signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
             if not sockets.stranger(client, launch.where.socket):
                 send_hello(client, launch.facts, launch.where.state)
