@@ -24,8 +24,8 @@ Params = dict[str, object]
 _FIRST_CLIENT_S = 60.0  # for the first client to read its hello
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
-"""The signals that end a daemon. They are blocked while it starts, except while it waits for its first client: an import
-swallows what a handler raises in one of its weak references (Python 3.12), and then the signal is lost."""
+"""The signals that end a daemon. They are blocked while it starts, except while it waits for its first client: what a
+handler raises amid an import can be swallowed, and amid the use of a lock it can leave the lock held."""
 
 
 class Launch:
