@@ -43,7 +43,7 @@ class TellingLines:
         """Return whether a chunk is whole lines that tell nothing, as most are: then it need not be taken."""
         if self._rest or self._skipping or not chunk.endswith(b"\n"):
             return False
-        return all(word not in chunk for word in self.words)
+        return not any(map(chunk.__contains__, self.words))
 
     def take(self, chunk: bytes) -> Iterator[bytes]:
         """Yield what follows `data:` in the telling lines that end with this chunk. `words` may change meanwhile."""
@@ -93,6 +93,7 @@ class AnswerReader:
         self._record = auditor.recording(call_id)
         self._ends: Sequence[bytes] = _USAGE
         self._lines = TellingLines((*_USAGE, _BLOCK), _MAX_EVENT)
+        self._arrived = False
         self._count = 0
         self._last = bytearray()
         self._whole: bytearray | None = None
@@ -105,7 +106,9 @@ class AnswerReader:
 
     def feed(self, chunk: bytes) -> None:
         """Read the next bytes."""
-        self._meter.arrived()
+        if not self._arrived:
+            self._arrived = True
+            self._meter.arrived()
         if self._record is not None:
             self._record(chunk)
         if self._whole is not None and not self._whole and not chunk.startswith(b"{"):
@@ -133,11 +136,12 @@ class AnswerReader:
                 self._meter.event(event)
                 self._calls.event(event)
                 self._choose()
-        self._count += len(chunk)
-        if self._ends and self._count >= _FIRST:
-            self._ends = ()
-            self._choose()
-        self._last += chunk[-_LAST:]
+        if self._ends:
+            self._count += len(chunk)
+            if self._count >= _FIRST:
+                self._ends = ()
+                self._choose()
+        self._last += chunk[-_LAST:] if len(chunk) > _LAST else chunk
         if len(self._last) > 2 * _LAST:
             del self._last[:-_LAST]
 

@@ -18,6 +18,12 @@ from .providers.provider import ProviderError
 BUFFER = 4 * 1024 * 1024
 """Bytes of a response that are kept ahead of its reader."""
 
+DIRECT_BUFFER = 1024 * 1024
+"""The same for a call that nobody can resume. With less the provider would stand still while its reader writes."""
+
+_HANDED_ON = 128 * 1024
+"""Bytes that a reader gets at a time: what a socket takes at once."""
+
 _PIECE = 4 * 1024
 """Bytes up to which chunks that nobody has read are joined: an event alone is small for an object of its own."""
 
@@ -55,6 +61,7 @@ class Call:
         self.uploaded = False
         self._limit = limit
         self._head: ResponseHead | None = None
+        self._over = False
         self._failure: Refusal | ProviderError | None = None
         self._chunks: dict[int, bytes] = {}  # by their offset, in order
         self._base = self._end = 0  # the offsets of the first byte that is not acknowledged, and of the next to arrive
@@ -75,7 +82,7 @@ class Call:
     @property
     def over(self) -> bool:
         """Whether nothing more will arrive."""
-        return self.state in (CallState.DONE, CallState.FAILED)
+        return self._over
 
     @property
     def held(self) -> int:
@@ -95,30 +102,29 @@ class Call:
 
     async def put(self, chunk: bytes) -> None:
         """Append bytes of the body. Wait while the buffer is full. A call that is over takes none."""
-        while self.held >= self._limit:
+        while self._end - self._base >= self._limit:
             self._room.clear()
             await self._room.wait()
-        if self.over:
-            return
-        if chunk:
+        if chunk and not self._over:
             self._append(chunk)
             self._wake()
 
     def finish(self) -> None:
         """Note that the body is complete."""
-        self.state = CallState.DONE
+        self._end_as(CallState.DONE)
         self._wake()
 
     def fail(self, error: Refusal | ProviderError) -> None:
         """End the call without a complete response. Bytes that have arrived can still be read."""
-        if not self.over:
+        if not self._over:
             self._failure = error
-            self.state = CallState.FAILED
+            self._end_as(CallState.FAILED)
         self._wake()
 
     def revoke(self, refusal: Refusal) -> None:
         """End the call at once: not even bytes that have arrived can be read any more."""
-        self._failure, self.state = refusal, CallState.FAILED
+        self._failure = refusal
+        self._end_as(CallState.FAILED)
         self._base = self._end
         self._chunks.clear()
         self._wake()
@@ -137,15 +143,22 @@ class Call:
         reader.ack(offset)
         return reader
 
+    def _end_as(self, state: CallState) -> None:
+        self.state, self._over = state, True
+
     def _trim(self, reader: Reader, offset: int) -> None:
         if reader is not self._reader or offset <= self._base:
             return
-        self._base = min(offset, self._end)
-        while self._chunks:
-            start = next(iter(self._chunks))
-            if start + len(self._chunks[start]) > self._base:
-                break
-            del self._chunks[start]
+        if offset >= self._end:
+            self._base = self._end
+            self._chunks.clear()
+        else:
+            self._base = offset
+            while self._chunks:
+                start = next(iter(self._chunks))
+                if start + len(self._chunks[start]) > offset:
+                    break
+                del self._chunks[start]
         self._room.set()
 
     def _wake(self) -> None:
@@ -154,13 +167,13 @@ class Call:
             waiting.set_result(None)
 
     def _append(self, chunk: bytes) -> None:
-        last = next(reversed(self._chunks), self._end)
-        small = self._end - last + len(chunk) <= _PIECE
-        if small and last < self._end and (self._reader is None or self._reader.offset <= last):
+        end, reader = self._end, self._reader
+        self._end += len(chunk)
+        last = next(reversed(self._chunks), end)
+        if last < end and self._end - last <= _PIECE and (reader is None or reader.offset <= last):
             self._chunks[last] += chunk
         else:
-            self._chunks[self._end] = chunk
-        self._end += len(chunk)
+            self._chunks[end] = chunk
 
     def _start_of(self, offset: int) -> int:
         """Return where the chunk begins that has this byte, or the next one to arrive."""
@@ -195,21 +208,21 @@ class Reader:
         Raise Superseded, or when everything that arrived has been read and the call failed, Refusal or ProviderError.
         """
         call = self._call
-        while True:
-            if not self.current:
-                raise Superseded
+        while call._reader is self:
             chunk = call._chunks.get(self._chunk)
             if chunk is not None:
                 return self._piece(chunk, limit)
-            if call.state is CallState.DONE:
+            if call._over:
+                if call._failure is not None:
+                    raise call._failure
                 return b""
-            if call._failure is not None:
-                raise call._failure
-            await self._wait()
+            waiting = call._waiting = asyncio.get_running_loop().create_future()
+            await waiting
+        raise Superseded
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield what arrives, like `read`. Asking for the next piece acknowledges the one before."""
-        while piece := await self.read(BUFFER):
+        while piece := await self.read(_HANDED_ON):
             yield piece
             self.ack(self.offset)
 
@@ -219,10 +232,13 @@ class Reader:
 
     def _piece(self, chunk: bytes, limit: int) -> bytes:
         """Return the next bytes of a chunk, at most `limit`."""
-        skipped = self.offset - self._chunk
-        piece = chunk[skipped : skipped + limit] if skipped or len(chunk) > limit else chunk
+        skipped, size = self.offset - self._chunk, len(chunk)
+        if not skipped and size <= limit:
+            self.offset = self._chunk = self._chunk + size
+            return chunk
+        piece = chunk[skipped : skipped + limit]
         self.offset += len(piece)
-        if self.offset == self._chunk + len(chunk):
+        if self.offset == self._chunk + size:
             self._chunk = self.offset
         return piece
 

@@ -11,10 +11,11 @@ from contextlib import asynccontextmanager, closing
 from typing import Self
 
 from ..errors import CcbError
+from ..heap import FreedMemory
 from .answer_reader import AnswerReader
 from .auditing import Auditor, NoAuditor
 from .bodies import RequestBodies
-from .call import BUFFER, Call, CallState, Reader, ResponseHead
+from .call import BUFFER, DIRECT_BUFFER, Call, CallState, Reader, ResponseHead
 from .call_registry import HOLD, CallRegistry
 from .guards.grant import CallGrant
 from .guards.nonce import MAX_WRONG, NonceGuard
@@ -99,6 +100,7 @@ class AuthProxy:
         self._grant = CallGrant(self._policy.lasts_s)
         self._pace = CallPace(self._policy.max_burst, self._policy.max_per_minute, time.monotonic())
         self._warned_at = -_WARNED_EVERY_S
+        self._freed = FreedMemory()
         self.bodies = RequestBodies()
         self.warn: Callable[[str], None] = lambda text: None
         """Tells the person that the worker does more than it should."""
@@ -218,7 +220,7 @@ class AuthProxy:
         self._check_pace()
         reserved = self._accounts.check(head.size)
         log.info("model call %s", head.id)
-        call = Call(head.id, BUFFER if keep else _PIECE)
+        call = Call(head.id, BUFFER if keep else DIRECT_BUFFER)
         reader = call.attach(0)
         meter = CallMeter(head.id, head.path.partition("?")[0])
         task = asyncio.create_task(self._run(call, head, body, meter), name=f"model call {head.id}")
@@ -313,6 +315,7 @@ class AuthProxy:
             if upload.digest and head.path.partition("?")[0] == ANSWERED:
                 self._auditor.sent(head.id, upload.kept_body(), upload.digest)
             upload.forget_body()
+            self._freed.add(upload.sent)
             received, limit = 0, self._policy.max_answer
             with closing(AnswerReader(head.id, meter, self._auditor)) as reader:
                 reader.answer(seen.status, seen.headers)

@@ -131,6 +131,21 @@ async def test_a_provider_that_falls_silent_is_given_up(monkeypatch: pytest.Monk
             await get(client)
 
 
+async def test_a_provider_that_goes_on_is_not_given_up_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_session, "READ_TIMEOUT", 0.6)
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for _ in range(5):
+            await asyncio.sleep(0.2)
+            await response.write(b"piece ")
+        return response
+
+    async with serving(slow) as url, client_of(url) as client:
+        assert await get(client) == (200, b"piece " * 5)
+
+
 async def test_an_upstream_that_closes_an_idle_connection_costs_no_call() -> None:
     served = 0
 

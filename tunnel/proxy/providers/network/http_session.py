@@ -31,6 +31,40 @@ def _proxy_authorization(proxy: URL | None) -> dict[str, str] | None:
     return {"proxy-authorization": "Basic " + base64.b64encode(pair).decode("ascii")}
 
 
+class _Silence:
+    """Breaks a body off after READ_TIMEOUT seconds in which somebody waited for it and nothing came.
+
+    One timer goes on for the whole answer. aiohttp sets a new one whenever bytes arrive, which is a tenth of what an
+    event costs.
+    """
+
+    def __init__(self, body: aiohttp.StreamReader) -> None:
+        self._body = body
+        self._loop = asyncio.get_running_loop()
+        self._since: float | None = None
+        self._timer = self._loop.call_later(READ_TIMEOUT, self._look)
+
+    def begin(self) -> None:
+        """Note that somebody waits for bytes from now on."""
+        self._since = self._loop.time()
+
+    def end(self) -> None:
+        """Note that bytes have come."""
+        self._since = None
+
+    def close(self) -> None:
+        """Look no more."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        since = now if self._since is None else self._since
+        if now - since < READ_TIMEOUT:
+            self._timer = self._loop.call_at(since + READ_TIMEOUT, self._look)
+        else:
+            self._body.set_exception(TimeoutError())
+
+
 class HttpSession:
     """Sends requests to one endpoint over pooled connections. Follows no redirects, since the credential would follow
     them, and keeps no cookies. `tls` is the context for certificates, None for that of the system's CAs."""
@@ -72,6 +106,9 @@ class HttpSession:
             if 300 <= response.status < 400:
                 host, variable = self.endpoint.host, self.endpoint.variable
                 raise ProviderError(f"{host} answers with a redirect; check {variable}", permanent=True)
+            connection = response.connection
+            if connection is not None and connection.protocol is not None:
+                connection.protocol.read_timeout = None  # it would set a timer at every event; see _Silence
             yield ProviderResponse(response.status, list(response.headers.items()), self._chunks(response))
         finally:
             if response.content.at_eof():
@@ -80,11 +117,19 @@ class HttpSession:
                 response.close()
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        content, silence = response.content, _Silence(response.content)
         try:
-            async for chunk in response.content.iter_any():
+            while True:
+                silence.begin()
+                chunk = await content.readany()
+                silence.end()
+                if not chunk:
+                    return
                 yield chunk
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise self._error(error) from None
+        finally:
+            silence.close()
 
     def _error(self, error: Exception) -> ProviderError:
         """Say in one sentence which host failed and why, without any part of the request."""
