@@ -58,7 +58,7 @@ class ModelLists:
         self._now = now
 
     def kept(self, provider: str, address: str) -> ModelList | None:
-        """Return the list that is kept, however old. None if there is none, or it cannot be read."""
+        """Return the kept list, however old. Return None if no list is kept, or its file cannot be read."""
         try:
             with (self._directory / f"{provider}.json").open("rb") as file:
                 data = json.loads(file.read(MAX_LIST_BYTES))

@@ -32,7 +32,7 @@ LogIn = Callable[[], Awaitable[Transport]]
 
 
 def usable_master(config: HostConfig, target: SshTarget, prompts: Prompts) -> Path | None:
-    """Return the socket of the person's own master for `target`, None if there is none that can be used."""
+    """Return the socket of the person's own master for `target`, None without a usable one."""
     master = find_master(config, target)
     if master is None or shutil.which("ssh") is None:
         return None

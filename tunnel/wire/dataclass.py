@@ -89,7 +89,7 @@ def _comparison(values: Callable[[object], object]) -> dict[str, Callable[..., o
 
 
 def _repr(self: Any) -> str:
-    shown = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in fields(self))
+    shown = ", ".join(f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
     return f"{self.__class__.__qualname__}({shown})"
 
 

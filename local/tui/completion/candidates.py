@@ -37,8 +37,8 @@ def fitting(typed: str, commands: Iterable[Candidate]) -> Sequence[Candidate]:
 
 
 def command_offers(text: str, commands: Iterable[Candidate]) -> Offers | None:
-    """Return the commands that the text may become. None if there are none, or it is one. Enter completes a name that
-    is not whole yet, but sends a lone slash."""
+    """Return the commands that the text may become. Return None if no command begins so, or the text is a whole one.
+    Enter completes a name that is not whole yet, but sends a lone slash."""
     found, word = fitting(text, commands), text[1:]
     if not found or (len(found) == 1 and found[0].name == word and not found[0].hint):
         return None

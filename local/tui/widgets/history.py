@@ -35,7 +35,7 @@ class HistoryLoader:
         self._transcript.add(hole, before=self._reducer.prompts.first_waiting())
 
     def hole_on_screen(self) -> HoleBlock | None:
-        """Return the hole that the person looks at; None if there is none, or one is being loaded."""
+        """Return the hole that the person looks at. Return None while they see none, or one is being loaded."""
         self._holes = [hole for hole in self._holes if self._transcript.has_block(hole)]
         if self._loading:
             return None

@@ -59,7 +59,7 @@ class CommandTools:
         return str(result.content)
 
     async def read(self, path: str) -> str | None:
-        """Return the content of a file as Read would; None if there is none or it may not be read."""
+        """Return the content of a file as Read would. Return None for a missing file, or one that may not be read."""
         context = self._pipeline.config.context
         full = context.host.real_path(path if path.startswith("/") else f"{context.cwd}/{path}")
         state = await context.host.stat(full)

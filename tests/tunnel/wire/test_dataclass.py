@@ -54,11 +54,16 @@ def _classes(dataclass: Any) -> dict[str, Any]:
         def __eq__(self, other: object) -> bool:
             return isinstance(other, Own)
 
+    @dataclass(frozen=True)
+    class Shy:
+        secret: str = dataclasses.field(repr=False)
+        shown: int = 1
+
     @dataclass
     class Open:
         a: int = 1
 
-    return {"Base": Base, "Heir": Heir, "Box": Box, "Empty": Empty, "Own": Own, "Open": Open}
+    return {"Base": Base, "Heir": Heir, "Box": Box, "Empty": Empty, "Own": Own, "Shy": Shy, "Open": Open}
 
 
 def _tried(act: Callable[[], Any]) -> tuple[str, str]:
@@ -94,6 +99,7 @@ ACTIONS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "cached property": lambda c: (c["Base"](4).twice, c["Base"](4)),
     "generic": lambda c: c["Box"][int](1),
     "own methods": lambda c: (c["Own"](1), c["Own"](1) == c["Own"](2), hash(c["Own"](1)) == hash(c["Own"](1))),
+    "what is not shown": lambda c: (c["Shy"]("s"), c["Shy"]("s") == c["Shy"]("t")),
     "not frozen": lambda c: [c["Open"](), c["Open"](2) == c["Open"](2), c["Open"](2).__setattr__("a", 3)],
     "is one": lambda c: [dataclasses.is_dataclass(each) for each in c.values()],
 }

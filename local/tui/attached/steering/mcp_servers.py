@@ -23,7 +23,7 @@ _WHERE = {"laptop": "on this laptop", "client": "in the client", "sdk": "in the 
 
 
 class McpServerList:
-    """Answers /mcp. `laptop` holds the servers of this laptop, None if there are none. Failures are shown, never
+    """Answers /mcp. `laptop` holds the servers of this laptop, None without any. Failures are shown, never
     raised."""
 
     def __init__(self, client: SessionClient, reducer: TranscriptReducer) -> None:

@@ -120,8 +120,11 @@ async def test_ollama_is_asked_for_each_of_its_models() -> None:
 
     async def answer(request: web.Request) -> web.StreamResponse:
         if request.path == "/api/tags":
-            return web.json_response({"models": [{"name": name} for name in (*shown, "gone:1b")]})
-        found = shown.get((await request.json())["model"])
+            return web.json_response({"models": [{"name": name} for name in ("broken:1b", *shown, "gone:1b")]})
+        model = (await request.json())["model"]
+        if model == "broken:1b" and request.transport is not None:
+            request.transport.abort()
+        found = shown.get(model)
         return web.json_response(found) if found else web.json_response({"error": "not found"}, status=404)
 
     async with serving(answer) as url:
@@ -133,6 +136,7 @@ async def test_ollama_is_asked_for_each_of_its_models() -> None:
         "qwen3:8b": {"tools": True, "images": False, "thinking": True, "window": 16_384},
         "llava:7b": {"tools": False, "images": True, "thinking": False},
         "gone:1b": {},
+        "broken:1b": {},
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,8 @@ from ..network.http_client import ProviderClient
 from ..provider import ProviderError, ProviderRequest
 from ..request_body import as_body
 from .listing import MAX_LIST_BYTES, ListedModel, read_details, read_list
+
+log = logging.getLogger(__name__)
 
 _MOST_DETAILED = 100  # models of which more is asked: servers on a laptop have few
 
@@ -62,7 +65,12 @@ class ModelSource:
     async def _with_details(self, model: ListedModel, headers: dict[str, str]) -> ListedModel:
         asked = json.dumps({"model": model.id}).encode()
         more = {**headers, "content-type": "application/json"}
-        status, body = await self._asked(ProviderRequest("POST", self._call.details, more, as_body(asked), len(asked)))
+        request = ProviderRequest("POST", self._call.details, more, as_body(asked), len(asked))
+        try:
+            status, body = await self._asked(request)
+        except ProviderError as error:  # the list is good without what would be said of one model
+            log.info("no details of the model %s: %s", model.id, error)
+            return model
         return replace(model, facts={**model.facts, **(read_details(body) if status == 200 else {})})
 
     async def _asked(self, request: ProviderRequest) -> tuple[int, bytes]:
