@@ -35,6 +35,7 @@ BUDGET_KIND = "laptop_budget"
 """The error type of a call that is refused because a budget is used up."""
 
 _TELLS_AT = 0.8  # of a budget
+_SOFT_USD = 5.0  # of this run, told to a person who has set no budget in dollars
 _BYTES_PER_TOKEN = 3
 _MOST_OUTPUT = 64_000
 _NO_RETRY = {"x-should-retry": "false"}
@@ -151,6 +152,9 @@ class SessionAccounts:
         if report.path != ANSWERED:
             return
         self._here += report.cost_usd
+        if self._here >= _SOFT_USD and not self._budgets.in_dollars:
+            said = f"This session has cost {dollars(self._here)} since you connected, and nothing limits it."
+            self._tell("soft", f"{said} `budgets` in the settings and --max-budget-usd do; ccb usage shows more.")
         if report.output_tokens and not facts(report.model).input_price:
             self._unpriced = one_line(report.model)
         self._unwritten.append(report)

@@ -65,6 +65,11 @@ class Agent:
         return self._state.model
 
     @property
+    def tokens(self) -> int:
+        """The size of the conversation, as far as it is known."""
+        return self._state.tokens
+
+    @property
     def reminders(self) -> Reminders:
         """What ccb says to the model in the next user message of this agent."""
         return self._deps.reminders
@@ -144,10 +149,14 @@ class Agent:
     def set_model(self, name: str | None) -> None:
         """Use another model from the next model call on; None means the model of the configuration. The conversation
         drops the thinking of the old model."""
-        model = resolve_model(name or self._next.model, self._next.names)
+        model = self.model_of(name)
         if model != self._state.model:
             self._state.model = model
             self._state.conversation.apply(self._deps.emitter.emit(ModelRecord(model)))
+
+    def model_of(self, name: str | None) -> str:
+        """Return the id of the model that `set_model` would use."""
+        return resolve_model(name or self._next.model, self._next.names)
 
     def rewind(self, conversation: Conversation) -> None:
         """Go on with another conversation, which is the earlier part of this one. No turn may run."""

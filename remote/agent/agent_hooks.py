@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ccb.tunnel.wire.requests import ToolPermission
@@ -12,6 +12,7 @@ from ..context.instructions import InstructionFile
 from ..hooks.outcome import NOTHING, HookOutcome
 from ..hooks.runner import HookRunner
 from ..hooks.table import (
+    DIRECTORY_ADDED,
     INSTRUCTIONS_LOADED,
     NOTIFICATION,
     PERMISSION_DENIED,
@@ -24,6 +25,8 @@ from ..hooks.table import (
     STOP_FAILURE,
     SUBAGENT_START,
     SUBAGENT_STOP,
+    TASK_COMPLETED,
+    TASK_CREATED,
     USER_PROMPT_EXPANSION,
 )
 from ..model.errors import ModelError
@@ -138,6 +141,30 @@ def instructions_loaded(hooks: HookRunner | None, agent_id: str, files: Iterable
             reason, payload["parent_file_path"] = "include", file.importer
         payload["load_reason"] = reason
         hooks.run_later(INSTRUCTIONS_LOADED, payload, reason, agent_id=agent_id)
+
+
+def directories_added(hooks: HookRunner | None, updates: Iterable[Mapping[str, Any]], source: str) -> None:
+    """Run the hooks of directories that permission updates have added, beside the turn."""
+    for update in updates:
+        if hooks is not None and update.get("type") == "addDirectories":
+            for each in update.get("directories") or ():
+                hooks.run_later(DIRECTORY_ADDED, {"directory": str(each), "source": source}, source)
+
+
+async def before_todos(deps: AgentDeps, recorder: Recorder, old: Sequence[Json], new: Sequence[Json]) -> str:
+    """Run the hooks of todos that the agent is about to add or to mark completed. Return why one refuses it, "" if none
+    does."""
+    before = {str(each["content"]): each["status"] for each in old}
+    for place, each in enumerate(new, 1):
+        subject = str(each["content"])
+        added, completed = subject not in before, "completed" == each["status"] != before.get(subject)
+        for event in (TASK_CREATED,) * added + (TASK_COMPLETED,) * completed:
+            payload = {"task_id": str(place), "task_subject": subject, "task_description": str(each["activeForm"])}
+            assert deps.hooks is not None
+            outcome = await deps.hooks.run(event, payload, agent_id=recorder.agent_id)
+            if outcome.blocked or outcome.stops:
+                return f"{event} hook refused {subject!r}: {outcome.reason or outcome.stop_reason or 'no reason given'}"
+    return ""
 
 
 async def agent_starts(deps: AgentDeps, recorder: Recorder, agent_type: str) -> None:

@@ -21,6 +21,7 @@ from .compaction.state import CompactionFailed
 from .deps import AgentConfig, AgentDeps, Prompt, origin_of
 from .history.conversation import close_open_tool_uses
 from .limits.demands import Demands
+from .limits.token_target import TokenTarget
 from .model_calls import ModelCalls
 from .prompts.opening import Opened, PromptOpening
 from .prompts.request_start import make_prefix, named_files
@@ -65,6 +66,7 @@ class Turn:
         self._opening = PromptOpening(config, deps, self._recorder, CommandTools(self._pipeline))
         self._stopped_by_hook: str | None = None  # why a hook of a tool call ends the turn
         self._demands = Demands(config, state.ledger, self._recorder)
+        self._target = TokenTarget()
         self._denials: list[Json] = []
         self._batch: dict[str, Json] = {}  # the calls of the present answer, by id, in its order
         self._calls = 1
@@ -190,6 +192,9 @@ class Turn:
 
     def _add_prompts(self, prompts: Sequence[Prompt], context: Sequence[Json] = ()) -> None:
         items: list[PromptItem] = []
+        if not self._recorder.agent_id and self._target.take(prompts):
+            told = f"The agent works until it has written about {self._target.tokens:,} tokens."
+            self._recorder.message(messages.informational(told))
         for prompt in prompts:
             if prompt.input_id:
                 self._agent.conversation.know_input(prompt.input_id, list(prompt.blocks))
@@ -225,7 +230,7 @@ class Turn:
                 state = state.compacted()
             else:
                 answered = self._demands.at_stop(self._model.ending_of(end))
-                if answered is None:
+                if answered is None or self._is_to_go_on(answered, state):
                     state = state.next_turn()
                     continue
                 ending = await self._before_stop(answered, state)
@@ -253,6 +258,19 @@ class Turn:
         if broken is None:
             await self._between_calls()
         return broken
+
+    def _is_to_go_on(self, ending: Ending, state: LoopState) -> bool:
+        """Return whether an agent that has stopped has not reached its token target, and tell it to go on."""
+        limit, target = self._config.max_turns, self._target
+        if not target.tokens or ending.terminal is not Terminal.COMPLETED or (limit and state.calls >= limit):
+            return False
+        nudge = target.nudge(self._agent.ledger.turn["output_tokens"])
+        if nudge:
+            self._recorder.message(messages.user_text(nudge, synthetic=True))
+        elif target.is_given_up:
+            told = f"It stops before the target of {target.tokens:,} tokens: little came of the last answers."
+            self._recorder.message(messages.informational(told))
+        return bool(nudge)
 
     async def _before_stop(self, ending: Ending, state: LoopState) -> Ending | None:
         """Run the hooks of an agent that is about to stop. Return how the turn ends, None if it goes on."""

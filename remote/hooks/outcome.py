@@ -15,7 +15,16 @@ from typing import Any, TypeVar
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import as_dict
 
-from .table import POST_TOOL_USE, PRE_COMPACT, SESSION_START, SETUP, TELLS_ONLY, USER_PROMPT_SUBMIT, WATCHES
+from .table import (
+    POST_TOOL_USE,
+    PRE_COMPACT,
+    SESSION_START,
+    SETUP,
+    TELLS_ONLY,
+    USER_PROMPT_SUBMIT,
+    WATCHES,
+    WORKTREE_CREATE,
+)
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -25,7 +34,7 @@ _WORDS = {"approve": "allow", "allow": "allow", "block": "deny", "deny": "deny",
 _ACTIONS = ("accept", "decline", "cancel")
 _FIELDS = """
 hookEventName additionalContext permissionDecision permissionDecisionReason updatedInput decision updatedMCPToolOutput
-updatedToolOutput initialUserMessage sessionTitle retry action content"""
+updatedToolOutput initialUserMessage sessionTitle retry action content worktreePath"""
 _KNOWN = frozenset(_FIELDS.split())
 """The fields of `hookSpecificOutput`."""
 _WATCH = "watchPaths"
@@ -41,8 +50,9 @@ class HookOutcome:
     and `interrupt` are for PreToolUse and PermissionRequest. `output` of PostToolUse takes the place of the result of a
     tool, `mcp_output` only of that of an MCP tool; None leaves it as it is. `initial` of SessionStart goes before the
     first prompt, `title` names the session. `retry` of PermissionDenied lets the model try the call again. `action` and
-    `content` answer the form of an MCP server. `watch` are the files to watch besides those that
-    matchers name, None for those of before. `unknown` are the names of fields that ccb does not know."""
+    `content` answer the form of an MCP server. `watch` are the files to watch besides those that matchers name, None
+    for those of before. `worktree` is the directory that a WorktreeCreate hook has made. `unknown` are the names of
+    fields that ccb does not know."""
 
     decision: str = ""
     reason: str = ""
@@ -62,6 +72,7 @@ class HookOutcome:
     action: str = ""
     content: Json | None = None
     watch: tuple[str, ...] | None = None
+    worktree: str = ""
     unknown: tuple[str, ...] = ()
 
     @property
@@ -90,6 +101,8 @@ def read_output(event: str, code: int, stdout: str, stderr: str) -> HookOutcome:
         except (ValueError, RecursionError) as error:
             return HookOutcome(errors=(f"its output is not JSON: {error}",))
         return read_answer(event, answer)
+    if text and event == WORKTREE_CREATE:
+        return HookOutcome(worktree=text.splitlines()[-1].strip())
     if text and event in (USER_PROMPT_SUBMIT, SESSION_START, SETUP, PRE_COMPACT):
         return HookOutcome(context=(_text(text),))
     return NOTHING
@@ -126,6 +139,7 @@ def read_answer(event: str, answer: Json) -> HookOutcome:
         action=str(own.get("action")) if own.get("action") in _ACTIONS else "",
         content=own["content"] if isinstance(own.get("content"), dict) else None,
         watch=tuple(map(str, watched)) if isinstance(watched, list) else None,
+        worktree=_text(own.get("worktreePath")),
         unknown=tuple(sorted(str(each)[:_MAX_NAME] for each in own.keys() - known)),
     )
 
@@ -157,6 +171,7 @@ def merged(outcomes: Sequence[HookOutcome]) -> HookOutcome:
         action=next((each.action for each in outcomes if each.action), ""),
         content=next((each.content for each in outcomes if each.action), None),
         watch=_all(told) if (told := [each.watch for each in outcomes if each.watch is not None]) else None,
+        worktree=next((each.worktree for each in outcomes if each.worktree), ""),
         unknown=_all(each.unknown for each in outcomes),
     )
 

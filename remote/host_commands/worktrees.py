@@ -20,7 +20,9 @@ def remove_worktrees(remover: Remover, session: str) -> None:
     except OSError:
         return
     for tree in left:
-        if remover.dry_run:
+        if not tree.branch:
+            remover.reports.kept(tree.path, "a hook has made it for an agent")
+        elif remover.dry_run:
             remover.reports.kept(tree.path, "an agent worked in it; it would go if nothing is changed in it")
         elif asyncio.run(_removed(tree)):
             remover.reports.removed(tree.path, "directory", 0, "an agent has left nothing in it")

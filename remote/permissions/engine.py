@@ -276,7 +276,7 @@ class PermissionEngine:
                 verb = "denies" if behavior is Behavior.DENY else "wants a question before"
                 return Decision(behavior, f"The rule {rule} {verb} this.", "rule")
         if tool.traits.asks:
-            return Decision(Behavior.ASK, "", suggestions=self._ways_out_of_plan(tool))
+            return Decision(Behavior.ASK, "", suggestions=self._ways_out_of_plan(tool, tool_input))
         if self._is_plan(tool, matcher.real_path(tool, tool_input, self._places)):
             return Decision(Behavior.ALLOW, "It is the plan of this session.")
         question = matcher.question_in_any_mode(tool, tool_input, state)
@@ -289,12 +289,20 @@ class PermissionEngine:
             return question or Decision(Behavior.ALLOW, "Permissions are bypassed.", "mode")
         return matcher.decide(tool, tool_input, state)
 
-    def _ways_out_of_plan(self, tool: Askable) -> list[Json]:
-        """Return the modes in which the work may begin when the person approves a plan."""
+    def _ways_out_of_plan(self, tool: Askable, tool_input: Json) -> list[Json]:
+        """Return the modes in which the work may begin when the person approves a plan, and the rule for the commands
+        that they allow with it."""
         if tool.traits.view is not View.PLAN:
             return []
         modes = dict.fromkeys((ACCEPT_EDITS, DEFAULT, self.mode_before_plan))
-        return [{"type": "setMode", "mode": mode, "destination": "session"} for mode in modes]
+        ways: list[Json] = [{"type": "setMode", "mode": mode, "destination": "session"} for mode in modes]
+        wanted = tool_input.get("allowedPrompts")
+        if wanted:
+            from .shell import suggest
+
+            rules = [suggest.exact_rule(str(each.get("prompt"))) for each in wanted]
+            ways += suggest.add_rules([rule for rule in rules if rule])
+        return ways
 
     def _is_plan(self, tool: Askable, real: str) -> bool:
         """Return whether a call of a file tool reads or writes the plan. A link in its place is not the plan."""

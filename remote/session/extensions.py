@@ -14,6 +14,7 @@ from ccb.tunnel.wire.records import MAIN_AGENT
 from ..agent.agent import Agent
 from ..agent.deps import AgentConfig
 from ..context.prompt import SessionPrompt, session_prompt
+from ..hooks.table import CONFIG_CHANGE
 from ..sessions.paths import home_directory
 from ..settings.worker_settings import WorkerSettings
 from ..subagents.memory import memory_directory, memory_text
@@ -65,7 +66,14 @@ class SessionExtensions:
 
     async def reload(self) -> None:
         """Read the files of the host again, if they are still trusted."""
+        before = {each.path: each for each in self._settings.current.layers}
         await self._settings.reload()
+        after = {each.path: each for each in self._settings.current.layers}
+        hooks = self._agent.hooks
+        for path in {**before, **after}:
+            if hooks is not None and before.get(path) != after.get(path):
+                source = f"{(after.get(path) or before[path]).source}_settings"
+                hooks.run_later(CONFIG_CHANGE, {"source": source, "file_path": path}, source)
         self._agents_of = None
         await self._find()
         await self._clients.settle(self._options(), _RELOAD_S)

@@ -162,4 +162,5 @@ class Child:
 
 
 def _left_in(tree: WorktreeRecord) -> str:
-    return f"\n\nIts changes are in the git worktree {tree.path}, on the branch {tree.branch}."
+    branch = f", on the branch {tree.branch}" if tree.branch else ""
+    return f"\n\nIts changes are in the git worktree {tree.path}{branch}."

@@ -21,6 +21,7 @@ from ..agent.history.histories import AgentHistory
 from ..agent.limits.run_limits import Budget
 from ..agent.messages import informational, status
 from ..commands.skill_tool import SkillTool
+from ..hooks.table import WORKTREE_CREATE, WORKTREE_REMOVE
 from ..journal.journal import Journal
 from ..mcp.servers import McpServers
 from ..model.models import SMALL, small_model
@@ -48,6 +49,9 @@ Json = dict[str, Any]
 
 MAX_AT_ONCE = 8
 """Sub-agents of a session that work at the same time. More wait for their turn."""
+
+REQUIRED_S = 30.0
+"""Seconds for which the start of an agent waits for an MCP server that it requires and that is being connected."""
 
 PROJECT_AGENTS = ".claude/agents"
 """Where a directory of a project defines agents."""
@@ -111,9 +115,9 @@ class SubAgents:
         definition = self._definitions.get(name)
         if definition is None:
             return f"There is no agent {name!r}. The agents are: {', '.join(self._definitions) or 'none'}."
-        lacking = definition.lacks(connected_names(self.session_servers()))
+        lacking = definition.lacks(connected_names(self.session_servers(), "pending"))
         if lacking:
-            return f"The agent {name} needs the MCP server {lacking}, which is not connected in this session."
+            return _needs(definition, lacking)
         if model and model != INHERIT and not self._main.config.names.may_be(model):
             return f"{model!r} is not a model: leave it out, or use sonnet, opus, haiku or the full id of a model."
         return None
@@ -126,6 +130,12 @@ class SubAgents:
         definition = self._definitions.get(name)
         if definition is None:
             return ToolResult(f"There is no agent {agent_id!r} that could go on.", is_error=True)
+        servers = self.session_servers()
+        if servers is not None and definition.lacks(connected_names(servers)):
+            await servers.ready(REQUIRED_S)
+        lacking = definition.lacks(connected_names(servers))
+        if lacking:
+            return ToolResult(_needs(definition, lacking), is_error=True)
         facts = TaskFacts(
             agent_id, definition.name, tool_input["description"], tool_input["prompt"], context.call.tool_use_id
         )
@@ -206,7 +216,9 @@ class SubAgents:
         if tree is None or tree.removed:
             if self._main.config.permissions.mode == PLAN:
                 raise WorktreeRefused("plan mode is on, and it would change the repository")
-            tree = await trees.plan(context.cwd, facts.description, f"{self._journal.path} {facts.id}")
+            tree = await self._tree_of_hook(facts) or await trees.plan(
+                context.cwd, facts.description, f"{self._journal.path} {facts.id}"
+            )
             emitter.emit(tree)
             await emitter.commit()
         try:
@@ -220,6 +232,19 @@ class SubAgents:
                 emitter.emit(gone(tree))
             raise
         return tree
+
+    async def _tree_of_hook(self, facts: TaskFacts) -> WorktreeRecord | None:
+        """Return the directory that a hook makes in the place of git, None without such a hook. Raise
+        WorktreeRefused."""
+        hooks, cwd = self._main.hooks, self._main.config.context.cwd
+        if hooks is None or not hooks.matching(WORKTREE_CREATE):
+            return None
+        outcome = await hooks.run(WORKTREE_CREATE, {"name": f"agent-{facts.id}"})
+        path = os.path.realpath(outcome.worktree) if os.path.isabs(outcome.worktree) else ""
+        if outcome.blocked or not os.path.isdir(path):
+            said = outcome.reason or f"it named no directory: {outcome.worktree[:200]!r}"
+            raise WorktreeRefused(f"the {WORKTREE_CREATE} hook has made none: {said}")
+        return WorktreeRecord(path, "", "", os.path.realpath(cwd))
 
     async def _run(self, child: Child, definition: AgentDefinition, history: AgentHistory, model: str) -> ToolResult:
         began = False
@@ -283,6 +308,8 @@ class SubAgents:
 
     async def _left(self, child: Child, tree: WorktreeRecord) -> WorktreeRecord | None:
         """Remove the work tree of an agent that has ended, if it has left nothing in it. Return what is left."""
+        if not tree.branch and self._main.hooks is not None:
+            await self._main.hooks.run(WORKTREE_REMOVE, {"worktree_path": tree.path})
         if await Worktrees(child.context.host, child.context.cages).remove(tree):
             child.emitter.emit(gone(tree))
             return None
@@ -366,10 +393,14 @@ def defines_agents(options: SessionOptions, settings: WorkerSettings) -> bool:
     return bool(options.agents or options.own_agents or settings.plugins) or any(map(os.path.isdir, directories))
 
 
-def connected_names(servers: McpServers | None) -> list[str]:
-    """Return the names of the servers that are connected."""
+def connected_names(servers: McpServers | None, *also: str) -> list[str]:
+    """Return the names of the servers that are connected, or whose status is one of `also`."""
     summary = servers.summary() if servers is not None else []
-    return [str(each["name"]) for each in summary if each["status"] == "connected"]
+    return [str(each["name"]) for each in summary if each["status"] in ("connected", *also)]
+
+
+def _needs(definition: AgentDefinition, lacking: str) -> str:
+    return f"The agent {definition.name} needs the MCP server {lacking}, which is not connected in this session."
 
 
 def _told(model: str) -> str:

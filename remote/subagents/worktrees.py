@@ -53,6 +53,10 @@ class Worktrees:
 
     async def make(self, tree: WorktreeRecord) -> None:
         """Make a work tree, unless it is there. Raise WorktreeRefused."""
+        if not tree.branch:
+            if not os.path.isdir(tree.path):
+                raise WorktreeRefused(f"{tree.path}, which a hook has made, is gone")
+            return
         if os.path.lexists(os.path.join(tree.path, ".git")):
             if not _half_made(await self._shared(tree), tree):
                 return
@@ -85,6 +89,8 @@ class Worktrees:
         """Remove a work tree and its branch if nothing is changed and nothing was committed there. Return whether it
         is gone."""
         try:
+            if not tree.branch:
+                return not os.path.lexists(tree.path)  # the hook that made it decides
             git = await self._git(tree)
         except WorktreeRefused:
             return False

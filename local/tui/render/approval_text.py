@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ccb.tunnel.wire.tool_traits import BUILT_IN, View, traits_of
+from ccb.tunnel.wire.tool_traits import BASH, BUILT_IN, View, traits_of
 
 from ...session.messages import ControlRequestBody
 from ..model.forms.edit_preview import EditPreview, read_edit_preview
@@ -25,6 +25,7 @@ MAX_LINES = 20_000
 MAX_CHARS = 1_000_000
 """The most lines and characters of a call that can be allowed on a card."""
 
+_WITH_THE_PLAN = "With the plan you allow these commands, for this session:"
 _MAX_UNREADABLE = 100_000  # characters of a longer call that are shown
 _MAX_WARNINGS = 4
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,23}")
@@ -37,7 +38,11 @@ def subject_lines(asked: ControlRequestBody) -> list[CardLine]:
     traits = traits_of(asked.tool_name)
     if traits.view is View.PLAN and isinstance(values.get("plan"), str):
         plan = values.pop("plan")
-        return [*doubts(*_texts(asked.input)), *plan_lines(plan), *_table(values, names=True)]
+        commands = commands_of_plan(values)
+        if commands:
+            del values["allowedPrompts"]
+        allowed = [own_words(_WITH_THE_PLAN), *(line for each in commands for line in _command(each))] * bool(commands)
+        return [*doubts(*_texts(asked.input)), *plan_lines(plan), *_table(values, names=True), *allowed]
     if traits.view.is_diff and traits.path is not None and _is_change(asked.tool_name, values, traits.path.key):
         path = values.pop(traits.path.key)
         lines += _table({"file": path}, names=True)
@@ -49,6 +54,17 @@ def subject_lines(asked: ControlRequestBody) -> list[CardLine]:
         if isinstance(values.get("description"), str):
             says = _table({MODEL_SAYS: values.pop("description")}, Voice.MODEL)
     return [*doubts(asked.tool_name, *_texts(asked.input)), *lines, *_table(values), *says]
+
+
+def commands_of_plan(values: Mapping[str, Any]) -> list[str]:
+    """Return the commands that are to run without a question once a plan is approved. Return no command if the input
+    does not have the form that the card knows."""
+    wanted = values.get("allowedPrompts")
+    if not isinstance(wanted, list):
+        return []
+    commands = [each.get("prompt") for each in wanted if isinstance(each, dict)]
+    said = [{"tool": BASH.name, "prompt": command} for command in commands]
+    return [str(each) for each in commands] if wanted == said and all(isinstance(c, str) for c in commands) else []
 
 
 def plan_lines(plan: str) -> list[CardLine]:

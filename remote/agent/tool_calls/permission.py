@@ -63,6 +63,7 @@ async def permission(context: PipelineContext, call: ParsedCall) -> ParsedCall:
         return await validate(context, replace(call, input=answer.updated_input))
     finally:  # a changed mode is for what comes after the call
         mode_switch(context).apply(answer.updates)
+        agent_hooks.directories_added(context.deps.hooks, answer.updates, "permission_update")
 
 
 def _decided(context: PipelineContext, call: ParsedCall, *, can_ask: bool) -> Decision:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable
 
 from ccb.tunnel.wire.records import ToolStartRecord
+from ccb.tunnel.wire.tool_traits import TODO_WRITE
 
 from ...hooks.outcome import NOTHING
 from ...tools.output import limited
@@ -72,6 +73,11 @@ async def pre_tool_use(context: PipelineContext, call: ParsedCall) -> ParsedCall
     the person would be asked."""
     call = replace(call, input=call.tool.question(call.input, lent(context)))
     outcome = await agent_hooks.before_tool(context.deps, context.recorder, call.name, call.id, call.input)
+    if call.name == TODO_WRITE.name and context.deps.hooks is not None and not outcome.blocked:
+        old = lent(context).todos.items
+        why_not = await agent_hooks.before_todos(context.deps, context.recorder, old, call.input["todos"])
+        if why_not:
+            raise CallRefused(denied(context, call, why_not, DecidedBy.HOOK))
     if outcome is NOTHING:
         return call
     if outcome.blocked or outcome.stops:

@@ -49,6 +49,14 @@ _SUMMARIES = {
     "FileChanged": "When a watched file has changed",
     "InstructionsLoaded": "When the model gets an instruction file",
     "Setup": "Before a new session, with --init or --maintenance",
+    "ConfigChange": "When settings of the project have changed",
+    "DirectoryAdded": "When the session may work in another directory",
+    "TaskCreated": "Before the agent adds a todo",
+    "TaskCompleted": "Before the agent marks a todo completed",
+    "WorktreeCreate": "Makes the worktree of a sub-agent in place of git",
+    "WorktreeRemove": "When such a worktree is to go",
+    "PreModelSwitch": "Before a client chooses another model",
+    "PostModelSwitch": "After that",
 }
 _REFUSED = {
     "set_cwd": "a session stays in the directory in which it was started: start another session there",

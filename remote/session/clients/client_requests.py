@@ -26,6 +26,7 @@ from ccb.tunnel.wire.requests import (
 )
 
 from ...agent.messages import CAPABILITIES, status
+from ...hooks.table import POST_MODEL_SWITCH, PRE_MODEL_SWITCH
 from ...model.reasoning import effort_of
 from ...ports import NotKept
 from ..broker import Handled
@@ -69,7 +70,7 @@ def register_client_requests(session: Session) -> None:
     broker.register_slow(INITIALIZE, lambda setup: _initialize(session, setup))
     broker.register(INTERRUPT, lambda with_queue: _interrupt(session, with_queue or False))
     broker.register(SET_PERMISSION_MODE, lambda mode: _set_permission_mode(session, mode))
-    broker.register(SET_MODEL, lambda name: _set_model(session, name))
+    broker.register_slow(SET_MODEL, lambda name: _set_model(session, name))
     broker.register(MCP_STATUS, lambda _: Handled({"mcpServers": session.clients.status}))
     broker.register(MCP_RECONNECT, lambda name: _reconnect(session, name))
     broker.register(MCP_TOGGLE, lambda switch: _toggle(session, switch))
@@ -191,7 +192,21 @@ def check_model(session: Session, name: str | None) -> None:
         raise RequestRefused(f"{name[:100]!r} is no model: it is {', '.join(ALIASES)}, or the full id of a model")
 
 
-def _set_model(session: Session, name: str | None) -> Handled:
+async def _set_model(session: Session, name: str | None) -> Json:
+    """Use another model, unless a hook refuses it. Nobody can be asked here, so "ask" refuses it too."""
     check_model(session, name)
-    session.agent.set_model(name)
-    return Handled({"model": name or session.agent.model})
+    agent, hooks = session.agent, session.agent.hooks
+    old, new = agent.model, agent.model_of(name)
+    facts: Json = {"from_model": old, "to_model": new, "requested_model": name, "source": "sdk"}
+    facts["context_tokens"] = agent.tokens
+    if hooks is not None and old != new:
+        outcome = await hooks.run(PRE_MODEL_SWITCH, facts, new)
+        if outcome.stops or outcome.decision in ("ask", "deny"):
+            raise RequestRefused(f"a hook refused it: {outcome.reason or outcome.stop_reason or 'no reason given'}")
+    agent.set_model(name)
+    if hooks is not None and old != new:
+        outcome = await hooks.run(POST_MODEL_SWITCH, facts, new)
+        if outcome.context:
+            said = f"{POST_MODEL_SWITCH} hook additional context: {' '.join(outcome.context)}"
+            agent.reminders.add(POST_MODEL_SWITCH, said)
+    return {"model": name or agent.model}

@@ -7,6 +7,7 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
+from ...permissions.shell.suggest import exact_rule
 from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..plan_file import MAX_CHARS
 
@@ -24,7 +25,9 @@ _ENTER = (
 _EXIT = (
     "Shows the user your plan and asks for approval to carry it out. Only in plan mode, when the plan is complete and"
     " you have no open question (ask those with AskUserQuestion before).\n"
-    "- The plan is read from the plan file; leave `plan` out then. Do not ask in any other way whether it is fine."
+    "- The plan is read from the plan file; leave `plan` out then. Do not ask in any other way whether it is fine.\n"
+    "- Name in `allowedPrompts` the commands that the work will surely run, such as its tests. With the plan the user"
+    " allows exactly these."
 )
 
 
@@ -57,7 +60,22 @@ class ExitPlanMode(Tool):
         _EXIT,
         {
             "type": "object",
-            "properties": {"plan": {"type": "string", "description": "The plan in Markdown, if no file has it"}},
+            "properties": {
+                "plan": {"type": "string", "description": "The plan in Markdown, if no file has it"},
+                "allowedPrompts": {
+                    "type": "array",
+                    "maxItems": 5,
+                    "description": "Commands that need no question after the approval",
+                    "items": {
+                        "type": "object",
+                        "properties": {
+                            "tool": {"type": "string", "enum": [tool_traits.BASH.name]},
+                            "prompt": {"type": "string", "description": "One whole command line, as it will be run"},
+                        },
+                        "required": ["tool", "prompt"],
+                    },
+                },
+            },
         },
         if_nobody_can_be_asked=(
             "Nobody can be asked in this session, so plan mode stays on. Give the plan as your answer."
@@ -71,6 +89,9 @@ class ExitPlanMode(Tool):
         if not plan:
             where = f" Write it to {context.plan.path} first." if context.plan.path else " Give it as `plan`."
             return f"There is no plan yet.{where}"
+        wide = [each["prompt"] for each in tool_input.get("allowedPrompts") or () if not exact_rule(each["prompt"])]
+        if wide:
+            return f"`allowedPrompts` names whole commands of one line, without `*`: {wide[0][:200]!r} is none."
         return None if len(plan) <= MAX_CHARS else f"The plan is longer than {MAX_CHARS:,} characters: shorten it."
 
     def question(self, tool_input: Json, context: ToolContext) -> Json:

@@ -60,21 +60,29 @@ async def test_only_the_plan_file_is_written_and_an_approved_plan_begins_in_the_
     await answer(laptop, await laptop.message("control_request"), {"behavior": "deny", "message": "Not yet."})
     await model(laptop, ("b1", "Bash", {"command": "touch b.txt"}))
     await answer(laptop, await laptop.message("control_request"), {"behavior": "deny", "message": "Not yet."})
-    await model(laptop, ("r1", "Read", {"file_path": str(plan)}), ("e1", "ExitPlanMode", {}))
+    wide = {"allowedPrompts": [{"tool": "Bash", "prompt": "make *"}]}
+    told = await model(laptop, ("r1", "Read", {"file_path": str(plan)}), ("e0", "ExitPlanMode", wide))
+    assert told[-1]["content"][0]["tool_use_id"] == "b1"
+    wanted = {"allowedPrompts": [{"tool": "Bash", "prompt": "touch c.txt"}]}
+    refused = last_result(await model(laptop, ("e1", "ExitPlanMode", wanted)))["content"]
+    assert "without `*`: 'make *' is none" in refused
     asked = await laptop.message("control_request")
-    assert asked["request"]["input"] == {"plan": PLAN, "planFilePath": str(plan)}
+    assert asked["request"]["input"] == {"plan": PLAN, "planFilePath": str(plan), **wanted}
     assert asked["request"]["requires_user_interaction"] is True
-    accept = asked["request"]["permission_suggestions"][0]
+    accept, _, rule = asked["request"]["permission_suggestions"]
+    assert (rule["type"], rule["rules"]) == ("addRules", [{"toolName": "Bash", "ruleContent": "touch c.txt"}])
     changed = {**asked["request"]["input"], "plan": PLAN + "\n2. Test", "planWasEdited": True}
-    await answer(laptop, asked, {"behavior": "allow", "updatedInput": changed, "updatedPermissions": [accept]})
+    await answer(laptop, asked, {"behavior": "allow", "updatedInput": changed, "updatedPermissions": [accept, rule]})
     assert (await laptop.message("system", "status"))["permissionMode"] == "acceptEdits"
     result = last_result(
         await model(laptop, ("w2", "Write", {"file_path": str(host.project / "a.txt"), "content": "x"}))
     )
     assert result["content"].startswith("The user has approved the plan.") and "2. Test" in result["content"]
     assert plan.read_text() == PLAN + "\n2. Test\n", "the person has changed the plan"
-    assert last_result(await model(laptop))["tool_use_id"] == "w2"
+    await model(laptop, ("b2", "Bash", {"command": "touch c.txt"}))
+    await model(laptop)
     assert (host.project / "a.txt").read_text() == "x" and not (host.project / "b.txt").exists()
+    assert (host.project / "c.txt").exists(), "the person has allowed it with the plan"
     await laptop.message("result")
     await laptop.stop()
 

@@ -174,3 +174,16 @@ async def test_writing_does_not_hold_up_the_answers(tmp_path: Path) -> None:
                 accounts.ended(report(), accounts.check(10))
             ledger._base.execute("COMMIT")
         assert ledger.spent().usd == 0.5
+
+
+async def test_a_person_without_a_budget_is_told_once_that_five_dollars_are_spent(tmp_path: Path) -> None:
+    for budgets, count in ((Budgets(), 1), (Budgets(day_tokens=10**9), 1), (Budgets(run_usd=50.0), 0)):
+        async with SessionAccounts(tmp_path, budgets) as accounts:
+            told: list[str] = []
+            accounts.place, accounts.warn = PLACE, told.append
+            accounts.ended(report(4.9), 0.0)
+            assert told == []
+            accounts.ended(report(0.3), 0.0)
+            accounts.ended(report(3.0), 0.0)
+            assert len(told) == count
+            assert all(text.startswith("This session has cost $5.20 since you connected") for text in told)

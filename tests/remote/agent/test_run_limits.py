@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from tests.remote.agent_kit import Reply, World, assert_valid, calls, make_world, says
+from tests.remote.agent_kit import Reply, World, assert_valid, calls, closing, make_world, opening, says, text_block
 
 from ccb.remote.agent.limits.run_limits import MAX_TRIES
+from ccb.remote.agent.limits.token_target import target_in
 from ccb.remote.session.clients.client_setup import demanded
 from ccb.tunnel.wire import SessionOptions
 
@@ -60,3 +63,48 @@ async def test_a_turn_ends_when_the_budget_is_spent() -> None:
 def test_a_schema_that_is_none_of_an_object_is_refused() -> None:
     with pytest.raises(ValueError, match="of an object"):
         demanded(make_world().agent.config, SessionOptions(json_schema={"type": "array"}), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "tokens"),
+    [
+        ("+500k fix the tests", 500_000),
+        ("fix the tests +1.5M.", 1_500_000),
+        ("what does the diff +500k mean here", 0),
+        ("+500 lines", 0),
+        ("add 500k", 0),
+        ("", 0),
+    ],
+)
+def test_the_first_or_the_last_word_of_a_prompt_is_a_token_target(prompt: str, tokens: int) -> None:
+    assert target_in(prompt.split()) == tokens
+
+
+def wrote(tokens: int, number: int) -> Reply:
+    return Reply([opening(f"m{number}"), text_block(0, f"part {number}"), closing("end_turn", tokens)])
+
+
+async def test_an_agent_with_a_token_target_goes_on_until_it_is_reached() -> None:
+    world = make_world(wrote(400, 0), calls(("t1", "Look", {"key": "a"})), wrote(600, 1), wrote(5, 2))
+    result = await world.turn("look around +1k")
+    assert (result["subtype"], result["result"]) == ("success", "part 1")
+    said = str(world.transport.request_json(1)["messages"][-1])
+    assert "used 400 of the 1,000 tokens that the user wants to be spent here (40 %)" in said
+    assert_valid(world.history())
+    told = [each.get("content") for each in world.emitter.messages("system") if each.get("subtype") == "informational"]
+    assert told == ["The agent works until it has written about 1,000 tokens."]
+    assert (await world.turn("and on"))["result"] == "part 2", "the target was that of one turn"
+
+
+async def test_an_agent_that_does_little_for_its_token_target_may_stop() -> None:
+    world = make_world(*(wrote(600 if number < 2 else 10, number) for number in range(9)))
+    result = await world.turn("+500k look around")
+    assert (result["subtype"], result["result"]) == ("success", "part 3")
+    told = [each.get("content") for each in world.emitter.messages("system") if each.get("subtype") == "informational"]
+    assert told[-1] == "It stops before the target of 500,000 tokens: little came of the last answers."
+
+
+async def test_a_limit_of_turns_goes_before_a_token_target() -> None:
+    world = make_world(wrote(10, 0))
+    world.agent.configure(replace(world.agent.config, max_turns=1))
+    assert (await world.turn("+500k look around"))["subtype"] == "success"

@@ -7,15 +7,17 @@ import json
 import sys
 import uuid
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.remote.agent_kit import calls, says
 from tests.remote.subagents.delegation import MAIN, Delegation, delegates, delegation, task
 
+from ccb.remote.mcp.servers import McpServers
 from ccb.remote.settings.project import read_project
 from ccb.remote.settings.worker_settings import PROJECT, WorkerSettings
 from ccb.remote.subagents.catalogue import Catalogue
+from ccb.remote.subagents.sub_agents import REQUIRED_S, SubAgents
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.options import SettingsOption
 
@@ -211,6 +213,37 @@ async def test_an_agent_does_not_start_without_the_mcp_servers_that_it_requires(
         d.session.relaunch(SessionOptions(own_agents=own, role="tracker", permission_prompts="stdio").to_json())
         refused = await d.turn("and on")
         assert refused["errors"] == ["The agent tracker needs the MCP server Jira, which is not connected."]
+
+
+class Connecting:
+    """The MCP servers of a session of which one is connected only when somebody waits for it."""
+
+    def __init__(self, *, comes: bool) -> None:
+        self.comes = comes
+        self.waited: list[float | None] = []
+
+    def summary(self) -> list[dict[str, str]]:
+        status = "pending" if not self.waited else "connected" if self.comes else "failed"
+        return [{"name": "jira", "status": status}]
+
+    async def ready(self, patience_s: float | None = None) -> None:
+        self.waited.append(patience_s)
+
+
+async def test_the_start_of_an_agent_waits_for_a_required_server_that_is_being_connected(tmp_path: Path) -> None:
+    own = {"/laptop/tracker.md": "---\nname: tracker\ndescription: d\nrequiredMcpServers: Jira\n---\np"}
+    for comes, answer in ((True, "done"), (False, "The agent tracker needs the MCP server Jira, which is not")):
+        scripts = {MAIN: delegates(task(ONE, "part one", subagent_type="tracker")), "part one": [says("done")]}
+        directory = tmp_path / str(comes)
+        directory.mkdir()
+        async with delegation(directory, scripts, own_agents=own) as d:
+            servers = Connecting(comes=comes)
+            runner = d.session.agent.config.context.sub_agents
+            assert isinstance(runner, SubAgents)
+            runner.session_servers = lambda servers=servers: cast(McpServers, servers)  # type: ignore[misc]
+            await d.turn(MAIN + "go")
+            assert d.result_text(ONE).startswith(answer)
+            assert servers.waited == [REQUIRED_S]
 
 
 async def test_an_agent_reads_and_writes_its_memory_without_a_question(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ class Desk:
 
     async def answer(self, *keys: str) -> None:
         """Press keys on the approval card, each with a pause before it, and Enter after one that marks an answer."""
-        for key in (*keys, "enter") if keys[-1] in "1234yn" else keys:
+        for key in (*keys, "enter") if keys[-1] in "12345yn" else keys:
             await self.pause_of_a_person()
             await self.pilot.press(key)
 

@@ -10,8 +10,8 @@ from ..dataclass import dataclass
 @dataclass(frozen=True)
 class WorktreeRecord:
     """`worktree`: ccb is about to make the work tree `path` for the sub-agent of the record, on the new branch `branch`
-    from the commit `base` of the repository whose own work tree is `top`. `removed`: it was removed, with the
-    branch."""
+    from the commit `base` of the repository whose own work tree is `top`. `branch` is "" for a directory that a hook
+    has made instead. `removed`: it was removed, with the branch."""
 
     kind: ClassVar[str] = "worktree"
     path: str

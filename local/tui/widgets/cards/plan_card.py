@@ -12,9 +12,11 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import TextArea
 
+from ccb.tunnel.wire.tool_traits import BASH
+
 from ....session.messages import ControlRequest
 from ....terminal.keymap import DEFAULT_KEYMAP, Keymap
-from ...render.approval_text import bounded, plan_lines, subject_lines
+from ...render.approval_text import bounded, commands_of_plan, subject_lines
 from ...render.card_rows import CardLine, own_words
 from ...render.untrusted.escapes import is_hidden
 from ...theme.palette import Palette
@@ -39,7 +41,8 @@ class Ways(AnswerChoices):
 
     @property
     def offered(self) -> list[str]:
-        return list(self._ways) if len(super().offered) > 1 else ["deny"]
+        in_order = sorted(self._ways, key=lambda answer: self.KEYS[answer])
+        return in_order if len(super().offered) > 1 else ["deny"]
 
     def words(self, answer: str) -> str:
         return self._ways[answer]
@@ -126,10 +129,10 @@ class PlanCard(AgreementCard):
     PlanCard.editing ApprovalSubject { display: none; }
     PlanCard.editing Input { display: none; }
     """
-    MARKS = "1234yn"
+    MARKS = "12345yn"
     DENIED = "The user wants to go on planning; plan mode stays on."
     WHY_NOT = "What should be different? The agent reads it. Enter sends it, Esc goes back."
-    KEYS: ClassVar[Mapping[str, str]] = {"edits": "1", "ask": "2", "deny": "3", "before": "4"}
+    KEYS: ClassVar[Mapping[str, str]] = {"edits": "1", "ask": "2", "deny": "3", "before": "4", "plain": "5"}
 
     def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap = DEFAULT_KEYMAP) -> None:
         plan = request.request.input.get("plan")
@@ -143,12 +146,19 @@ class PlanCard(AgreementCard):
 
     def ways(self, request: ControlRequest) -> Mapping[str, str]:
         self._updates: dict[str, Json] = {}
+        self._rules: list[Json] = []
         ways = {}
+        commands = dict.fromkeys(each.strip() for each in commands_of_plan(request.request.input))
+        shown = [{"toolName": BASH.name, "ruleContent": each} for each in commands]
         for update in request.request.permission_suggestions:
             mode = update.get("mode")
+            if update.get("type") == "addRules" and shown and update.get("rules") == shown:
+                self._rules = [{**update, "behavior": "allow", "destination": "session"}]
             if update.get("type") == "setMode" and mode in (*_MODES, "bypassPermissions"):
                 name, words = _MODES.get(str(mode), ("before", f"go, {mode} as before"))
                 self._updates[name], ways[name] = {**update, "destination": "session"}, words
+        if self._rules and "ask" in ways:
+            self._updates["plain"], ways["plain"] = self._updates["ask"], "go, ask before those commands too"
         return {**(ways or {"edits": "approve"}), "deny": "keep planning"}
 
     def title(self) -> str:
@@ -175,7 +185,7 @@ class PlanCard(AgreementCard):
         changed = {"plan": self._plan, "planWasEdited": True} if self._plan != self._asked else {}
         said: Json = {"updatedInput": {**self.request.request.input, **changed}}
         if answer in self._updates:
-            said["updatedPermissions"] = [self._updates[answer]]
+            said["updatedPermissions"] = [self._updates[answer], *(self._rules if answer != "plain" else ())]
         return said
 
     # The editor.
@@ -215,7 +225,8 @@ class PlanCard(AgreementCard):
     def _take(self, plan: str) -> None:
         if plan and plan != self._plan:
             self._plan = plan
-            self.subject.replace_lines(plan_lines(plan))
+            changed = self.request.request.model_copy(update={"input": {**self.request.request.input, "plan": plan}})
+            self.subject.replace_lines(subject_lines(changed))
             self.show_titles()
 
     def turn(self, pages: int) -> bool:

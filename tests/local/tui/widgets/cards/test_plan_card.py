@@ -14,11 +14,11 @@ PLAN = "# Cache\n\n1. Write it\n2. Test it"
 WAYS = [{"type": "setMode", "mode": mode, "destination": "session"} for mode in ("acceptEdits", "default")]
 
 
-async def asked(at: Desk, plan: str = PLAN, ways: list[Json] = WAYS) -> None:
+async def asked(at: Desk, plan: str = PLAN, ways: list[Json] = WAYS, **more: Any) -> None:
     """Let the agent show its plan, and go to the card."""
     await at.prompt("go")
     at.session.begin(mode="plan")
-    at.session.ask("ask", "ExitPlanMode", {"plan": plan}, permission_suggestions=ways)
+    at.session.ask("ask", "ExitPlanMode", {"plan": plan, **more}, permission_suggestions=ways)
     await at.card_focused()
 
 
@@ -41,6 +41,34 @@ async def test_a_plan_is_approved_with_the_mode_of_the_answer() -> None:
                 "updatedInput": {"plan": PLAN},
                 "updatedPermissions": updates,
             }
+
+
+RULES = {
+    "type": "addRules",
+    "rules": [{"toolName": "Bash", "ruleContent": "make test"}],
+    "behavior": "allow",
+    "destination": "session",
+}
+
+
+async def test_commands_of_the_plan_are_shown_and_allowed_with_it_unless_the_person_says_so() -> None:
+    wanted = {"allowedPrompts": [{"tool": "Bash", "prompt": "make test"}]}
+    for key, mode, rules in (("1", "acceptEdits", [RULES]), ("5", "default", [])):
+        async with desk(size=(80, 24)) as at:
+            await asked(at, ways=[*WAYS, RULES], **wanted)
+            await at.sees("With the plan you allow these commands, for this session:", "$ make test")
+            await at.sees("5 go, ask before those commands too")
+            await at.answer(key)
+            updates = [{"type": "setMode", "mode": mode, "destination": "session"}, *rules]
+            assert (await answer(at))["updatedPermissions"] == updates
+
+
+async def test_a_rule_that_the_card_does_not_show_is_never_allowed_with_a_plan() -> None:
+    wide = {**RULES, "rules": [{"toolName": "Bash"}]}
+    async with desk(size=(80, 24)) as at:
+        await asked(at, ways=[*WAYS, wide], allowedPrompts=[{"tool": "Bash", "prompt": "make test"}])
+        await at.answer("1")
+        assert [each["type"] for each in (await answer(at))["updatedPermissions"]] == ["setMode"]
 
 
 async def test_the_approved_plan_stays_in_the_transcript() -> None:
