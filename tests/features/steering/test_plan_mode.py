@@ -61,8 +61,8 @@ async def test_only_the_plan_file_is_written_and_an_approved_plan_begins_in_the_
     await model(laptop, ("b1", "Bash", {"command": "touch b.txt"}))
     await answer(laptop, await laptop.message("control_request"), {"behavior": "deny", "message": "Not yet."})
     wide = {"allowedPrompts": [{"tool": "Bash", "prompt": "make *"}]}
-    told = await model(laptop, ("r1", "Read", {"file_path": str(plan)}), ("e0", "ExitPlanMode", wide))
-    assert told[-1]["content"][0]["tool_use_id"] == "b1"
+    answered = await model(laptop, ("r1", "Read", {"file_path": str(plan)}), ("e0", "ExitPlanMode", wide))
+    assert answered[-1]["content"][0]["tool_use_id"] == "b1"
     wanted = {"allowedPrompts": [{"tool": "Bash", "prompt": "touch c.txt"}]}
     refused = last_result(await model(laptop, ("e1", "ExitPlanMode", wanted)))["content"]
     assert "without `*`: 'make *' is none" in refused

@@ -52,10 +52,10 @@ RULES = {
 
 
 async def test_commands_of_the_plan_are_shown_and_allowed_with_it_unless_the_person_says_so() -> None:
-    wanted = {"allowedPrompts": [{"tool": "Bash", "prompt": "make test"}]}
+    wanted = [{"tool": "Bash", "prompt": "make test"}]
     for key, mode, rules in (("1", "acceptEdits", [RULES]), ("5", "default", [])):
         async with desk(size=(80, 24)) as at:
-            await asked(at, ways=[*WAYS, RULES], **wanted)
+            await asked(at, ways=[*WAYS, RULES], allowedPrompts=wanted)
             await at.sees("With the plan you allow these commands, for this session:", "$ make test")
             await at.sees("5 go, ask before those commands too")
             await at.answer(key)
