@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable
 
 from ccb.tunnel.wire.records import ToolStartRecord
-from ccb.tunnel.wire.tool_traits import TODO_WRITE
 
 from ...hooks.outcome import NOTHING
 from ...tools.output import limited
 from ...tools.schema import issues
+from ...tools.todo import TodoWrite
 from .. import agent_hooks
 from ..history.conversation import tool_result_message
 from .call import (
@@ -73,7 +73,7 @@ async def pre_tool_use(context: PipelineContext, call: ParsedCall) -> ParsedCall
     the person would be asked."""
     call = replace(call, input=call.tool.question(call.input, lent(context)))
     outcome = await agent_hooks.before_tool(context.deps, context.recorder, call.name, call.id, call.input)
-    if call.name == TODO_WRITE.name and context.deps.hooks is not None and not outcome.blocked:
+    if isinstance(call.tool, TodoWrite) and context.deps.hooks is not None and not outcome.blocked:
         old = lent(context).todos.items
         why_not = await agent_hooks.before_todos(context.deps, context.recorder, old, call.input["todos"])
         if why_not:
