@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import logging
 import os
 import time
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from ccb.tunnel.errors import CcbError
+from ccb.tunnel.loading import collection_paused
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.mcp import (
     CLIENT_MCP_MESSAGE,
@@ -47,6 +50,13 @@ def package_missing() -> bool:
     return find_spec("mcp") is None
 
 
+def load_clients() -> None:
+    """Import what speaks to servers: more than a second of work on a slow laptop."""
+    with collection_paused():
+        for name in ("connection", "oauth", "server"):
+            importlib.import_module(f"{__package__}.{name}")
+
+
 @dataclass(frozen=True)
 class ServerState:
     """What the person is told about a server of this laptop: whether it runs, the reason of its last failure, and the
@@ -77,6 +87,7 @@ class LaptopServers:
         self._secrets = secrets
         self._forms = forms or FormHooks({})
         self._servers: dict[str, LaptopServer] = {}
+        self._loading: asyncio.Task[None] | None = None
         self._stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # `ccb mcp test` shows it
 
     async def __aenter__(self) -> Self:
@@ -101,9 +112,14 @@ class LaptopServers:
 
     async def restart(self, name: str) -> None:
         """Start a server again, without waiting. Raise KeyError, RequestRefused."""
-        await self._server(name, self._configs[name]).restart()
+        await (await self._server(name, self._configs[name])).restart()
 
-    def _server(self, name: str, config: ServerConfig) -> LaptopServer:
+    async def _server(self, name: str, config: ServerConfig) -> LaptopServer:
+        """Return a server. The first call loads what speaks to it in a thread, because the screen must not stand still
+        meanwhile."""
+        if self._loading is None:
+            self._loading = asyncio.create_task(asyncio.to_thread(load_clients), name="load the MCP clients")
+        await asyncio.shield(self._loading)
         from .connection import ClientSide
         from .oauth import StoredLogins
         from .server import LaptopServer
@@ -117,7 +133,7 @@ class LaptopServers:
         config = self._configs.get(message.server_name)
         if config is None:
             raise RequestRefused("This laptop has no MCP server of that name.")
-        server = self._server(message.server_name, config)
+        server = await self._server(message.server_name, config)
         return await answered(self._permissions, message, lambda allowed: server.reply(allowed, self._shower(message)))
 
     async def _said(self, name: str, message: Json) -> None:

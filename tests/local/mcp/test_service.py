@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, session_on
 from tests.support.mcp_http import HttpMcp
 from tests.support.network.link_peer import Peer
 
 from ccb.local.credentials.keyring_store import KeyStore
+from ccb.local.mcp import service
 from ccb.local.mcp.config import HttpServer
 from ccb.local.mcp.form_hooks import FormHooks
 from ccb.local.mcp.permissions import LaptopPermissions
@@ -23,6 +26,27 @@ from ccb.tunnel.wire.kinds.mcp import ELICITATION, LAPTOP_MCP_MESSAGE, McpMessag
 from ccb.tunnel.wire.requests import CAN_USE_TOOL, Request, public_withdrawal
 
 Json = dict[str, Any]
+
+
+async def test_the_session_goes_on_while_what_speaks_to_servers_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def load() -> None:
+        begun.set()
+        assert may_end.wait(60), "nothing else runs while it loads"
+
+    monkeypatch.setattr(service, "load_clients", load)
+    far = HttpMcp()
+    async with far.serving() as url, session_on(ScriptedHost()) as (session, peer):
+        permissions = LaptopPermissions(lambda: {"allow": ["mcp__far"]}, None, mode="default", may_bypass=False)
+        async with LaptopServers(session, {"far": HttpServer(type="http", url=url)}, permissions, KeyStore()):
+            reading = asyncio.create_task(read(session, asyncio.Queue()))
+            calling = asyncio.create_task(Host(peer).call("paint"))
+            assert await asyncio.to_thread(begun.wait, 60)
+            may_end.set()
+            assert await calling == "decline"
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
 
 
 async def test_what_a_server_asks_and_reports_reaches_the_reader_and_not_the_host() -> None:
