@@ -8,11 +8,23 @@ import os
 import socket
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 PROTOCOL = 1  # the same as in ccb.tunnel.wire.frames, which takes long to import; a test compares the two
 CAPABILITIES = [
     *("replay", "viewers", "inband_calls", "interrupt_receipt_v1", "snapshot", "sandbox", "names", "shell_command"),
     *("move_async_message", "steer", "packed"),
 ]
+
+LONG_JOURNAL = 1 << 20
+"""Size of a journal in bytes from which on the hello of a worker that has just started brings its last records: reading
+such a journal takes the worker longer than the person should wait for their last screen."""
+
+_SPAN = 64 * 1024  # bytes of the end of a journal
+_MAX_LAST = 32 * 1024  # of the records in hello
+_SEEN = ("input", "prompt", "taken", "message", "tool_start", "withdrawn", "rewind", "rewound")
 
 
 def hello_frame(facts: dict[str, object], *, epoch: int, seq: int, state: str, driver: str) -> dict[str, object]:
@@ -38,13 +50,10 @@ def send_hello(client: socket.socket, facts: dict[str, object], state_directory:
     memory."""
     epoch, driver = read_lease(state_directory)
     journal = os.path.join(state_directory, "journal.jsonl")
-    frame = hello_frame(
-        facts,
-        epoch=epoch,
-        driver=driver,
-        seq=_last_seq(journal) if state_directory else 0,
-        state="idle",
-    )
+    last = _last_records(journal) if state_directory else [{"seq": 0}]
+    frame = hello_frame(facts, epoch=epoch, driver=driver, seq=int(last[-1]["seq"]), state="idle")
+    if last[0]["seq"]:
+        frame["last"] = {"records": _shown(last)}
     client.sendall(json.dumps(frame).encode() + b"\n")
 
 
@@ -61,22 +70,44 @@ def read_lease(state_directory: str) -> tuple[int, str]:
         return 0, ""
 
 
-def _last_seq(journal: str) -> int:
-    """Return the number of the last whole record. Only the end of the file is read, unless the last record is huge."""
+def _last_records(journal: str) -> list[dict[str, Any]]:
+    """Return the last records of a long journal, in order; of a short one only the last, after an empty one. Only the
+    end of the file is read, unless the last record is huge."""
+    records: list[dict[str, Any]] = []
     try:
         with open(journal, "rb") as file:
             size = file.seek(0, os.SEEK_END)
-            span = 65536
-            while True:
+            span = _SPAN
+            while not records:
                 file.seek(max(0, size - span))
                 lines = file.read().split(b"\n")[:-1]
                 for line in reversed(lines if size <= span else lines[1:]):
                     try:
-                        return int(json.loads(line)["seq"])
-                    except (ValueError, KeyError, TypeError):
+                        record = json.loads(line)
+                        record["seq"] = int(record["seq"])
+                        records.append(record)
+                    except (ValueError, KeyError, TypeError, RecursionError):
                         continue
+                    if size < LONG_JOURNAL:
+                        break
                 if span >= size:
-                    return 0
+                    break
                 span *= 16
     except OSError:
-        return 0
+        pass
+    none: dict[str, Any] = {"seq": 0}
+    return records[::-1] if records and size >= LONG_JOURNAL else [none, *records]
+
+
+def _shown(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the newest of these records that a person sees, without their times."""
+    shown: list[dict[str, Any]] = []
+    room = _MAX_LAST
+    for record in reversed(records):
+        body = record.get("body")
+        if record.get("kind") in _SEEN and isinstance(body, dict) and body.get("subtype") != "init":
+            room -= len(json.dumps(body))
+            if room < 0:
+                break
+            shown.append({"seq": record["seq"], "kind": record["kind"], "body": body})
+    return shown[::-1]

@@ -45,6 +45,7 @@ class SnapshotProjection(Projection):
 
     def __init__(self) -> None:
         self._prompts: deque[_TrackedPrompt] = deque(maxlen=_MAX_PROMPTS)
+        self._live: list[_TrackedPrompt] = []  # those of them that may not have ended
         self._result: Json | None = None
         self._todos: deque[tuple[int, list[Any]]] = deque(maxlen=_MAX_LISTS)  # with the numbers of their events
         self._tasks: dict[str, tuple[int, Json]] = {}  # those that run, each with the number of its event
@@ -76,8 +77,11 @@ class SnapshotProjection(Projection):
     @on(InputRecord)
     def _input(self, content: InputRecord, record: Record) -> None:
         line = content.public
-        if isinstance(line, UserLine) and not (line.uuid and any(line.uuid == each.uuid for each in self._prompts)):
-            self._prompts.append(_TrackedPrompt(record.seq, content.id, line))
+        if isinstance(line, UserLine) and not (line.uuid and line.uuid in [each.uuid for each in self._prompts]):
+            prompt = _TrackedPrompt(record.seq, content.id, line)
+            self._prompts.append(prompt)
+            live = [each for each in self._live if each.ended == _NEVER]
+            self._live = [*live[1 - _MAX_PROMPTS :], prompt]
 
     @on(PromptRecord)
     def _prompt(self, content: PromptRecord, record: Record) -> None:
@@ -88,7 +92,7 @@ class SnapshotProjection(Projection):
         self._take([content.input_id], record.seq)
 
     def _take(self, taken: list[str], seq: int) -> None:
-        for prompt in self._prompts:
+        for prompt in self._live:
             if prompt.input_id in taken:
                 prompt.taken = min(prompt.taken, seq)
 
@@ -117,7 +121,7 @@ class SnapshotProjection(Projection):
 
     @on(TurnEndRecord)
     def _turn_end(self, _: TurnEndRecord, record: Record) -> None:
-        for prompt in self._prompts:
+        for prompt in self._live:
             if prompt.taken < record.seq < prompt.ended:
                 prompt.ended = record.seq
 

@@ -121,11 +121,13 @@ class Laptop:
         return (await self.next(Event, fits)).body
 
     async def attach(
-        self, options: SessionOptions = _DEFAULTS, *, have: int = 0, role: str = "driver", decided: bool = True
-    ) -> Hello:
-        """Wait for hello and drive the session. Unless `decided` is False, return when the worker has decided on the
-        attach: what another connection does after that comes after it for the worker, too."""
-        hello = await self.next(Hello)
+        self, options: SessionOptions = _DEFAULTS, *, have: int = 0, role: str = "driver", decided: bool = True,
+        after: Hello | None = None,
+    ) -> Hello:  # fmt: skip
+        """Wait for hello, unless it has come (`after`), and drive the session. Unless `decided` is False, return when
+        the worker has decided on the attach: what another connection does after that comes after it for the worker,
+        too."""
+        hello: Hello = after if after is not None else await self.next(Hello)
         self.epoch = hello.epoch + 1 if role == "driver" else hello.epoch
         await self.send(Attach(self.epoch, role, have, "nonce-" + uuid.uuid4().hex, options.to_json()))
         before = len(self.frames)

@@ -41,7 +41,9 @@ class Hello:
     session). `state` is `idle`, `running` or `requires_action`. `driver` is the name of the client that drives, even
     while its connection is lost; it is empty when no client has driven yet or the last driver has left. `storage` says
     where the journal is: on `disk`, `volatile` (a directory that may not survive a reboot) or in `memory`. `sandbox` is
-    the cage in force, in words; it is empty as long as the worker has not tried which cages its host offers."""
+    the cage in force, in words; it is empty as long as the worker has not tried which cages its host offers. `last`
+    holds the last records of a long journal, as in a `past` frame, from a worker that must read that journal first:
+    they are only shown until the events themselves come."""
 
     t: ClassVar[str] = "hello"
     protocol: int
@@ -59,6 +61,7 @@ class Hello:
     notes: list[str] = field(default_factory=list)
     driver: str = ""
     sandbox: str = ""
+    last: Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

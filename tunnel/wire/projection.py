@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Callable, ClassVar, TypeVar
 
 from .records import MAIN_AGENT, MessageRecord, Record
@@ -45,20 +46,43 @@ class Projection:
         if handler is not None and (not handler.__dict__["main_only"] or record.agent_id == MAIN_AGENT):
             handler(self, content, record)
 
-    def takes(self, kind: type[Any], public: type[Any] | None) -> bool:
-        """Return whether a record of this content does anything here; `public` is the type of a message's line."""
-        handlers = self._handlers
-        return type(self).apply is not Projection.apply or kind in handlers or public in handlers
+    def takes(self, kind: type[Any], public: type[Any] | None, *, main: bool) -> bool:
+        """Return whether `apply` does anything with a record of this content. `public` is the type of a message's line,
+        `main` says that the record belongs to the main agent. A class with an `apply` of its own may say more here."""
+        return type(self).apply is not Projection.apply or self._handles(kind, public, main)
+
+    def _handles(self, kind: type[Any], public: type[Any] | None, main: bool) -> bool:
+        handler = self._handlers.get(kind) or self._handlers.get(public or kind)
+        return handler is not None and (main or not handler.__dict__["main_only"])
+
+    def taker(self, kind: type[Any], public: type[Any] | None) -> tuple[Callable[..., None], int]:
+        """Return what takes a record of this content at once, and which of its arguments to pass on before the record:
+        0 for its content, 1 for the public line, 2 for none."""
+        if type(self).apply is not Projection.apply:
+            return self.apply, 2
+        handler = self._handlers.get(kind)
+        if handler is not None:
+            return partial(handler, self), 0
+        return partial(self._handlers[public or kind], self), 1
 
 
 def replay(records: Iterable[Record], *projections: Projection) -> None:
     """Feed a journal to projections, record by record: a journal may be larger than the memory it should take to read
-    it. A projection without a handler for a record is not asked."""
-    asked: dict[tuple[type[Any], type[Any] | None], list[Projection]] = {}
+    it. A projection without a handler for a record is not asked, and handlers are looked up once for all records of a
+    type: a person waits for this when they open a long session."""
+    known: dict[tuple[type[Any], type[Any] | None, bool], list[tuple[Callable[..., None], int]]] = {}
     for record in records:
         content = record.content
-        kind = type(content), type(content.public) if isinstance(content, MessageRecord) else None
-        if kind not in asked:
-            asked[kind] = [each for each in projections if each.takes(*kind)]
-        for projection in asked[kind]:
-            projection.apply(record)
+        public = content.public if type(content) is MessageRecord else None
+        kind = type(content), None if public is None else type(public), record.agent_id == MAIN_AGENT
+        takers = known.get(kind)
+        if takers is None:
+            asked = [each for each in projections if each.takes(kind[0], kind[1], main=kind[2])]
+            takers = known[kind] = [each.taker(kind[0], kind[1]) for each in asked]
+        for take, passed in takers:
+            if passed == 0:
+                take(content, record)
+            elif passed == 1:
+                take(public, record)
+            else:
+                take(record)

@@ -34,6 +34,7 @@ from .approvals import Approvals
 from .command_replies import CommandReplies
 from .commands import help_sections
 from .event_router import EventRouter
+from .last_screen import LastScreen
 from .leaving import SessionFate
 from .presenters.connection import ConnectionPresenter
 from .presenters.pulse import Pulse
@@ -79,6 +80,7 @@ class SessionView(Vertical):
         self._presenter = ConnectionPresenter(connection, shell.composer, self.approvals, self.transcript, self.reducer)
         self.trust = TrustQuestions(self.approvals, shell.ring)
         self._history = HistoryLoader(client, self.transcript, self.reducer)
+        self._last_screen = LastScreen(self.transcript, self.reducer)
         self._status = StatusPresenter(info, self.reducer, connection, self.approvals, self.transcript, keymap)
         self._status.tell_state = shell.attention.state_is
         self._status.keys = lambda: shell.composer.vim.label
@@ -139,6 +141,7 @@ class SessionView(Vertical):
         level = Level.DIM if hello.storage == "disk" else Level.WARNING  # show at once that the session may not last
         for note in hello.notes:
             self.reducer.notice(f"On the host: {one_line(note)}", level)
+        self._last_screen.show(hello)
         self._pulse = Pulse(self, self._tick)
         self._listen()
 
@@ -202,11 +205,13 @@ class SessionView(Vertical):
                 elif isinstance(event, Skipped):
                     router.skipped(event)
                     self.reading.received(event)
+                    self._last_screen.event_came(event.seq)
                 elif isinstance(event, LaptopNotice):
                     self.reducer.notice(event.text, Level.WARNING)
                 else:
                     router.received(event)
                     self.reading.received(event)
+                    self._last_screen.event_came(event.seq)
                 await slices.next()
         except CcbError as error:
             self._link_changed(LinkChange(LinkState.LOST, error.what))
@@ -224,6 +229,7 @@ class SessionView(Vertical):
         self._status.show()
 
     def _session_ended(self, error: CcbError | None) -> None:
+        self._last_screen.take_away()
         self.reducer.session_ended()
         self.approvals.clear()
         fate = self._shell.leaving.session_ended(error)

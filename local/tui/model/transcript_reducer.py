@@ -95,6 +95,8 @@ class TranscriptReducer(Projection):
         self.totals = Totals()
         self.turns = 0
         self.running = False
+        self.catching_up = False
+        """The worker still reads its journal, and takes a prompt afterwards."""
         self._in_turn = False
         self._only_past = True  # everything so far had happened before this client attached
 
@@ -128,7 +130,8 @@ class TranscriptReducer(Projection):
 
     def prompt_sent(self, text: str, uuid: str, *, connected: bool = True, facts: PromptFacts = NO_FACTS) -> None:
         """The person sent a prompt. It stays at the bottom while a turn runs or there is no connection."""
-        self.prompts.sent(text, uuid, running=self.running, connected=connected, facts=facts)
+        waits = self.running or self.catching_up
+        self.prompts.sent(text, uuid, running=waits, connected=connected, facts=facts)
         self.running = self.running or connected
 
     def prompt_failed(self, uuid: str) -> None:

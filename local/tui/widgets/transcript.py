@@ -19,7 +19,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.timer import Timer
 
-from ..model.blocks import Block, Level, NoticeBlock, TipsBlock, ToolBlock, stack
+from ..model.blocks import Block, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock, ToolBlock, stack
 from ..painting.key_priority import KeyPriority
 from ..render.block_renderer import BlockRenderer, is_animated
 from ..render.copying import copied_text
@@ -81,6 +81,7 @@ class Transcript(ScrollView, can_focus=False):
         self._spinner: Timer | None = None
         self._palette: Palette | None = None
         self._dropped = 0
+        self._kept_last: list[Block] = []
         self._tips: TipsBlock | None = None
         self._dirty_from: int | None = None  # the first block that has to be laid out again
         self._layout_waits = False
@@ -113,11 +114,22 @@ class Transcript(ScrollView, can_focus=False):
         layout = self._block_layout
         self._make_room(block)
         position = len(layout.blocks) if before is None else layout.position(before)
+        if self._kept_last and not (isinstance(block, PromptBlock) and block.state is not PromptState.TAKEN):
+            position = min(position, layout.position(self._kept_last[0]))
         stack(layout.blocks[position - 1] if position else None, block)
         layout.insert(position, [block])
         self._lay_out_soon(position)
         if layout.is_full:
             self._drop_oldest()
+
+    def keep_last(self, blocks: Sequence[Block]) -> None:
+        """Keep these blocks below all others but prompts that wait, in place of those that were kept there before."""
+        kept, self._kept_last = self._kept_last, []
+        for each in kept:
+            self.take_away(each)
+        for each in blocks:
+            self.add(each)
+        self._kept_last = list(blocks)
 
     def _make_room(self, block: Block) -> None:
         """Remove the tips when the conversation begins."""

@@ -120,11 +120,14 @@ class Conversation(Projection):
         `Journal.rewound`), and records that cannot belong to a valid history, such as a result without its call."""
         if record.agent_id != self.agent_id and not isinstance(record.content, ForkedRecord):
             return
-        if any(first <= record.seq < end for first, end in self._rewound):
+        if self._rewound and any(first <= record.seq < end for first, end in self._rewound):
             self._taken_back(record)
         else:
             super().apply(record)
             self.compactions.apply(record)
+
+    def takes(self, kind: type[Any], public: type[Any] | None, *, main: bool) -> bool:
+        return self._handles(kind, public, main) or self.compactions.takes(kind, public, main=main)
 
     def _taken_back(self, record: Record) -> None:
         """Keep what holds after a rewind: the model, and inputs that a later prompt takes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Callable
+from typing import Any, Callable
 
 from ccb.tunnel.wire.kinds.workers import ForkedRecord
 from ccb.tunnel.wire.kinds.worktrees import WorktreeRecord
@@ -12,6 +12,8 @@ from ccb.tunnel.wire.records import MAIN_AGENT, AgentResultRecord, MessageRecord
 
 from ..usage import Ledger
 from .conversation import Conversation, close_open_tool_uses
+
+_ITS_OWN = (WorktreeRecord, ForkedRecord, AgentResultRecord)
 
 
 class AgentHistory(Projection):
@@ -26,6 +28,9 @@ class AgentHistory(Projection):
         """Take the next record of this agent, or of a fork."""
         self.conversation.apply(record)
         self.ledger.apply(record)
+
+    def takes(self, kind: type[Any], public: type[Any] | None, *, main: bool) -> bool:
+        return any(each.takes(kind, public, main=main) for each in (self.conversation, self.ledger))
 
 
 class AgentHistories(Projection):
@@ -52,6 +57,10 @@ class AgentHistories(Projection):
                 self._by_id.pop(record.agent_id, None)
         else:
             self.of(record.agent_id).apply(record)
+
+    def takes(self, kind: type[Any], public: type[Any] | None, *, main: bool) -> bool:
+        """Any record of a sub-agent says that it runs."""
+        return not main or kind in _ITS_OWN or self.main.takes(kind, public, main=main)
 
     def of(self, agent_id: str) -> AgentHistory:
         """Return the history of one agent, an empty one if there is none."""

@@ -202,7 +202,7 @@ class Recovered(Projection):
 
     @on(SystemLine, main_only=True)
     def _system(self, line: SystemLine, _: Record) -> None:
-        if line.permission_mode:
+        if line.permission_mode and line.permission_mode != self.options.permission_mode:
             self._mode(line.permission_mode)
             self.options = replace(self.options, permission_mode=line.permission_mode)
 

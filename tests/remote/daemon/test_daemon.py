@@ -12,6 +12,7 @@ import pytest
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import WorkerHost, alive, until
 
+from ccb.remote.daemon.hello import LONG_JOURNAL
 from ccb.remote.daemon.hello import PROTOCOL as HELLO_PROTOCOL
 from ccb.tunnel.wire import (
     PROTOCOL,
@@ -345,3 +346,39 @@ async def test_a_refused_bypass_as_root_says_why(host: WorkerHost, session: str)
     refused = await laptop.next(Refused)
     assert refused.code == "bad_attach"
     assert "root" in refused.message
+
+
+async def test_a_worker_that_must_read_a_long_journal_first_sends_its_last_records_in_hello(
+    host: WorkerHost, session: str
+) -> None:
+    first = await host.connect(session)
+    assert (await first.attach()).last == {}
+    await first.say("go")
+    opened, _ = await first.call()
+    await first.answer(opened, content(says("the last words")))
+    await first.message("result")
+    await first.stop()
+    journal = host.state(session) / "journal.jsonl"
+    short = await host.connect(session)
+    hello = await short.next(Hello)
+    assert (hello.last, hello.seq) == ({}, len(journal.read_bytes().splitlines()))
+    await short.attach(after=hello)
+    await short.stop()
+    lines = journal.read_text().splitlines()
+    start = [json.loads(line)["kind"] for line in lines].index("input")
+    filler = [json.loads(line) for line in lines[start:]] * 400
+    numbered = [{**each, "seq": seq} for seq, each in enumerate([*map(json.loads, lines), *filler], 1)]
+    journal.write_text("".join(json.dumps(each) + "\n" for each in numbered) + '{"seq":')
+    assert journal.stat().st_size > LONG_JOURNAL
+    second = await host.connect(session)
+    hello = await second.next(Hello)
+    assert hello.seq == len(numbered)
+    records = hello.last["records"]
+    assert 5 < len(records) < len(numbered)
+    assert len(json.dumps(records)) < 64 * 1024
+    as_sent = [{name: each[name] for name in ("seq", "kind", "body")} for each in numbered]
+    assert records == [each for each in as_sent[records[0]["seq"] - 1 :] if each in records]
+    assert "the last words" in json.dumps(records)
+    await second.attach(after=hello, have=hello.seq - 1)
+    assert (await second.next(Event)).seq == hello.seq  # the events themselves come as ever
+    await second.stop()

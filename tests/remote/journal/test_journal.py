@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ccb.remote.daemon.hello import _last_seq
+from ccb.remote.daemon.hello import _last_records
 from ccb.remote.journal.journal import Journal, JournalError
 from ccb.tunnel.wire.records import MessageRecord
 
@@ -148,7 +148,7 @@ async def test_hello_finds_the_last_number_without_reading_it_all(tmp_path: Path
     for _ in range(5):
         journal.append(MessageRecord({"x": "a" * size}))
     await journal.close()
-    assert _last_seq(path) == 5
+    assert _last_records(path)[-1]["seq"] == 5
 
 
 async def test_a_closed_journal_writes_into_no_file_that_got_its_number(tmp_path: Path) -> None:

@@ -1,0 +1,123 @@
+"""A journal is fed to the projections of a session at once. They end as if each had been given record by record."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from ccb.remote.agent.history.histories import AgentHistories
+from ccb.remote.agent.usage import SessionUsage
+from ccb.remote.file_history.points import RewindPoints
+from ccb.remote.journal.summary import JournalSummary, WorkerMark
+from ccb.remote.session.broker import OpenRequests
+from ccb.remote.session.inputs import Inputs
+from ccb.remote.session.partial import Partial
+from ccb.remote.session.restart.recovery import Recovered, UnfinishedPrompts
+from ccb.remote.session.snapshot import SnapshotProjection
+from ccb.tunnel.wire.kinds.queue import TakenRecord, UnqueuedRecord
+from ccb.tunnel.wire.kinds.rewind import RewindRecord
+from ccb.tunnel.wire.kinds.workers import ForkedRecord
+from ccb.tunnel.wire.projection import Projection, replay
+from ccb.tunnel.wire.records import (
+    MAIN_AGENT,
+    AgentResultRecord,
+    Content,
+    DamagedRecord,
+    InputRecord,
+    MessageRecord,
+    ModelEndRecord,
+    ModelRecord,
+    PromptItem,
+    PromptRecord,
+    Record,
+    ToolStartRecord,
+    TurnEndRecord,
+    TurnStartRecord,
+    UnknownRecord,
+    WithdrawnRecord,
+    record_of,
+)
+
+Json = dict[str, Any]
+
+
+def _any_record(chance: random.Random, seq: int) -> Content:
+    number = chance.randrange(6)
+    call = {"type": "tool_use", "id": f"t{number}", "name": "TodoWrite", "input": {"todos": [seq]}}
+    done = {"type": "tool_result", "tool_use_id": f"t{number}", "content": "done"}
+    text = {"type": "text", "text": f"word {seq}"}
+    said: Json = {"type": "user", "message": {"role": "user", "content": f"go {seq}"}, "uuid": f"u{number}"}
+    request = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {}}
+    settled = {"subtype": "success", "request_id": f"r{number}", "response": {"behavior": "allow"}}
+    messages: list[Json] = [
+        {"type": "assistant", "message": {"id": f"m{number}", "content": [chance.choice([text, call])]}},
+        {"type": "user", "message": {"role": "user", "content": [chance.choice([text, done])]}},
+        {"type": "user", "message": {"role": "user", "content": [text]}, "isCompactSummary": True},
+        {"type": "system", "subtype": "init", "permissionMode": chance.choice(["default", "plan"]), "cwd": "/srv"},
+        {"type": "system", "subtype": "compact_boundary", "compact_metadata": {"pre_tokens": 9, "post_tokens": 1}},
+        {"type": "system", "subtype": "task_started", "task_id": "b1", "is_backgrounded": True},
+        {"type": "result", "subtype": "success", "total_cost_usd": seq, "modelUsage": {"m": {"costUSD": seq}}},
+        {"type": "control_request", "request_id": f"r{number}", "request": request},
+        {"type": "of another version"},
+    ]
+    contents: list[Content] = [
+        *(MessageRecord(each) for each in messages),
+        InputRecord(f"i{seq}", said),
+        InputRecord(f"i{seq}", {"type": "control_response", "response": settled}),
+        PromptRecord([], [PromptItem(f"i{max(1, seq - 2)}"), PromptItem(content=[text])]),
+        TakenRecord(f"i{max(1, seq - 1)}"),
+        UnqueuedRecord(f"i{max(1, seq - 1)}"),
+        TurnStartRecord(),
+        TurnEndRecord(),
+        ToolStartRecord(f"t{number}", "TodoWrite"),
+        ModelEndRecord(f"m{number}", None, {"input_tokens": seq}),
+        ModelRecord(f"model {number}"),
+        WithdrawnRecord(f"m{number}"),
+        AgentResultRecord({"subtype": "success"}),
+        DamagedRecord(chance.choice(["", "a line"])),
+        UnknownRecord("of another version", {}),
+    ]
+    rare: list[Content] = [ForkedRecord("s"), RewindRecord(f"u{number}", max(1, seq - 5), [])]
+    return chance.choice(rare if not chance.randrange(40) else contents)
+
+
+def _projections(rewound: list[tuple[int, int]]) -> list[Projection]:
+    requests, inputs = OpenRequests(), Inputs()
+    of_session = [JournalSummary(), SessionUsage(), Partial(), SnapshotProjection(), RewindPoints(), WorkerMark()]
+    return [*of_session, Recovered(requests), UnfinishedPrompts(inputs), requests, AgentHistories(rewound)]
+
+
+def _plain(value: Any) -> Any:
+    """Return everything that a value holds, as something that can be compared."""
+    if isinstance(value, dict):
+        return [(key, _plain(each)) for key, each in value.items()]
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(repr, value))
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return value
+    if hasattr(value, "__iter__"):
+        return [_plain(each) for each in value]
+    names = getattr(value, "__dict__", None) or {
+        name: getattr(value, name) for name in getattr(type(value), "__slots__", ())
+    }
+    return [(name, _plain(each)) for name, each in names.items() if name not in ("_arrived", "public")]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_replay_ends_as_if_each_record_had_been_applied_to_each_projection(seed: int) -> None:
+    chance = random.Random(seed)
+    records: list[Record] = [
+        record_of(_any_record(chance, seq), seq, seq, chance.choice([MAIN_AGENT, MAIN_AGENT, "sub"]))
+        for seq in range(1, chance.randrange(2, 160))
+    ]
+    rewound = [
+        (each.content.to, each.seq) for each in records if isinstance(each.content, RewindRecord) and each.content.to
+    ]
+    at_once, one_by_one = _projections(rewound), _projections(rewound)
+    replay(records, *at_once)
+    for record in records:
+        for projection in one_by_one:
+            projection.apply(record)
+    assert [_plain(each) for each in at_once] == [_plain(each) for each in one_by_one]
