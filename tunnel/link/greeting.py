@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 from ..errors import ProtocolError
 from ..wire import Hello
-from ..wire.structure import MAX_DEPTH, is_too_deep
+from ..wire.structure import is_too_deep
 
 MAX_NOTES = 20
 MAX_NOTE = 1_000
@@ -20,15 +20,14 @@ _MAX_CAPABILITIES = 100
 
 def limited_hello(hello: Hello, host: str) -> Hello:
     """Return `hello` with at most MAX_NOTES notes; the last one says how many are left out. Raise ProtocolError if a
-    text in it is longer than any that a worker sends, or if it is nested too deeply."""
+    text in it is longer than any that a worker sends. Last records that are nested too deeply are left out."""
     for each in fields(hello):
         value = getattr(hello, each.name)
         if isinstance(value, str) and len(value) > MAX_TEXT:
             raise ProtocolError(f"{host} sent a hello with {len(value)} characters in {each.name!r}")
-    if is_too_deep(hello.last):
-        raise ProtocolError(f"{host} sent a hello with more than {MAX_DEPTH} levels")
+    last = {} if is_too_deep(hello.last) else hello.last
     notes = [note if len(note) <= MAX_NOTE else f"{note[:MAX_NOTE]}…" for note in hello.notes[:MAX_NOTES]]
     more = len(hello.notes) - len(notes)
     if more > 0:
         notes.append(f"… and {more} more notes")
-    return replace(hello, notes=notes, capabilities=hello.capabilities[:_MAX_CAPABILITIES])
+    return replace(hello, notes=notes, capabilities=hello.capabilities[:_MAX_CAPABILITIES], last=last)

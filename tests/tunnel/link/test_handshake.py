@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.support.hosts.scripted_host import NoCalls
 from tests.support.network.link_peer import HELLO, link_pair
@@ -27,12 +29,15 @@ async def test_hello_is_read_and_the_next_epoch_asked_for() -> None:
 async def test_the_notes_of_a_worker_are_limited_and_the_rest_is_counted() -> None:
     async with link_pair() as (pipe, peer), Link(pipe) as link:
         await peer.hello(
-            notes=["n" * 100_000, *(f"note {number}" for number in range(500))], capabilities=["c"] * 9_000
+            notes=["n" * 100_000, *(f"note {number}" for number in range(500))],
+            capabilities=["c"] * 9_000,
+            last={"records": [json.loads("[" * 500 + "]" * 500)]},
         )
         hello = await link.hello()
     assert len(hello.notes) == MAX_NOTES + 1 and hello.notes[1] == "note 0"
     assert hello.notes[-1] == "… and 481 more notes"
     assert sum(map(len, hello.notes)) < 2_000 and len(hello.capabilities) == 100
+    assert hello.last == {}  # no widget takes so many levels
 
 
 async def test_a_hello_with_a_text_without_end_is_refused() -> None:
