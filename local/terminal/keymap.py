@@ -47,15 +47,31 @@ DEFAULT_KEYS: Mapping[str, tuple[str, ...]] = {
     "queue-down": ("shift+down", "J"),
     "session-rename": ("f2", "ctrl+r"),
     "session-delete": ("delete", "ctrl+x"),
+    "view-search": ("slash", "ctrl+f"),
+    "view-next": ("n",),
+    "view-previous": ("N",),
+    "view-start": ("home", "g"),
+    "view-end": ("end", "G"),
+    "view-copy": ("y",),
+    "view-pager": ("p",),
+    "view-fold": ("enter",),
+    "view-unfold-all": ("plus",),
+    "view-fold-all": ("minus",),
+    "rule-add": ("a", "A", "plus"),
+    "rule-remove": ("d", "D", "delete"),
+    "model-take": ("enter",),
 }
 """The keys of each id, the first one as ccb names it to the person."""
 
 _COMPOSER = ("send", "steer", "newline", "history", "editor", "paste", "undo")
 """The ids that hold in the input only."""
 
-_PLACES = ("answer-", "queue-", "session-")
-"""What the ids begin with that hold on a card, and in the lists of prompts and sessions: places with keys of their
-own."""
+_PLACES = ("answer-", "queue-", "session-", "view-", "rule-", "model-")
+"""What the ids begin with that hold on a card, in a list (of prompts, sessions, rules, models) or on a page.
+These places have keys of their own."""
+
+_CHARACTERS = ("answer-", "queue-", "view-", "rule-")
+"""Those of them where a character is a key: nothing is typed there."""
 
 _NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "delete": "Del", "insert": "Ins"}
 _SPOKEN = {**{shown.lower(): name for name, shown in _NAMES.items()}, "return": "enter"}
@@ -86,6 +102,10 @@ class Keymap:
     def has(self, key_id: str, key: str) -> bool:
         """Return whether a key belongs to an id."""
         return key in self.keys[key_id]
+
+    def pressed(self, key_id: str, key: str, character: str | None) -> bool:
+        """Return whether a key that was pressed belongs to an id. `character` is what it types."""
+        return self.has(key_id, key) or (character is not None and self.has(key_id, character))
 
     def uses(self, key: str) -> bool:
         """Return whether a key belongs to an id that holds while the person types."""
@@ -168,8 +188,8 @@ def shown_key(key: str) -> str:
 def _named_key(key_id: str, text: object) -> str:
     """Return Textual's name of a key that a person wrote."""
     written = text.strip() if isinstance(text, str) else ""
-    in_list = _place(key_id) in ("queue-", "session-")
-    if len(written) == 1 and key_id.startswith(("answer-", "queue-")) and 32 < ord(written) < 127:
+    in_list = _place(key_id) not in ("", "send", "answer-")
+    if len(written) == 1 and key_id.startswith(_CHARACTERS) and 32 < ord(written) < 127:
         return _name_of(written)
     if key_id.startswith("answer-"):
         raise KeyRefused(key_id, f"{text!r} is no single character, as the key of an answer has to be")
@@ -184,7 +204,11 @@ def _named_key(key_id: str, text: object) -> str:
         raise KeyRefused(key_id, f"{text!r} is no key that ccb knows: in front of the last + stand ctrl, alt and shift")
     key = "+".join([*sorted(modifiers), last])
     plain = not set(modifiers) & {"ctrl", "alt"}
-    free = in_list and (last == "delete" or key in ("shift+up", "shift+down", "shift+left", "shift+right"))
+    free = in_list and (
+        last == "delete"
+        or (key in ("home", "end") and key_id.startswith("view-"))
+        or key in ("shift+up", "shift+down", "shift+left", "shift+right")
+    )
     if plain and (last in _EDITING or last not in _NAMED) and not free:
         raise KeyRefused(key_id, f"{text!r} is needed to type")
     if key in _SAME:

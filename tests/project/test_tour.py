@@ -21,6 +21,8 @@ def test_a_picture_is_small_and_loads_nothing(stop: Stop) -> None:
     assert "devbox:/srv/shop" in svg.replace("&#160;", " ")
 
 
-async def test_drawn_again_a_picture_is_the_same() -> None:
-    stop = TOUR[0]
-    assert await draw(stop) == (PICTURES / f"{stop.name}.svg").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["set-up", "first", "working", "agents", "reconnecting"])
+async def test_drawn_again_a_picture_is_the_same(name: str) -> None:
+    """Also those with clocks and spinners."""
+    stop = next(each for each in TOUR if each.name == name)
+    assert await draw(stop) == (PICTURES / f"{name}.svg").read_text(encoding="utf-8")

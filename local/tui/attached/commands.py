@@ -118,6 +118,13 @@ KEYS = (
     ("{editor}, Ctrl+X Ctrl+E", "write the prompt in your editor (VISUAL, EDITOR)"),
     ("{editor}", "on a plan: change it before you approve it"),
     ("{session-rename!}, {session-delete!}", "in the list of sessions: rename one, delete one"),
+    ("{model-take}", "in the list of models: take the marked one"),
+    ("{rule-add}; {rule-remove}", "in the list of rules: add one; remove one of yours"),
+    (
+        "{view-search}; {view-next}, {view-previous}; {view-start!}, {view-end!}; {view-copy}; {view-pager}",
+        "on a page (/transcript, /diff): search; next, before; start, end; copy the entry; the page in your PAGER",
+    ),
+    ("{view-fold}, {view-unfold-all}, {view-fold-all}", "on the page of /diff: fold a file, unfold all, fold all"),
     ("Space, Up, Down, PgUp, PgDn, Home, End", "on an approval: scroll"),
     ("{mode}", "next permission mode: default, acceptEdits, plan"),
     ("{todos}", "show all todos of the agent, or only the one in progress"),

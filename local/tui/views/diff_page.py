@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from textual import work
+from textual import events, work
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
@@ -54,7 +54,10 @@ class DiffFiles(BaseModel):
 class DiffPage(ReadingPage):
     """Shows `files`, which were changed since the prompt `since`. The lines of a file are fetched when it is opened."""
 
-    KEYS = "Esc closes · Enter folds · Up, Down · + - all · / searches · PgUp, PgDn · y copies"
+    KEYS = (
+        "Esc closes · {view-fold!} folds · Up, Down · {view-unfold-all!} {view-fold-all!} all · {view-search!} searches"
+        " · {page-up!}, {page-down!} · {view-copy!} copies"
+    )
 
     def __init__(self, client: SessionClient, place: str, since: str, files: Sequence[DiffFile]) -> None:
         added, removed = sum(each.deletions for each in files), sum(each.insertions for each in files)
@@ -85,13 +88,14 @@ class DiffPage(ReadingPage):
         self.body.scroll_home(animate=False, immediate=True)
         await self._fetch_lines()
 
-    def own_key(self, key: str) -> bool:
+    def own_key(self, event: events.Key) -> bool:
+        key = event.key
         if key in ("up", "down", "k", "j"):
             self._mark(self._at + (-1 if key in ("up", "k") else 1))
-        elif key in ("enter", "right", "left"):
+        elif self._is(event, "view-fold") or key in ("right", "left"):
             self._unfold([self._files[self._at]], {"right": True, "left": False}.get(key))
-        elif key in ("plus", "minus"):
-            self._unfold(self._files, key == "plus")
+        elif self._is(event, "view-unfold-all") or self._is(event, "view-fold-all"):
+            self._unfold(self._files, self._is(event, "view-unfold-all"))
         else:
             return False
         return True

@@ -15,11 +15,12 @@ from ccb.tunnel.plain_text import one_line
 
 from ...commands.sessions.table import cut
 from ...providers.offered import ModelOffer, price_text, window_text
+from ...terminal.keymap import DEFAULT_KEYMAP
 from ..theme.palette import Palette, palette_of
 
 _MOST_ROWS, _FRAME_LINES, _FRAME_CELLS = 12, 11, 6
 _NAME_CELLS, _WIDE = 44, 90
-_KEYS = "Enter takes it · Esc keeps the present one · type to search"
+_KEYS = "{model-take!} takes it · Esc keeps the present one · type to search"
 
 
 class ModelPanel(Static, can_focus=True):
@@ -29,6 +30,8 @@ class ModelPanel(Static, can_focus=True):
     DEFAULT_CSS = """
     ModelPanel { height: auto; border: round $accent; padding: 0 1; background: $background; }
     """
+
+    keymap = DEFAULT_KEYMAP
 
     class ModelsClosed(Message):
         """The person keeps the model."""
@@ -74,7 +77,7 @@ class ModelPanel(Static, can_focus=True):
         step = {"up": -1, "down": 1, "pageup": -_MOST_ROWS, "pagedown": _MOST_ROWS}.get(event.key, 0)
         if event.key == "escape":
             self.post_message(self.ModelsClosed())
-        elif event.key == "enter":
+        elif self.keymap.has("model-take", event.key):
             if self._marked is not None:
                 self._choose(self._marked.name)
             return
@@ -110,7 +113,9 @@ class ModelPanel(Static, can_focus=True):
             lines = [Text("  No model fits what you typed.", style=palette.dim)]
         count = f"{len(found)} of {len(self._offers)}" if self._sought else str(len(self._offers))
         notes = [Text(cut(one_line(each), width), style=palette.warn, no_wrap=True) for each in self._notes]
-        self.update(Group(head, *lines, *notes, Text(f"{count} models · {_KEYS}", style=palette.dim)))
+        self.update(
+            Group(head, *lines, *notes, Text(f"{count} models · {self.keymap.filled(_KEYS)}", style=palette.dim))
+        )
 
     def _line(self, offer: ModelOffer, width: int, palette: Palette, *, marked: bool) -> Text:
         line = Text(no_wrap=True, overflow="ellipsis")

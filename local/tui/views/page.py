@@ -13,13 +13,17 @@ from textual.widgets import Static
 
 from ccb.tunnel.plain_text import one_line
 
+from ...terminal.keymap import DEFAULT_KEYMAP
 from ..model.markdown_export import markdown_of, text_of
 from ..render.pictures.shelf import PictureShelf
 from ..theme.palette import palette_of
 from .searching import SearchedBlocks
 
-_KEYS = "Esc closes · / searches · Home, End · PgUp, PgDn · y copies · p pager"
-_FOUND_KEYS = "n next · N before · Esc ends the search"
+_KEYS = (
+    "Esc closes · {view-search!} searches · {view-start!}, {view-end!} · {page-up!}, {page-down!} · {view-copy!} copies"
+    " · {view-pager!} pager"
+)
+_FOUND_KEYS = "{view-next!} next · {view-previous!} before · Esc ends the search"
 
 
 class ReadingPage(Vertical, can_focus=True):
@@ -32,6 +36,7 @@ class ReadingPage(Vertical, can_focus=True):
     }
     """
     KEYS = _KEYS
+    keymap = DEFAULT_KEYMAP
 
     class PageClosed(Message):
         """The person has read enough."""
@@ -82,7 +87,7 @@ class ReadingPage(Vertical, can_focus=True):
     async def load_all(self) -> None:
         """Load what is not loaded: the person searches in all of it, or wants its beginning."""
 
-    def own_key(self, key: str) -> bool:
+    def own_key(self, event: events.Key) -> bool:
         """Act on a key of this kind of page. Return False for any other."""
         return False
 
@@ -101,29 +106,38 @@ class ReadingPage(Vertical, can_focus=True):
         self._busy = ""
         if self._typed is not None:
             self._type(event)
-        elif self.own_key(event.key):
+        elif self.own_key(event) or self._changeable_key(event):
             pass
         elif event.key in ("escape", "q"):
             self._leave()
-        elif event.character == "/" or event.key == "ctrl+f":
-            self._typed = ""
-        elif event.character in ("n", "N"):
-            self.body.step(1 if event.character == "n" else -1)
-        elif event.key in ("home", "g"):
-            self._to_the_start()
-        elif event.key == "end" or event.character == "G":
-            self.body.scroll_end(animate=False, immediate=True)
         elif event.key in ("up", "down", "k", "j"):
             self.body.scroll_relative(y=-1 if event.key in ("up", "k") else 1, animate=False)
         elif event.key in ("space", "b"):
             self.turn(1 if event.key == "space" else -1)
-        elif event.key == "y":
+        self._draw()
+
+    def _changeable_key(self, event: events.Key) -> bool:
+        """Act on a key that the setting `keys` may change. Return False for any other."""
+        if self._is(event, "view-search"):
+            self._typed = ""
+        elif self._is(event, "view-next") or self._is(event, "view-previous"):
+            self.body.step(1 if self._is(event, "view-next") else -1)
+        elif self._is(event, "view-start"):
+            self._to_the_start()
+        elif self._is(event, "view-end"):
+            self.body.scroll_end(animate=False, immediate=True)
+        elif self._is(event, "view-copy"):
             block = self.body.block_here()
             if block is not None:
                 self.post_message(self.CopyWanted(text_of(block)))
-        elif event.key == "p":
+        elif self._is(event, "view-pager"):
             self.post_message(self.PagerWanted())
-        self._draw()
+        else:
+            return False
+        return True
+
+    def _is(self, event: events.Key, key_id: str) -> bool:
+        return self.keymap.pressed(key_id, event.key, event.character)
 
     def _type(self, event: events.Key) -> None:
         assert self._typed is not None
@@ -180,7 +194,7 @@ class ReadingPage(Vertical, can_focus=True):
         elif body.sought:
             count = f"{body.at + 1} of {len(body.found)}" if body.found else "nothing"
             foot.append(f"{count} for “{one_line(body.sought)}”", style=palette.accent if body.found else palette.warn)
-            foot.append(f"  {_FOUND_KEYS}", style=palette.dim)
+            foot.append(f"  {self.keymap.filled(_FOUND_KEYS)}", style=palette.dim)
         else:
-            foot.append(self.KEYS, style=palette.dim)
+            foot.append(self.keymap.filled(self.KEYS), style=palette.dim)
         self._foot.update(foot)

@@ -17,7 +17,9 @@ from ..widgets.composer import Composer
 from ..widgets.help_panel import HelpPanel, HelpRow
 from ..widgets.info import ReplInfo
 from ..widgets.transcript import Transcript
+from .model_panel import ModelPanel
 from .page import ReadingPage
+from .rule_panel import RulePanel
 from .transcript_page import TranscriptPage
 
 _TWICE_S = 0.7
@@ -66,6 +68,8 @@ class Reading(Vertical):
         """Show a page or a panel in place of what is shown now."""
         self.close()
         self.shown = widget
+        if isinstance(widget, ReadingPage | RulePanel | ModelPanel):
+            widget.keymap = self._composer.keymap
         self._make_room(page=isinstance(widget, ReadingPage))
         self.mount(widget)
         widget.focus()

@@ -14,6 +14,7 @@ from textual.widgets import Static
 
 from ccb.tunnel.plain_text import one_line
 
+from ...terminal.keymap import DEFAULT_KEYMAP
 from ..theme.palette import Palette, palette_of
 
 SESSION, KEPT = "session", "localSettings"
@@ -37,7 +38,7 @@ _WHERE = {SESSION: "in this session", KEPT: "always here"}
 _KINDS = tuple((behavior, where) for where in (SESSION, KEPT) for behavior in ("allow", "ask", "deny"))
 _MOST_ROWS = 10
 _FRAME_LINES = 12
-_KEYS = "A adds a rule · D removes one of yours · Up, Down · Esc closes"
+_KEYS = "{rule-add!} adds a rule · {rule-remove!} removes one of yours · Up, Down · Esc closes"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ class RulePanel(Static, can_focus=True):
     DEFAULT_CSS = """
     RulePanel { height: auto; border: round $accent; padding: 0 1; background: $background; }
     """
+
+    keymap = DEFAULT_KEYMAP
 
     class RulesClosed(Message):
         """The person has seen enough."""
@@ -113,9 +116,9 @@ class RulePanel(Static, can_focus=True):
                 self.run_worker(self._change(self, self._rules[self._at], False))
         elif event.key in ("escape", "q"):
             self.post_message(self.RulesClosed())
-        elif event.key in ("a", "A", "plus"):
+        elif self.keymap.pressed("rule-add", event.key, event.character):
             self._typed = ""
-        elif event.key in ("d", "D", "delete") and self._rules:
+        elif self.keymap.pressed("rule-remove", event.key, event.character) and self._rules:
             own = self._rules[self._at].is_own
             self._asks, self._hint = own, "" if own else "This rule is not yours to remove here: it comes from a file."
         else:
@@ -185,7 +188,7 @@ class RulePanel(Static, can_focus=True):
             lines.append(Text.assemble((asked, palette.warn), ("y removes it · any other key keeps it", palette.dim)))
         if self._hint:
             lines.append(Text(self._hint, style=palette.warn))
-        return lines or [Text(_KEYS, style=palette.dim)]
+        return lines or [Text(self.keymap.filled(_KEYS), style=palette.dim)]
 
 
 def _sorted(rules: Sequence[HeldRule]) -> list[HeldRule]:

@@ -6,7 +6,7 @@ import pytest
 
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP, DEFAULT_KEYS, KeyRefused, keymap_of
 
-LISTS = ("answer-", "queue-", "session-")
+LISTS = ("answer-", "queue-", "session-", "view-", "rule-", "model-")
 
 
 def test_without_a_setting_every_id_has_a_key_of_its_own() -> None:
@@ -66,3 +66,12 @@ def test_what_cannot_be_a_key_is_refused(keys: dict[str, object], why: str) -> N
         keymap_of(keys)
     assert str(refused.value).startswith(why)
     assert refused.value.id in keys
+
+
+def test_a_page_and_a_list_of_rules_take_single_characters_and_a_list_that_is_typed_into_does_not() -> None:
+    keymap = keymap_of({"view-copy": ["c", "Home"], "view-start": "t", "rule-add": "+", "model-take": "Ctrl+Y"})
+    assert keymap.pressed("view-copy", "c", "c") and keymap.pressed("view-copy", "home", None)
+    assert keymap.pressed("rule-add", "plus", "+") and not keymap.pressed("rule-add", "a", "a")
+    assert keymap.filled("{view-search!} {view-previous!} {model-take!}") == "/ N Ctrl+Y"
+    with pytest.raises(KeyRefused, match="'t' is needed to type"):
+        keymap_of({"model-take": "t"})

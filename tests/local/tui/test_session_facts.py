@@ -72,7 +72,7 @@ async def test_a_rule_is_added_for_the_session_or_always_and_its_own_are_removed
         at.app.view.steering.facts.keep = keep
         at.session.control_answers["list_permission_rules"] = RULES
         await say(at, "/permissions")
-        await at.sees("A adds a rule")
+        await at.sees("a adds a rule")
         await at.pilot.press("a")
         await at.type("Bash(npm")
         await at.pilot.press("enter")

@@ -7,7 +7,9 @@ from typing import Any
 from tests.support.repl.pilot import Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession
 
+from ccb.local.config.screen_settings import ScreenSettings
 from ccb.local.session.client import LinkState, Received
+from ccb.local.terminal.keymap import keymap_of
 from ccb.local.tui.views.searching import SearchedBlocks
 
 Json = dict[str, Any]
@@ -134,3 +136,16 @@ async def test_without_a_connection_it_says_so() -> None:
         at.app.composer.text = "/transcript"
         await at.pilot.press("enter")
         await at.sees("The conversation is not loaded: there is no connection")
+
+
+async def test_the_keys_of_a_page_are_those_of_the_settings() -> None:
+    keymap = keymap_of({"view-search": "f", "view-next": "Ctrl+N"})
+    async with desk(long_session(), size=(80, 20), screen=ScreenSettings(keymap=keymap)) as at:
+        at.app.composer.text = "/transcript"
+        await at.pilot.press("enter")
+        await at.sees("Answer 40", "f searches")
+        await at.pilot.press("slash", *"needle", "enter")  # it is no key any more
+        await at.pilot.press("f", *"needle", "enter")
+        await at.sees("4 of 4 for “needle”", "Ctrl+N next")
+        await at.pilot.press("ctrl+n")
+        await at.sees("1 of 4")

@@ -14,9 +14,11 @@ from tests.support.repl.pilot import COLOURFUL, Desk, desk
 from tests.support.repl.scripted_session import ScriptedSession, session_rule
 from tests.support.repl.scripted_work import ANSWER, EDIT, PATCH, PATH, THOUGHT, TODOS
 
+from ccb.local import first_run
 from ccb.local.connect.session_list import SessionRow
 from ccb.local.session.client import LinkState
 from ccb.local.tui.attached.presenters import status
+from ccb.local.tui.widgets.transcript import Transcript
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.wire.content.images import image_block
 
@@ -235,10 +237,23 @@ async def sessions(at: Desk) -> None:
 
 @contextmanager
 def _still() -> Iterator[None]:
-    """Let the clock of the status line stand still."""
+    """Let the clock of the status line stand still, and the spinners of running calls."""
     still = SimpleNamespace(monotonic=lambda: 1000.0)
-    with mock.patch.object(status, "time", still):
+    with mock.patch.object(status, "time", still), mock.patch.object(Transcript, "_turn_spinners"):
         yield
+
+
+def set_up() -> str:
+    """Return what the set-up of the first run shows to a person who presses Enter at each step, with its colours."""
+    shown: list[str] = []
+
+    def enter(question: str) -> str:
+        shown.append(f"{question}\n")
+        return ""
+
+    with mock.patch.object(first_run, "_line", enter):
+        first_run._steps(COLOURFUL, shown.append, samples=True)
+    return "".join(shown)
 
 
 @asynccontextmanager

@@ -6,12 +6,17 @@ The scenes are those that tests keep as text. Nothing in a picture depends on th
 from __future__ import annotations
 
 import asyncio
+import io
 import re
 import sys
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
+from rich.console import Console
+from rich.text import Text
 from tests.support.screens import scenes
 from tests.support.screens.scenes import Scene, scene
 from tests.support.screenshot import with_local_fonts
@@ -25,16 +30,23 @@ _IDENTITY = re.compile(r"terminal-\d+")
 
 @dataclass(frozen=True)
 class Stop:
-    """One picture of the tour: its file, its scene, a heading, and what the person sees on it."""
+    """One picture of the tour: its file, its scene (or the lines that it prints), a heading, and what the person sees
+    on it."""
 
     name: str
-    play: Scene
+    play: Scene | Callable[[], str]
     heading: str
     text: str
     theme: str = "dark"
 
 
 TOUR = (
+    Stop(
+        "set-up",
+        scenes.set_up,
+        "The first run",
+        "Somebody who has no credential yet is asked for one, once. Enter skips a step, Ctrl+C all of them.",
+    ),
     Stop("first", scenes.first, "The first screen", "The composer is there at once; the line below it names the host."),
     Stop(
         "streaming",
@@ -94,9 +106,20 @@ def page() -> str:
 
 async def draw(stop: Stop) -> str:
     """Return one picture as SVG."""
-    async with scene(stop.play, SIZE, stop.theme) as at:
-        svg = with_local_fonts(at.app.export_screenshot(title=_TITLE, simplify=True))
+    if stop.play is scenes.set_up:
+        svg = _printed(scenes.set_up())
+    else:
+        async with scene(cast(Scene, stop.play), SIZE, stop.theme) as at:
+            svg = at.app.export_screenshot(title=_TITLE, simplify=True)
+    svg = with_local_fonts(svg)
     return _IDENTITY.sub(f"terminal-{stop.name}", svg)
+
+
+def _printed(text: str) -> str:
+    """Return a picture of what a program has printed on a terminal."""
+    console = Console(record=True, width=120, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console.print(Text.from_ansi(text))
+    return console.export_svg(title=_TITLE)
 
 
 async def renew() -> None:
