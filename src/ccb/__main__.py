@@ -42,9 +42,6 @@ def main() -> int:
         from ccb.tunnel.loading import collection_paused
 
         with collection_paused():
-            from ccb.tunnel.loading import collection_paused
-
-        with collection_paused():
             from ccb.local.main import run
 
         return run(sys.argv[1:])

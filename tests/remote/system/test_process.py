@@ -139,6 +139,28 @@ async def test_marks_find_the_processes_of_one_session_only(tmp_path: Path) -> N
     await foreign.stop()
 
 
+async def test_a_long_environment_is_looked_at_whole(tmp_path: Path) -> None:
+    output, mark = bytearray(), new_mark()
+    env = {"FIRST": "x" * 100_000, **child_environment(os.environ)}
+    process = start(["sleep", "60"], str(tmp_path), env, output.extend, mark)
+    assert marked(mark) == [process.pid]
+    await stop_marked(mark)
+    assert await process.wait() == -signal.SIGTERM
+
+
+async def test_a_session_that_has_left_nothing_looks_for_it_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[str] = []
+    real = os.listdir
+
+    def watched(path: str) -> list[str]:
+        listed.append(path)
+        return real(path)
+
+    monkeypatch.setattr(os, "listdir", watched)
+    await stop_marked(new_mark())
+    assert listed == ["/proc"] * 2
+
+
 async def test_ends_are_seen_without_pidfd_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_pidfd", lambda pid: -1)
     output = bytearray()
