@@ -10,6 +10,7 @@ import os
 import socket
 import struct
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,10 @@ async def open_socket(config: HostConfig) -> socket.socket:
 
 async def _addresses(config: HostConfig) -> list[tuple[Any, ...]]:
     family = {"inet": socket.AF_INET, "inet6": socket.AF_INET6}.get(config.route.family, socket.AF_UNSPEC)
+    # A number needs no thread. One would run beside the import of asyncssh, and the first packet would wait for both.
+    with suppress(socket.gaierror, UnicodeError):
+        number = config.hostname.encode("ascii")  # as bytes: a text would load the codec for names
+        return socket.getaddrinfo(number, config.port, family, socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     try:
         async with asyncio.timeout(config.route.connect_timeout_s):
             return await asyncio.get_running_loop().getaddrinfo(

@@ -38,6 +38,18 @@ async def test_a_host_that_is_not_up_yet_is_tried_as_often_as_was_set() -> None:
         await open_socket(dataclasses.replace(config, route=dataclasses.replace(config.route, attempts=2)))
 
 
+@pytest.mark.parametrize("listen", ["127.0.0.1", "::1"])
+async def test_the_address_of_a_host_is_used_at_once(listen: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", None)  # it would take a thread, beside imports
+    server = await asyncio.start_server(
+        lambda reader, writer: writer.close(),
+        sock=socket.create_server((listen, 0), family=socket.AF_INET6 if ":" in listen else socket.AF_INET),
+    )
+    async with server:
+        config = await resolve(SshTarget(listen, port=server.sockets[0].getsockname()[1]))
+        (await open_socket(config)).close()
+
+
 async def source_of_a_connection(listen: str, *options: str) -> str:
     """Where a connection to `listen` comes from."""
     source: asyncio.Future[str] = asyncio.get_running_loop().create_future()
