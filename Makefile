@@ -2,6 +2,8 @@
 PYTHON ?= python3
 # Every Python that may run the worker on a host.
 WORKER_PYTHONS := $(addprefix worker-python-,3.9 3.10 3.11 3.12 3.13 3.14)
+# The worker's tests run once: under Python 3.9 where that is installed, with the unit tests where not.
+WORKER_ROOMS := $(if $(shell .ci/worker-python --find 3.9 $(PYTHON)),tests/remote tests/tunnel/wire)
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := .make/venv
@@ -75,7 +77,7 @@ official-sdks: $(STAMP)
 
 unit: $(STAMP) ## pytest on the laptop's Python
 	@$(BIN)/pytest --collect-only -qq >/dev/null || true  # compiles the tests once, not in each of four processes
-	@$(ROOT) $(BIN)/pytest -n 4 --dist worksteal -q
+	@$(ROOT) $(BIN)/pytest -n 4 --dist worksteal -q $(addprefix --ignore=,$(WORKER_ROOMS))
 
 worker-pythons: $(WORKER_PYTHONS) ## the worker's tests under every other Python from 3.9 to 3.14 that is installed
 

@@ -34,10 +34,11 @@ def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_a_change_of_a_source_changes_the_name(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "remote", tmp_path / "remote")
-    with (tmp_path / "remote" / "main.py").open("a", encoding="utf-8") as file:
-        file.write("# changed\n")
-    assert build(tmp_path / "remote", ROOT / "tunnel" / "wire", __version__) != load().data
+    shutil.copytree(ROOT / "remote" / "hooks", tmp_path / "remote")
+    before = build(tmp_path / "remote", tmp_path / "remote", __version__)
+    with (tmp_path / "remote" / "__init__.py").open("a", encoding="utf-8") as file:
+        file.write("changed = True\n")
+    assert build(tmp_path / "remote", tmp_path / "remote", __version__) != before
 
 
 def test_the_bundle_is_small_and_holds_the_worker_only() -> None:

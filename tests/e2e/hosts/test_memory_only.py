@@ -141,7 +141,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("host", PYTHONS, ids=lambda path: path.name, indirect=True)
+@pytest.mark.parametrize("host", PYTHONS[-1:], ids=lambda path: path.name, indirect=True)
 async def test_a_session_without_any_file_is_whole(
     host: Host, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
 ) -> None:

@@ -42,15 +42,15 @@ def test_the_ground_shows_what_a_line_has_done(ground: Ground, line: str, what: 
 
 def test_what_is_let_through_does_no_harm() -> None:
     assert len(SHELLS) == 2, "`make test` installs them"
-    done = judged_round(1, 4_000)
+    done = judged_round(1, 1_500)
     assert done.trouble is None
-    assert done.let_through > 500
+    assert done.let_through > 180
 
 
 def test_what_rules_deny_is_not_read_where_all_else_is_allowed() -> None:
-    done = denied_round(1, 1_000)
+    done = denied_round(1, 500)
     assert done.trouble is None
-    assert done.ran > 200
+    assert done.ran > 90
 
 
 def test_no_line_does_harm_in_the_cage_even_if_all_are_let_through() -> None:
@@ -60,8 +60,8 @@ def test_no_line_does_harm_in_the_cage_even_if_all_are_let_through() -> None:
             pytest.skip(cages.availability().why)
         with closing(Ground(cages)) as ground:
             assert ground.output(0, SHELLS[0], "cat a.txt; ls src") == b"xb.py\nls\nsame\n", "commands run in the cage"
-        done = caged_round(1, 100, cages, corpus=True, shells=SHELLS[:1])
+        done = caged_round(1, 30, cages, corpus=True, shells=SHELLS[:1])
         assert done.trouble is None
-        assert done.ran > 600
+        assert done.ran > 500
     finally:
         cages.close()
