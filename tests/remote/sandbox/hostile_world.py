@@ -322,4 +322,6 @@ async def run_hostile_lines(directory: Path, abi: int, cage: str, nth: int) -> d
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(asyncio.run(run_hostile_lines(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])))))
+    sys.stdout.write(
+        json.dumps(asyncio.run(run_hostile_lines(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))))
+    )
