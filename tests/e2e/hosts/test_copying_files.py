@@ -12,6 +12,8 @@ from tests.support.model.fake_model import FakeModel
 from tests.support.network.relay import Fault, relay
 from tests.support.person.laptop import Laptop, make_laptop
 
+pytestmark = pytest.mark.visited
+
 SIZE = 6_000_000
 
 

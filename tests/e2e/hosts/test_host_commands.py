@@ -22,6 +22,8 @@ from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Done, Laptop, Running, make_laptop
 from tests.support.person.terminal import Terminal, terminal
 
+pytestmark = pytest.mark.visited
+
 EVIL = "\x1b]2;owned\x07\x1b[31mdelete\r\neverything\x9b1m"
 
 
@@ -224,6 +226,7 @@ async def test_gc_names_each_process_that_it_ends(host: Host, fake_model: FakeMo
     await until(lambda: not processes_of(host.user))
 
 
+@pytest.mark.visited(False)
 async def test_clean_asks_on_a_terminal_and_leaves_nothing(host: Host, fake_model: FakeModel) -> None:
     before = sorted(host.user.home.rglob("*"))
     ask_once(fake_model)
@@ -256,6 +259,7 @@ async def test_clean_asks_on_a_terminal_and_leaves_nothing(host: Host, fake_mode
     assert sorted(host.user.home.rglob("*")) == before
 
 
+@pytest.mark.visited(False)
 async def test_clean_says_that_something_had_to_stay_and_leaves_nothing_once_it_has_gone(host: Host) -> None:
     before = sorted(host.user.home.rglob("*"))
     assert (await host.run("ps")).code == 0  # which leaves the worker there

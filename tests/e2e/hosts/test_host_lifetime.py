@@ -33,6 +33,8 @@ from ccb.tunnel.ssh.transport import connect
 from ccb.tunnel.ssh_config.target import SshTarget
 from ccb.tunnel.wire import Bye, Frame, FrameDecoder, Hello, Report
 
+pytestmark = pytest.mark.visited
+
 Json = dict[str, Any]
 
 BUSY = "echo $$ >> pids; setsid sleep 600 & sleep 600"
@@ -156,6 +158,7 @@ async def test_a_worker_killed_9_in_mid_tool_leaves_nothing_after_gc(
     assert (body["session"], body["state"]) == (session, "ended")
 
 
+@pytest.mark.visited(False)
 @pytest.mark.parametrize("there", [[], [".cache", ".local/state"], [".cache/other", ".local/share/other"]])
 async def test_clean_leaves_nothing_of_ccb_on_the_host(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, there: list[str]
@@ -180,6 +183,7 @@ async def test_clean_leaves_nothing_of_ccb_on_the_host(
     assert paths[0] >= paths[1]
 
 
+@pytest.mark.visited(False)
 async def test_clean_touches_nothing_that_is_not_ours(sshd: Sshd, host_user: HostUser) -> None:
     """Links in our places, files of others beside ours, a session that lives on another host."""
     home, uid = host_user.home, pwd.getpwnam(host_user.name).pw_uid

@@ -15,6 +15,8 @@ from tests.support.hosts.whole_session import Somewhere, whole_session
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Laptop, make_laptop
 
+pytestmark = pytest.mark.visited
+
 WRAPPER = """#!/bin/sh
 [ "$1 $2" = "fleet ssh" ] || exit 2
 host=$3; shift 3

@@ -16,6 +16,8 @@ from ccb.local.command_line.arguments import parse_arguments
 from ccb.local.config.projects import Projects
 from ccb.local.connect.hosts.identity import host_identity
 
+pytestmark = pytest.mark.visited
+
 
 @pytest.fixture
 def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
