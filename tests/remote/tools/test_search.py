@@ -25,7 +25,7 @@ from ccb.remote.tools.search.program.globs import BadGlob, Globs, expand_braces
 from ccb.remote.tools.search.program.literals import required
 from ccb.remote.tools.search.program.main import BadRequest, answer, compiled
 from ccb.remote.tools.search.program.walk import Limits, files, walk
-from ccb.remote.tools.search.run_program import SearchFailed, search
+from ccb.remote.tools.search.run_program import BOOT, SearchFailed, load_program, search
 
 Json = dict[str, Any]
 
@@ -448,6 +448,14 @@ async def test_what_was_listed_in_time_is_searched(box: Toolbox, tmp_path: Path,
     assert found["partial"] == (lister == "rg"), "names are found without grep"
     assert found["items"] == ["one.txt", "two.txt"] + (["cut.txt"] if lister == "grep" else [])
     assert time.monotonic() - began < 20
+
+
+def test_the_program_loads_nothing_that_takes_long() -> None:
+    shows = BOOT.replace("module.main(sys.argv[2])", "print(*sys.modules)")
+    assert shows != BOOT
+    argv = [sys.executable, "-I", "-S", "-c", shows, load_program()]
+    loaded = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+    assert "search.main" in loaded and not {"subprocess", "threading", "typing", "asyncio"} & set(loaded)
 
 
 async def test_a_line_without_end_is_no_trouble(box: Toolbox) -> None:

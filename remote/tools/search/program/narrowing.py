@@ -4,7 +4,10 @@ options."""
 from __future__ import annotations
 
 import re
-import subprocess
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # each import is felt: the program starts anew for every search
+    import subprocess
 
 _IGNORED = re.compile(rb"ignoring (?:\./)?(.+?): Ignore\(IgnoreMatch\(Gitignore\(Glob \{ from: Some\(\"(.*?)\"\)")
 
@@ -15,7 +18,9 @@ class Narrowing:
 
     def __init__(self, root: str, listing: list[str]) -> None:
         """`listing` is the command that lists all files of the directory. Raise OSError if it cannot be started."""
-        self._process = subprocess.Popen(
+        import subprocess
+
+        self._process: subprocess.Popen[bytes] = subprocess.Popen(
             [*listing, "--debug"],
             cwd=root,
             stdin=subprocess.DEVNULL,
@@ -25,6 +30,8 @@ class Narrowing:
 
     def end(self, seconds: float) -> bytes:
         """Return what the listing told. What is not known after the time does not count."""
+        import subprocess
+
         try:
             _, told = self._process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:

@@ -6,14 +6,19 @@ from __future__ import annotations
 import errno
 import os
 import re
+import select
+import signal
 import stat
-import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from .globs import Globs
 from .ignore import Ignore
 from .narrowing import Narrowing, left_out
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # each import is felt: the program starts anew for every search
+    from typing import Any
 
 _MAX_ARGUMENTS = 96 * 1024  # bytes of file names in one command line
 _TO_FINISH = 2.0  # extra seconds to build a result from what was found in time
@@ -120,25 +125,16 @@ def matching_by_grep(
         limits.check()
         names = [os.path.join(".", path) for path in batch]
         try:
-            done = subprocess.run(
-                [*command, *names],
-                cwd=root,
-                env={**os.environ, "LC_ALL": "C"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                timeout=limits.left,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise Deadline from None
+            listed, _, code = _run(root, [*command, *names], limits.left, {**os.environ, "LC_ALL": "C"})
         except OSError:
             yield from batch
             continue
-        if done.returncode > 1 or (done.stdout and not done.stdout.endswith(b"\0")):
+        if code is None:
+            raise Deadline
+        if code > 1 or (listed and not listed.endswith(b"\0")):
             yield from batch  # grep met unreadable files or lacks these options: let the scan decide
         else:
-            yield from _names(done.stdout)
+            yield from _names(listed)
 
 
 def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
@@ -161,27 +157,58 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits, reads: bool) -> l
     try:
         if _OF_A_TYPE in command:
             narrowing = Narrowing(root, [command[0], *RIPGREP, "--files", "./"])
-        done = subprocess.run(
-            command if narrowing else [command[0], "--debug", *command[1:]],
-            cwd=root,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=limits.left,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as late:
-        limits.end_listing()
-        limits.ignored |= left_out(narrowing.end(0.1) if narrowing else late.stderr or b"")[0]
-        return _names(late.output or b"") + _unread(root, late.stderr or b"", limits, reads)
+        out, told, code = _run(root, command if narrowing else [command[0], "--debug", *command[1:]], limits.left)
     except OSError:
         return None
-    ignored, by_other_files = left_out(narrowing.end(limits.left) if narrowing else done.stderr)
+    if code is None:
+        limits.end_listing()
+        limits.ignored |= left_out(narrowing.end(0.1) if narrowing else told)[0]
+        return _names(out) + _unread(root, told, limits, reads)
+    ignored, by_other_files = left_out(narrowing.end(limits.left) if narrowing else told)
     if by_other_files:
         return None  # our own walker does not obey them
     limits.ignored |= ignored
-    if done.returncode < 0 or (done.returncode > 1 and not done.stdout and not _COMPLAINT.search(done.stderr)):
+    if code < 0 or (code > 1 and not out and not _COMPLAINT.search(told)):
         return None
-    return _names(done.stdout) + _unread(root, done.stderr, limits, reads)
+    return _names(out) + _unread(root, told, limits, reads)
+
+
+def _run(
+    root: str, command: list[str], seconds: float, env: Mapping[str, str] = os.environ
+) -> tuple[bytes, bytes, int | None]:
+    """Run a command in `root`. Return its stdout, its stderr, and its exit code: None if it was killed, because its
+    time was over. Raise OSError.
+
+    This does without `subprocess`, whose import would take as long as that of everything else here.
+    """
+    pipes = (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+    moved: list[Any] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
+    moved += [(os.POSIX_SPAWN_DUP2, out_end, 1), (os.POSIX_SPAWN_DUP2, err_end, 2)]
+    texts, until, back = {out: bytearray(), err: bytearray()}, time.monotonic() + seconds, os.getcwd()
+    waiting = list(texts)
+    try:
+        try:
+            os.chdir(root)
+            pid = os.posix_spawn(command[0], command, env, file_actions=moved, setsigdef=[signal.SIGPIPE])
+        finally:
+            os.chdir(back)
+            for _, end in pipes:
+                os.close(end)
+        while waiting:
+            ready = select.select(waiting, [], [], max(0.0, until - time.monotonic()))[0]
+            if not ready:
+                os.kill(pid, signal.SIGKILL)
+                break
+            for pipe in ready:
+                piece = os.read(pipe, 1 << 16)
+                texts[pipe] += piece
+                if not piece:
+                    waiting.remove(pipe)
+    finally:
+        for pipe in texts:
+            os.close(pipe)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return bytes(texts[out]), bytes(texts[err]), None if waiting else code
 
 
 def _unread(root: str, complaints: bytes, limits: Limits, reads: bool) -> list[str]:
