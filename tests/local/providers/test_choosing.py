@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
 
 from ccb.local.config.provider_settings import ModelSettings, ProviderSettings
@@ -71,6 +73,31 @@ def test_a_provider_without_an_address_is_an_error_with_a_remedy() -> None:
     with pytest.raises(ConfigError, match="azure has no base URL") as caught:
         session_provider(KEYS, NONE, "azure/gpt-5")
     assert "AZURE_OPENAI_BASE_URL" in caught.value.do
+
+
+async def test_an_address_may_name_a_version_of_the_api_as_azure_wants_it() -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        asked.append((request.raw_path, request.headers["api-key"]))
+        return web.json_response({"error": {"message": "no such deployment", "code": "404"}}, status=404)
+
+    body = json.dumps({"model": "azure/d-1", "max_tokens": 5, "messages": [{"role": "user", "content": "go"}]}).encode()
+    async with serving(answer) as url:
+        for path, dialect in (("openai", None), ("openai/deployments/d-1", "chat")):
+            own = with_provider("azure", baseUrl=f"{url}/{path}?api-version=2025-04-01-preview", dialect=dialect)
+            async with (
+                AuthProxy(session_provider({**KEYS, "AZURE_OPENAI_API_KEY": "a"}, own, "azure/d-1")) as proxy,
+                proxy.call(request_head(body), pieces(body), nonce=guard()) as response,
+            ):
+                assert response.status == 404 and b"no such deployment" in await read_all(response)
+    assert asked == [
+        ("/openai/responses?api-version=2025-04-01-preview", "a"),
+        ("/openai/deployments/d-1/chat/completions?api-version=2025-04-01-preview", "a"),
+    ]
+    for query in ("api-version=", "api-version=1&key=k", "key=k", "api-version=a%26b"):
+        with pytest.raises(ConfigError, match="must not have"):
+            session_provider(KEYS, with_provider("azure", baseUrl=f"https://r.example/openai?{query}"), "azure/d-1")
 
 
 async def test_a_host_gets_no_provider_that_the_laptop_did_not_choose() -> None:

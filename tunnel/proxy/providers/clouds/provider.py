@@ -73,7 +73,7 @@ class CloudProvider(HttpProvider):
         call = self._cloud.count_call(asked, model) if counting else self._cloud.call(asked, model, betas)
         data = dump(call.body).encode("utf-8", "replace")
         plain = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
-        url = str(self._client.endpoint.base).rstrip("/") + call.path
+        url = str(self._client.endpoint.url(call.path))
         headers = {**await self._cloud.signed(url, plain, data), "user-agent": "ccb"}
         return ProviderRequest("POST", call.path, headers, as_body(data), len(data)), call.streams
 

@@ -17,18 +17,27 @@ from ....errors import ConfigError
 
 log = logging.getLogger(__name__)
 
+_QUERY = re.compile(r"(api-version=[A-Za-z0-9.-]{1,40})?")
+
 
 @dataclass(frozen=True)
 class Endpoint:
     """The base URL of a provider and the HTTP proxy on the way.
 
     `variable` names the environment variable that sets the base URL. The proxy's URL may hold a password: repr hides
-    it.
+    it. The base may have the query `api-version=…`, which every request gets: Azure wants one.
     """
 
     base: URL
     proxy: URL | None = field(repr=False)
     variable: str
+
+    def url(self, path: str) -> URL:
+        """Return the URL of a request: `path` with its query behind the base, unchanged."""
+        version = self.base.query_string
+        if version:
+            path += f"{'&' if '?' in path else '?'}{version}"
+        return URL(str(self.base.with_query(None)).rstrip("/") + path, encoded=True)
 
     @property
     def secure(self) -> bool:
@@ -56,7 +65,7 @@ def endpoint_at(text: str, variable: str, environ: Mapping[str, str], *, allow_p
         raise ConfigError(f"{variable} is not a URL", evidence=str(error), do=do) from None
     if base.scheme not in ("http", "https") or not host or not port:
         raise ConfigError(f"{variable} is not an http or https URL", do=do)
-    if base.user or base.password or base.query_string or base.fragment:
+    if base.user or base.password or base.fragment or not _QUERY.fullmatch(base.query_string):
         raise ConfigError(f"{variable} must not have a user, a query or a fragment", do=do)
     if base.scheme == "http" and not _is_loopback(host):
         if not allow_plain:

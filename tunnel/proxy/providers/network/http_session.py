@@ -93,7 +93,7 @@ class HttpSession:
         try:
             response = await self._session.request(
                 method,
-                URL(str(self.endpoint.base).rstrip("/") + request.path, encoded=True),
+                self.endpoint.url(request.path),
                 headers={**request.headers, **framing},
                 data=None if method == "GET" else request.body,
                 allow_redirects=False,
