@@ -32,7 +32,13 @@ from .sections import (
     Section,
 )
 from .sections import key as _key
-from .settings_checks import refuse_broken_keys, refuse_broken_rules, refuse_secrets, refuse_wrong_models
+from .settings_checks import (
+    refuse_broken_keys,
+    refuse_broken_rules,
+    refuse_secrets,
+    refuse_wrong_models,
+    rules_without_tool,
+)
 from .settings_file import line_of, parse_settings, read_settings_file, read_settings_text
 
 SandboxMode = Literal["read-only", "workspace", "off"]
@@ -248,13 +254,14 @@ class Settings:
 
     @property
     def warnings(self) -> list[str]:
-        """One sentence for each unknown key, with the key that it may stand for."""
+        """One sentence for each unknown key and each rule about a tool that there is not, with the name that may be
+        meant."""
         return [
             f"{layer.path}, line {line_of(layer.text, name.split('.'))}: unknown key {name!r} has no effect"
             + _near(name)
             for layer in self.layers
             for name in layer.unknown
-        ]
+        ] + [text for layer in self.layers for text in rules_without_tool(layer.path, layer.text, layer.values)]
 
     def is_managed(self, name: str) -> bool:
         """Return whether a policy sets a key, so that no option outranks it."""

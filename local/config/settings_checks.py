@@ -57,6 +57,24 @@ def refuse_broken_rules(path: str, text: str, permissions: Mapping[str, Any]) ->
                 ) from None
 
 
+def rules_without_tool(path: str, text: str, values: Mapping[str, Any]) -> list[str]:
+    """Return a sentence for each permission rule about a tool that there is not."""
+    from ..command_line.option_table.tool_names import no_such_tool
+
+    found: list[str] = []
+    permissions = values.get("permissions") or {}
+    for kind in ("allow", "deny", "ask"):
+        for given in permissions.get(kind, ()):
+            from ccb.tunnel.wire.tool_traits import rule_parts, split_rules
+
+            for rule in split_rules(given)[0] if kind != "ask" else [given]:
+                wrong = no_such_tool(rule_parts(rule)[0])
+                if wrong:
+                    line = line_of(text, ("permissions", kind), given)
+                    found.append(f"{path}, line {line}: permissions.{kind}: {wrong}")
+    return found
+
+
 def refuse_wrong_models(path: str, text: str, known: Mapping[str, Any]) -> None:
     """Raise ConfigError for a model that no provider can have, and that is no short name of the same file."""
     from ccb.tunnel.wire.models import ALIASES, may_be_model

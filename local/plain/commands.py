@@ -15,6 +15,7 @@ from ccb.tunnel.wire.kinds.tasks import CANCEL_ASYNC_MESSAGE
 from ccb.tunnel.wire.requests import Request, RequestFailed
 from ccb.tunnel.wire.tool_traits import BUILT_IN
 
+from ..command_line.option_table.tool_names import no_such_tool
 from ..session.client import SessionClient
 from ..terminal.stdio import in_thread
 from ..tui.model.transcript_reducer import TranscriptReducer
@@ -162,7 +163,9 @@ class PlainCommands:
         body = {"toolName": tool, "ruleContent": content[:-1]} if content else {"toolName": tool}
         update = {"type": kind, "rules": [body], "behavior": behavior, "destination": _OWN_RULES}
         await self._client.request(Request(CHANGE_RULES, [update]))
-        self._say(f"{'added' if kind == 'addRules' else 'removed'}, for this session: {behavior} {one_line(rule)}")
+        wrong = no_such_tool(tool) if kind == "addRules" else ""
+        said = f"{'added' if kind == 'addRules' else 'removed'}, for this session: {behavior} {one_line(rule)}"
+        self._say(f"{said}, but {wrong}" if wrong else said)
 
     async def _queue(self, argument: str) -> None:
         waiting = self._reducer.prompts.waiting

@@ -24,7 +24,7 @@ def unknown_tools(arguments: Arguments) -> Iterable[str]:
     for option, names in (*options, ("--tools", offered)):
         for given in names:
             name = given.partition("(")[0] if option != "--tools" else given
-            if not _is_known(name):
+            if no_such_tool(name):
                 near = _nearest(name)
                 if option == "--tools" and not driven:
                     raise UsageError(
@@ -36,10 +36,14 @@ def unknown_tools(arguments: Arguments) -> Iterable[str]:
                 )
 
 
-def _is_known(name: str) -> bool:
+def no_such_tool(name: str) -> str:
+    """Return a sentence that there is no tool of this name, with the name that may be meant; "" if there may be one."""
     from ccb.tunnel.wire.tool_traits import is_tool  # most starts name no tools
 
-    return name in _ANY or name.startswith(_MANY) or is_tool(name)
+    if name in _ANY or name.startswith(_MANY) or is_tool(name):
+        return ""
+    near = _nearest(name)
+    return f"there is no tool {shortened(name)!r}" + (f"; did you mean {near}?" if near else "")
 
 
 def _nearest(name: str) -> str:

@@ -141,6 +141,16 @@ def test_unknown_keys_have_no_effect_and_are_warned_about(environ: dict[str, str
     ]
 
 
+def test_a_rule_about_a_tool_that_there_is_not_is_warned_about_with_a_near_name(environ: dict[str, str]) -> None:
+    rules = {"allow": ["Bash(git *),Raed", "mcp__any__tool"], "deny": ["bash", "Zzz(x)"], "ask": ["Write(a, b)"]}
+    path = write(environ, {"permissions": rules})
+    assert load_settings(environ).warnings == [
+        f"{path}, line 1: permissions.allow: there is no tool 'Raed'; did you mean Read?",
+        f"{path}, line 1: permissions.deny: there is no tool 'bash'; did you mean Bash?",
+        f"{path}, line 1: permissions.deny: there is no tool 'Zzz'",
+    ]
+
+
 @pytest.mark.parametrize(
     ("content", "named"),
     [

@@ -85,10 +85,11 @@ async def test_a_rule_is_added_for_the_session_or_always_and_its_own_are_removed
         update = {"type": "addRules", "rules": [rule], "behavior": "allow", "destination": "session"}
         assert ("change_permission_rules", {"updates": [update]}) in at.session.controls and not kept
         await at.pilot.press("a", "up")
-        await at.type("Edit")
-        await at.sees("deny always here: Edit▏")
+        await at.type("Edti")
+        await at.sees("deny always here: Edti▏")
         await at.pilot.press("enter")
         await at.until(lambda: kept)
+        await at.sees("Added: deny Edti, but there is no tool 'Edti'; did you mean Edit?")
         assert kept[0]["destination"] == "localSettings" and kept[0]["behavior"] == "deny"
         await at.pilot.press("pageup", "d")
         await at.sees("This rule is not yours to remove here")

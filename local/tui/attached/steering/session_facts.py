@@ -14,6 +14,7 @@ from ccb.tunnel.wire.kinds.commands import CHANGE_RULES, LIST_RULES, RENAME_SESS
 from ccb.tunnel.wire.kinds.rewind import REWIND_FILES, REWIND_POINTS, FileRewind
 from ccb.tunnel.wire.requests import Request, RequestFailed
 
+from ....command_line.option_table.tool_names import no_such_tool
 from ....session.client import Json, SessionClient
 from ...model.blocks import Level
 from ...model.transcript_reducer import TranscriptReducer
@@ -101,7 +102,10 @@ class SessionFacts:
             await self._client.request(Request(CHANGE_RULES, [update]))
             if held.source == KEPT and self.keep is not None:
                 await self.keep([update])
-            said = f"{'Added' if adds else 'Removed'}: {held.behavior} {held.rule}"
+            wrong = no_such_tool(tool) if adds else ""
+            said = f"{'Added' if adds else 'Removed'}: {held.behavior} {held.rule}" + (
+                f", but {wrong}" if wrong else ""
+            )
             panel.show(await self.rules(), one_line(said))
         except CcbError as error:
             panel.fail(error.what)
