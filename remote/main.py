@@ -44,6 +44,7 @@ def start(params: Params, bundle: str, storage: str) -> int:
     - `again`: the client reconnects by itself after a lost connection; a session that was stopped is not started for
       it.
     - `in_memory`: the session was in memory when the client last saw it.
+    - `worktree`: a new session works in a git worktree of this name, of the repository that holds `cwd`.
     - `grace_s`, `idle_s`: the limits of a new daemon, in seconds.
     - `notes`: the stub's notes for the person.
     - `bundle_path`: where the stub found or wrote the bundle, "" if nowhere.

@@ -42,7 +42,8 @@ class SessionChoice:
     `logs` have their session there too. `reconnect_timeout` is in seconds. `resume_at` is the message after which
     an existing session goes on.
     `drops_turn` is the prompt of the only turn that may be left out then. `rewind_files` is the prompt to before which
-    files go back.
+    files go back. `worktree` is the name of the git worktree that a new session works in, `""` for a new name, None for
+    the directory itself.
     """
 
     session_id: str | None = None
@@ -53,6 +54,7 @@ class SessionChoice:
     resume_at: str | None = None
     rewind_files: str | None = None
     drops_turn: str | None = None
+    worktree: str | None = None
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,21 @@ def read_session_id(value: str, shown: str) -> str:
     return value.lower()
 
 
+def is_worktree_name(text: str) -> bool:
+    """Return whether a worktree can have this name."""
+    return re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", text) is not None and ".." not in text
+
+
+def read_worktree_name(value: str, shown: str) -> str:
+    """Check the name of a worktree."""
+    if not is_worktree_name(value):
+        raise UsageError(
+            f"error: {shown}: '{shortened(value)}' is no name for a worktree",
+            do="Take letters, digits, dots, dashes and underscores, 64 at most.",
+        )
+    return value
+
+
 def read_uuid(value: str, shown: str) -> str:
     """Parse a UUID in its usual spelling."""
     try:

@@ -19,6 +19,7 @@ from .option_values import (
     read_session_id,
     read_ssh_option,
     read_uuid,
+    read_worktree_name,
 )
 
 PERMISSION_MODES = ("default", "acceptEdits", "plan", "dontAsk", "bypassPermissions")
@@ -35,6 +36,12 @@ OPTIONS = (
         ("--resume", "-r"), Group.SESSION, "resume", OptionKind.OPTIONAL,
         "Continue the session with this ID, or the start of one; without an ID, choose from a list.",
         "id", read=read_session_id,
+    ),
+    Option(
+        ("--worktree", "-w"), Group.SESSION, "worktree", OptionKind.OPTIONAL,
+        "Work in a git worktree of this name below .claude/worktrees, on a branch of its own; without a name, in a new "
+        "one.",
+        "name", read=read_worktree_name,
     ),
     Option(
         ("--fork-session",), Group.SESSION, "fork_session", _FLAG,

@@ -14,16 +14,11 @@ from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire.dataclass import dataclass
 
 from .option_table.declaration import Option, OptionKind
-from .option_values import OptionValue, is_session_id, shortened, split_rules
+from .option_values import OptionValue, is_session_id, is_worktree_name, shortened, split_rules
 from .options import BY_NAME, OWN_WORDS
 
 _RECURSIVE = ("-r", "-R")
 _PRINT = ("-p", "--print")
-_WORKTREE = ("--worktree", "-w")
-_MAKE_ONE = (
-    "Make one with git (`git worktree add ../NAME`) and name its directory: `ccb ssh HOST:/PATH/NAME`. A sub-agent can "
-    "have its own: ask for it, or define it with `isolation: worktree`."
-)
 _WHOLE_WORDS = ("add_dirs", "mcp_config")
 
 
@@ -54,13 +49,14 @@ class _Scanner:
     def __init__(self, argv: Sequence[str]) -> None:
         self._argv = list(argv)
         self._next = 0
+        self._words: list[str] = []
         self._values: dict[Option, OptionValue] = {}
         self._variadic = ""
         self._unknown: list[str] = []
         self._tolerant = _speaks_json(self._argv)
 
     def scan(self) -> Scanned:
-        words: list[str] = []
+        words = self._words
         ended_at_start, printed_at = False, -1
         while self._next < len(self._argv):
             word = self._argv[self._next]
@@ -90,7 +86,11 @@ class _Scanner:
                     raise UsageError(f"error: option '{option.shown}' takes no value")
                 self._values[option] = True
             case OptionKind.OPTIONAL:
-                self._values[option] = self._session_id() if attached is None else _read(option, attached)
+                if attached is None:
+                    attached = self._worktree_name() if option.field == "worktree" else self._session_id()
+                    self._values[option] = attached
+                else:
+                    self._values[option] = _read(option, attached)
             case OptionKind.VARIADIC:
                 words = [attached] if attached is not None else self._following(option)
                 self._append(option, words if option.field in _WHOLE_WORDS else _rules(words))
@@ -104,8 +104,6 @@ class _Scanner:
         next word if it does not start with `-`. Only programs that speak JSON may use such options: a person meant
         another one."""
         name, equals, _ = word.partition("=")
-        if name in _WORKTREE:  # without one, the session would change what it must not
-            raise UsageError(f"error: ccb makes no worktree for a session, so it has no option '{name}'", do=_MAKE_ONE)
         if not self._tolerant:
             near = difflib.get_close_matches(name, BY_NAME, n=2, cutoff=0.7)
             do = f"Did you mean {' or '.join(near)}?" if near else "See `ccb help`."
@@ -143,6 +141,16 @@ class _Scanner:
             self._next += 1
             return self._argv[self._next - 1].lower()
         return ""
+
+    def _worktree_name(self) -> str:
+        """Return the next word if it can only be the name of a worktree, else `""`: it may also be the place where the
+        session works, which comes first."""
+        word = self._argv[self._next] if self._next < len(self._argv) else ""
+        placed = len(self._words) > (self._words[:1] == ["ssh"])
+        if not (placed or self._tolerant) or not is_worktree_name(word):
+            return ""
+        self._next += 1
+        return word
 
     def _following(self, option: Option) -> list[str]:
         """Return the words up to the next option, at least one."""

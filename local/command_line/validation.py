@@ -139,6 +139,12 @@ _SESSION_RULES: tuple[Rule, ...] = (
         "Give one of them.",
     ),
     (
+        lambda given: given.session.worktree is not None and _continues(given.session),
+        UsageError,
+        "--worktree is for a new session",
+        "Leave it out: a session that is continued goes back into its own worktree.",
+    ),
+    (
         lambda given: given.session.fork_session and not _continues(given.session),
         UsageError,
         "--fork-session needs --continue or --resume",

@@ -59,6 +59,8 @@ async def session_parameters(
     if session.resume is not None:
         chosen = session.resume or await choose()
         return {**parameters, "fork_of": chosen, **fork} if fork else {**parameters, "session": chosen, "create": False}
+    if session.worktree is not None:
+        parameters["worktree"] = session.worktree or f"session-{session_id[:8]}"
     return {**parameters, "session": session_id, "create": True, "fresh": True}
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ccb import __version__
 from ccb.tunnel.wire import Json, Refused, SessionOptions, encode_frame
 from ccb.tunnel.wire.kinds.workers import WorkerRecord
+from ccb.tunnel.wire.kinds.worktrees import WorktreeRecord
 
 from ..compiled.writer import CopyWriter
 from ..journal.journal import Journal, JournalError
@@ -84,6 +85,7 @@ async def _serve(launch: Launch, first: socket.socket) -> int:
     )
     copy = CopyWriter(launch.bundle_path, str(launch.facts["bundle"]), launch.no_copy)
     daemon = Daemon(launch.where, launch.facts, limits, copy)
+    daemon.tree = launch.tree if isinstance(launch.tree, WorktreeRecord) else None
     loop.add_signal_handler(signal.SIGINT, daemon.stop)  # sent by `ccb stop`
     loop.add_signal_handler(signal.SIGTERM, daemon.leave)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)  # before the first thread, which hands its mask to its commands
@@ -107,6 +109,8 @@ class Daemon:
     def __init__(self, where: SessionPaths, facts: dict[str, object], limits: LifeLimits, copy: CopyWriter) -> None:
         self.journal = Journal(where.file("journal.jsonl"))
         self.session: Session | None = None
+        self.tree: WorktreeRecord | None = None
+        """The worktree that was made for the session."""
         self._where = where
         self._facts = facts
         self._lease = Lease(where.file("epoch"), *read_lease(where.state))
@@ -165,6 +169,8 @@ class Daemon:
     def begin(self, options: SessionOptions) -> None:
         """Begin the session with the options of its first driver. Raise ValueError, JournalError."""
         self.session = begin_session(self._session_host(), options, {"cwd": self._facts["cwd"], **self._worker()})
+        if self.tree is not None:
+            self.session.log.emit(self.tree)
         self._begun.set()
 
     @property
@@ -271,6 +277,10 @@ class Daemon:
         await self.journal.close()
         await self.clients.close(session_over=self._session_over)
         await self._copy.close()
+        if "/worktrees/" in self._context.cwd and self.journal.path:
+            from ..subagents.session_worktree import give_back
+
+            await give_back(self.journal.path, self._context.cwd)
         if self.session is not None:
             self._summary.update(state="ended", driver="", viewers=0)
             self._summary.remove_owner()

@@ -23,6 +23,8 @@ Params = dict[str, object]
 
 _FIRST_CLIENT_S = 60.0  # for the first client to read its hello
 
+_WORKTREES = "/.claude/worktrees/"
+
 ENDING = (signal.SIGTERM, signal.SIGINT)
 """The signals that end a daemon. They are blocked while it starts, except while it waits for its first client: what a
 handler raises amid an import can be swallowed, and amid the use of a lock it can leave the lock held."""
@@ -34,13 +36,15 @@ class Launch:
 
     `facts` go into every hello: bundle, session, cwd, storage, notes. `lock` and `journal_lock` are the descriptors
     that hold the session's locks, -1 for none. `log` is the open log file. `grace_s` and `idle_s` are limits in
-    seconds, None for the default. `bundle_path` and `no_copy` are start parameters, see `main.start`.
+    seconds, None for the default. `tree` is the record of the worktree that was made for the session. `bundle_path` and
+    `no_copy` are start parameters, see `main.start`.
     """
 
     def __init__(self, where: paths.SessionPaths, facts: dict[str, object], listener: socket.socket) -> None:
         self.where = where
         self.facts = facts
         self.listener = listener
+        self.tree: object = None
         self.lock = -1
         self.journal_lock = -1
         self.log = -1
@@ -83,14 +87,21 @@ def _start(
             owner = owner_of(where.state)
             check_owner(owner)
             return owner
-        os.chdir(cwd)
         notes = list(dict.fromkeys(_texts(params.get("notes")) + where.notes))
+        tree = None
+        if "worktree" in params and not _begun(journal):
+            from ..subagents.session_worktree import own_worktree
+
+            cwd, tree = own_worktree(cwd, str(params["worktree"]))
+            notes.append("the session works in the git worktree %s" % cwd)
+        os.chdir(cwd)
         facts: Params = {"bundle": bundle, "session": session, "cwd": cwd, "storage": where.storage, "notes": notes}
         log = os.open(where.file("daemon.log") or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         if where.lock:
             reserve_owner(lock)
         with sockets.listen(where.socket, lock) as listener:
             launch = Launch(where, facts, listener)
+            launch.tree = tree
             launch.lock, launch.journal_lock, launch.log = lock, journal_lock, log
             launch.grace_s, launch.idle_s = _seconds(params.get("grace_s")), _seconds(params.get("idle_s"))
             launch.bundle_path, launch.no_copy = (str(params.get(name) or "") for name in ("bundle_path", "no_copy"))
@@ -113,7 +124,7 @@ def _check(params: Params, session: str, where: paths.SessionPaths, journal: str
 
     A start by a person removes the file that `ccb stop` left.
     """
-    exists = os.path.exists(journal) and os.path.getsize(journal) > 0
+    exists = _begun(journal)
     if exists and params.get("fresh"):
         raise in_use(session)
     if not exists and not params.get("create", True):
@@ -125,7 +136,16 @@ def _check(params: Params, session: str, where: paths.SessionPaths, journal: str
         raise HostRefusal("stopped", "the session was stopped with `ccb stop`", {})
     _remove(mark)
     named = str(params.get("cwd") or "")
-    return resolve_directory(_recorded_directory(where.state, journal, named) if exists else named or "~")
+    directory = _recorded_directory(where.state, journal, named) if exists else named or "~"
+    if exists and _WORKTREES in directory and not os.path.isdir(directory):
+        from ..subagents.session_worktree import make_again
+
+        make_again(journal)
+    return resolve_directory(directory)
+
+
+def _begun(journal: str) -> bool:
+    return os.path.exists(journal) and os.path.getsize(journal) > 0
 
 
 def _recorded_directory(state: str, journal: str, named: str) -> str:

@@ -108,6 +108,16 @@ def worktrees(path: str) -> list[WorktreeRecord]:
     return [tree for tree in found.values() if not tree.removed]
 
 
+def main_worktree(path: str) -> WorktreeRecord | None:
+    """Return the work tree that was made for the session of the journal at `path`, None for one without. Raise
+    OSError."""
+    with open(path, "rb") as file:
+        for record in _readable(line for line in file if b'"worktree"' in line):
+            if isinstance(record.content, WorktreeRecord) and not record.agent_id:
+                return record.content
+    return None
+
+
 class _Origin(Projection):
     def __init__(self) -> None:
         self.session = ""

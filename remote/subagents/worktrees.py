@@ -37,9 +37,9 @@ class Worktrees:
         self._host = host
         self._cages = cages
 
-    async def plan(self, cwd: str, name: str, key: str) -> WorktreeRecord:
+    async def plan(self, cwd: str, name: str, key: str = "") -> WorktreeRecord:
         """Return the work tree that `make` would make for an agent that would work in `cwd`. `name` describes it, `key`
-        makes it unique. Raise WorktreeRefused."""
+        makes it unique; without a key, `name` is its name. Raise WorktreeRefused."""
         git = Git(self._host, self._cages, cwd)
         if not git.available:
             raise WorktreeRefused(f"{cwd} is not in a repository of git, or this host has no git")
@@ -47,7 +47,7 @@ class Worktrees:
         if not top or not base:
             raise WorktreeRefused(f"git finds no commit in {cwd}")
         words = re.sub(r"[^a-z0-9]+", "-", name.lower())[:_MAX_NAME].strip("-") or "agent"
-        slug = f"{words}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+        slug = f"{words}-{hashlib.sha256(key.encode()).hexdigest()[:8]}" if key else name
         top = os.path.realpath(top.rstrip("\n"))
         return WorktreeRecord(os.path.join(top, PLACE, slug), f"worktree/{slug}", base.strip(), top)
 

@@ -112,6 +112,10 @@ def _no_sandbox(refused: Refused, host: str, message: str) -> CcbError:
     )
 
 
+def _no_worktree(refused: Refused, host: str, message: str) -> CcbError:
+    return UsageError(f"{host}: {message}", do="Leave out --worktree, or start in a repository of git with a commit.")
+
+
 _ERRORS: Mapping[str, Callable[[Refused, str, str], CcbError]] = {
     "no_such_path": _no_such_path,
     "not_a_directory": _not_a_directory,
@@ -123,6 +127,7 @@ _ERRORS: Mapping[str, Callable[[Refused, str, str], CcbError]] = {
     "waits_for_answer": _waits_for_answer,
     "bad_attach": _bad_attach,
     "no_sandbox": _no_sandbox,
+    "no_worktree": _no_worktree,
 }
 """For each refusal code: makes the error from the frame, the host's name and the neutralised message."""
 

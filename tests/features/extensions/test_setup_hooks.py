@@ -74,8 +74,6 @@ async def test_the_hooks_of_a_setup_run_once_although_the_worker_is_killed(host:
         (["--init-only", "-p", "go"], "--init-only starts a new session without a prompt"),
         (["--init-only", "--continue"], "--init-only starts a new session without a prompt"),
         (["--maintenance", "--init"], "cannot be used together"),
-        (["--worktree", "x"], "ccb makes no worktree for a session"),
-        (["ssh", "h", "-w"], "ccb makes no worktree for a session"),
     ],
 )
 def test_what_makes_no_sense_is_refused(argv: list[str], why: str) -> None:
