@@ -10,7 +10,6 @@ from dataclasses import field, replace
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.tool_traits import BUILT_IN, is_tool
 
 from .front_matter import NESTED, read_markdown
 from .nested_yaml import read_nested
@@ -82,7 +81,6 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
         elif values is not None:
             problems += [f"{at_line(path, name)}: {why}" for name, why in unknown_keys(values)]
             problems += [f"{at_line(path, name)}: {why}" for name, why in _not_a_projects(values, path, home)]
-            problems += [f"{at_line(path, name)}: {why}" for name, why in _near_misses(values)]
             layers.append(Layer(source, path, values, on_host=True))
     texts: list[Switch] = []
     shared: list[Layer] = []
@@ -132,23 +130,6 @@ def unknown_keys(values: Json, also: Sequence[str] = ()) -> list[tuple[str, str]
         del permissions[key]
     names = [*found, *(f"permissions.{key}" for key in nested)]
     return [(name, f"unknown key {name!r} has no effect") for name in names]
-
-
-def _near_misses(values: Json) -> list[tuple[str, str]]:
-    """Return the rules whose tool is misspelt, with why they have no effect. Tools of other agents are no mistake: the
-    file is for these agents, too."""
-    found = []
-    for kind in _LISTS[:-1]:
-        for rule in values.get("permissions", {}).get(kind, []):
-            name = rule.partition("(")[0].strip()
-            if not is_tool(name) and not name.startswith("mcp__"):
-                from difflib import get_close_matches
-
-                near = get_close_matches(name, BUILT_IN, 1, 0.75)
-                found += (
-                    [(f"permissions.{kind}", f"there is no tool {name!r}; did you mean {near[0]}?")] if near else []
-                )
-    return found
 
 
 def _not_a_projects(values: Json, path: str, home: str) -> list[tuple[str, str]]:

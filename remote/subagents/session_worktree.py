@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import Awaitable
 from typing import Callable, TypeVar
 
@@ -21,16 +20,14 @@ from .worktrees import PLACE, WorktreeRefused, Worktrees, directory_in
 
 T = TypeVar("T")
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-
 
 def own_worktree(cwd: str, name: str) -> tuple[str, WorktreeRecord | None]:
     """Make a worktree for a session that would work in `cwd`, or take one of that name that is there. Return where the
     session works, and the worktree if it was made now. Raise HostRefusal."""
 
     async def made(context: ToolContext) -> tuple[str, WorktreeRecord | None]:
-        if not _NAME.fullmatch(name) or ".." in name:
-            raise WorktreeRefused(f"{name[:100]!r} is no name for a worktree")
+        if os.path.basename(name) != name or name.startswith("."):
+            raise WorktreeRefused(f"{name[:100]!r} is no name")
         trees = Worktrees(context.host, context.cages)
         tree = await trees.plan(cwd, name)
         there = os.path.lexists(os.path.join(tree.path, ".git"))

@@ -40,7 +40,7 @@ class TokenTarget:
         share = round(100 * used / self.tokens)
         return (
             f"You have used {used:,} of the {self.tokens:,} tokens that the user wants to be spent here ({share} %). "
-            "Go on with the work: do not sum up and do not ask. If a part is done, check it, or go deeper."
+            "Go on with the work, and do not sum up."
         )
 
     @property

@@ -49,14 +49,6 @@ _SUMMARIES = {
     "FileChanged": "When a watched file has changed",
     "InstructionsLoaded": "When the model gets an instruction file",
     "Setup": "Before a new session, with --init or --maintenance",
-    "ConfigChange": "When settings of the project have changed",
-    "DirectoryAdded": "When the session may work in another directory",
-    "TaskCreated": "Before the agent adds a todo",
-    "TaskCompleted": "Before the agent marks a todo completed",
-    "WorktreeCreate": "Makes the worktree of a sub-agent in place of git",
-    "WorktreeRemove": "When such a worktree is to go",
-    "PreModelSwitch": "Before a client chooses another model",
-    "PostModelSwitch": "After that",
 }
 _REFUSED = {
     "set_cwd": "a session stays in the directory in which it was started: start another session there",
@@ -190,7 +182,8 @@ def _hooks(session: Session) -> Json:
     hooks = sorted([*read_hooks(sources, lambda _: None, names), *callbacks], key=lambda each: EVENTS.index(each.event))
     counts = {event: sum(each.event == event for each in hooks) for event in EVENTS}
     catalog = [
-        {"name": each, "summary": _SUMMARIES[each], "supportsMatcher": each not in WITHOUT_MATCHER} for each in EVENTS
+        {"name": each, "summary": _SUMMARIES.get(each, each), "supportsMatcher": each not in WITHOUT_MATCHER}
+        for each in EVENTS
     ]
     return {
         "events": [{**each, "hookCount": counts[str(each["name"])]} for each in catalog if counts[str(each["name"])]],

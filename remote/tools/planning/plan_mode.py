@@ -26,8 +26,7 @@ _EXIT = (
     "Shows the user your plan and asks for approval to carry it out. Only in plan mode, when the plan is complete and"
     " you have no open question (ask those with AskUserQuestion before).\n"
     "- The plan is read from the plan file; leave `plan` out then. Do not ask in any other way whether it is fine.\n"
-    "- Name in `allowedPrompts` the commands that the work will surely run, such as its tests. With the plan the user"
-    " allows exactly these."
+    "- Name in `allowedPrompts` the commands that the work will surely run, such as its tests."
 )
 
 

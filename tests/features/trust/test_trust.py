@@ -117,17 +117,12 @@ async def test_a_trusted_project_chooses_what_the_person_has_left_open_and_never
 ) -> None:
     library = host.project.parent / "library"
     library.mkdir()
-    permissions: Json = {
-        "defaultMode": "acceptEdits",
-        "additionalDirectories": ["../library", "~/.ssh", "~"],
-        "colour": 1,
-    }
-    permissions["deny"] = ["Raed(.env)", "ToolOfAnotherAgent", "mcp__a__b"]
+    permissions = {"defaultMode": "acceptEdits", "additionalDirectories": ["../library", "~/.ssh", "~"], "colour": 1}
     bring(host.project, {"model": "opus", "permissions": permissions, "statusLine": {}})
     laptop = await host.connect(session)
     await laptop.attach(options(left_open=["model", "permission_mode"]))
     asked = await answer(laptop, trusted=True)
-    shown = [(each["name"], each["detail"]) for each in asked["switches"] if each["kind"] == "setting"]
+    shown = [(each["name"], each["detail"]) for each in asked["switches"]]
     real = str(library.resolve())
     assert shown == [
         ("model", '"opus"'),
@@ -139,7 +134,6 @@ async def test_a_trusted_project_chooses_what_the_person_has_left_open_and_never
         "unknown key 'permissions.colour' has no effect",
         "a project cannot add '~/.ssh': it is or holds the home directory, or is hidden in it",
         "a project cannot add '~': it is or holds the home directory, or is hidden in it",
-        "there is no tool 'Raed'; did you mean Read?",
     ]
     assert (await laptop.message("system", "status"))["permissionMode"] == "acceptEdits"
     await laptop.say("go")

@@ -30,7 +30,7 @@ GOLDEN_TOOLS = {
     "Task": "a11328c5781a6dbc",
     "AskUserQuestion": "318a6ac0f44e88f4",
     "EnterPlanMode": "b90ab01eb9fa3e9a",
-    "ExitPlanMode": "5bd065ac07e219b5",
+    "ExitPlanMode": "aa4b1b4864fb1920",
     "TaskOutput": "40d358feee0d229a",
     "TaskStop": "b7350dbf9d9d3c9e",
     "NotebookEdit": "d675f1d2196b2ab7",

@@ -56,7 +56,10 @@ class ApprovalSubject(ScrollView, can_focus=False):
 
     def limit(self, height: int) -> None:
         """Limit the height. What is on the screen from now on counts as seen: until here it may have flashed up."""
+        at_end = 0 < self.max_scroll_y <= round(self.scroll_y)
         self.styles.max_height = max(1, height)
+        if at_end:  # the answers that appear must not push the last rows out of sight
+            self.call_after_refresh(self.move, len(self._rows))
         if not self._counts:
             self._counts = True
             self.call_after_refresh(self.refresh)

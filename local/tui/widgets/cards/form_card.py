@@ -150,12 +150,23 @@ class FormCard(QuestionCard):
             start = self._marked if self._marked >= 0 else (-1 if STEPS[key] > 0 else 0)
             self._mark((start + STEPS[key]) % rows)
 
+    @property
+    def wants_text(self) -> bool:
+        of = self.form.field
+        return of is not None and of.own_text and self._marked == len(of.options)
+
+    def text_begins(self, char: str) -> None:
+        self._before = deepcopy(self.form)
+        self._declining = False
+        self.ask_for_text(_OWN_ANSWER, selected=False)
+        self.field.insert_text_at_cursor(char)
+
     def enter(self) -> None:
         self._settle_marks()
         of = self.form.field
         if of is None:
             self._send_or_show_missing()
-        elif self._marked == len(of.options) and of.own_text:
+        elif self.wants_text:
             self._declining = False
             self.ask_for_text(_OWN_ANSWER, self.form.entry.text)
         elif of.several and self.form.answered(self.form.place):

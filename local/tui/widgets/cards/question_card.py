@@ -135,6 +135,14 @@ class QuestionCard(Vertical, can_focus=True):
         """The person pressed the space bar."""
         self.subject.read_on()
 
+    @property
+    def wants_text(self) -> bool:
+        """Whether the marked answer is one in the person's own words."""
+        return False
+
+    def text_begins(self, char: str) -> None:
+        """The person types the first character of such an answer."""
+
     def enter(self) -> None:
         """Give the marked answer."""
 
@@ -259,8 +267,9 @@ class QuestionCard(Vertical, can_focus=True):
         """Return the widget into which the person types now."""
         return self.field
 
-    def ask_for_text(self, placeholder: str, value: str = "") -> None:
-        """Let the person type into the field."""
+    def ask_for_text(self, placeholder: str, value: str = "", *, selected: bool = True) -> None:
+        """Let the person type into the field. `selected`: what they type takes the place of `value`."""
+        self.field.select_on_focus = selected
         self.field.placeholder = placeholder
         self.field.value = value
         self.add_class("typing")
@@ -277,6 +286,9 @@ class QuestionCard(Vertical, can_focus=True):
             if event.key == "escape":
                 event.stop()
                 self.end_of_text()
+            elif self.has_focus and event.is_printable and event.character:  # the field gets the focus a moment later
+                event.stop()
+                self.field.insert_text_at_cursor(event.character)
             return
         if not self.has_focus:
             return
@@ -290,7 +302,10 @@ class QuestionCard(Vertical, can_focus=True):
     def _character(self, char: str, at: float) -> None:
         """Take a character: it marks an answer, reads on, or is text, with the marks before it."""
         text = self._keys.text_of(char, at, answers=f" {self.MARKS}", space_marks=self.space_marks)
-        if text:
+        if text and self.wants_text and " " not in text:
+            self._keys.release()
+            self.text_begins(char)
+        elif text:
             self.mark("")
             self.post_message(self.TextTyped(text))
         elif char == " ":

@@ -86,6 +86,16 @@ async def test_an_answer_in_own_words() -> None:
         assert await answers(at) == {"Which store?": "flat files", "Which checks?": "Lint, types"}
 
 
+async def test_what_is_typed_after_the_row_for_own_words_is_marked_is_the_answer() -> None:
+    async with desk() as at:
+        await asked(at, TWO)
+        await keys(at, "1", "3", "f")
+        await at.type("lat files")
+        assert at.app.composer.text == ""
+        await keys(at, "enter", "2", "down", *"types", "enter", "enter", "enter")
+        assert await answers(at) == {"Which store?": "flat files", "Which checks?": "Lint, types"}
+
+
 async def test_esc_declines_with_a_reason_and_esc_again_goes_back() -> None:
     async with desk() as at:
         await asked(at, ONE)
