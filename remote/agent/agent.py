@@ -65,11 +65,6 @@ class Agent:
         return self._state.model
 
     @property
-    def tokens(self) -> int:
-        """The size of the conversation, as far as it is known."""
-        return self._state.tokens
-
-    @property
     def reminders(self) -> Reminders:
         """What ccb says to the model in the next user message of this agent."""
         return self._deps.reminders

@@ -40,7 +40,7 @@ from .clients import Clients
 from .hello import hello_frame, read_lease
 from .lifetime import GRACE_S, IDLE_S, Activity, LifeLimits, Lifetime
 from .model_streams import Calls
-from .start import ENDING
+from .start import ENDING, WORKTREES
 from .upkeep import keep_reachable
 
 if TYPE_CHECKING:
@@ -277,10 +277,10 @@ class Daemon:
         await self.journal.close()
         await self.clients.close(session_over=self._session_over)
         await self._copy.close()
-        if "/worktrees/" in self._context.cwd and self.journal.path:
+        if WORKTREES in self._context.cwd and self.journal.path:
             from ..subagents.session_worktree import give_back
 
-            await give_back(self.journal.path, self._context.cwd)
+            await give_back(self.journal.path)
         if self.session is not None:
             self._summary.update(state="ended", driver="", viewers=0)
             self._summary.remove_owner()

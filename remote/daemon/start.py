@@ -23,7 +23,8 @@ Params = dict[str, object]
 
 _FIRST_CLIENT_S = 60.0  # for the first client to read its hello
 
-_WORKTREES = "/.claude/worktrees/"
+WORKTREES = "/.claude/worktrees/"
+"""What the path of every worktree of a session holds."""
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
 """The signals that end a daemon. They are blocked while it starts, except while it waits for its first client: what a
@@ -137,7 +138,7 @@ def _check(params: Params, session: str, where: paths.SessionPaths, journal: str
     _remove(mark)
     named = str(params.get("cwd") or "")
     directory = _recorded_directory(where.state, journal, named) if exists else named or "~"
-    if exists and _WORKTREES in directory and not os.path.isdir(directory):
+    if exists and WORKTREES in directory and not os.path.isdir(directory):
         from ..subagents.session_worktree import make_again
 
         make_again(journal)

@@ -10,7 +10,7 @@ from ccb.tunnel.wire.kinds.workers import DriverRecord, ForkedRecord, WorkerReco
 from ccb.tunnel.wire.kinds.worktrees import WorktreeRecord
 from ccb.tunnel.wire.messages import SystemLine, UserLine
 from ccb.tunnel.wire.projection import Projection, on, replay
-from ccb.tunnel.wire.records import InputRecord, OptionsRecord, Record, parse_line
+from ccb.tunnel.wire.records import MAIN_AGENT, InputRecord, OptionsRecord, Record, parse_line
 
 _END_BYTES = 256 * 1024
 _MAX_TEXT = 200
@@ -100,22 +100,22 @@ def last_mark(path: str) -> str:
 
 def worktrees(path: str) -> list[WorktreeRecord]:
     """Return the work trees that agents of the journal at `path` may have left. Raise OSError."""
-    found: dict[str, WorktreeRecord] = {}
-    with open(path, "rb") as file:
-        for record in _readable(line for line in file if b'"worktree"' in line):
-            if isinstance(record.content, WorktreeRecord):
-                found[record.agent_id] = record.content
-    return [tree for tree in found.values() if not tree.removed]
+    return [tree for tree in _worktrees(path).values() if not tree.removed]
 
 
 def main_worktree(path: str) -> WorktreeRecord | None:
     """Return the work tree that was made for the session of the journal at `path`, None for one without. Raise
     OSError."""
+    return _worktrees(path).get(MAIN_AGENT)
+
+
+def _worktrees(path: str) -> dict[str, WorktreeRecord]:
+    found: dict[str, WorktreeRecord] = {}
     with open(path, "rb") as file:
         for record in _readable(line for line in file if b'"worktree"' in line):
-            if isinstance(record.content, WorktreeRecord) and not record.agent_id:
-                return record.content
-    return None
+            if isinstance(record.content, WorktreeRecord):
+                found[record.agent_id] = record.content
+    return found
 
 
 class _Origin(Projection):

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable
-from typing import Callable, TypeVar
 
 from ccb.tunnel.wire.kinds.worktrees import WorktreeRecord
 
@@ -14,40 +12,43 @@ from ..context.git import Git
 from ..journal.summary import main_worktree
 from ..sessions.refusal import HostRefusal
 from ..sessions.registry import sessions
-from ..tools.contract import ToolContext
 from ..tools.registry import close_context, make_context
-from .worktrees import PLACE, WorktreeRefused, Worktrees, directory_in
-
-T = TypeVar("T")
+from .worktrees import WorktreeRefused, Worktrees, directory_in
 
 
 def own_worktree(cwd: str, name: str) -> tuple[str, WorktreeRecord | None]:
     """Make a worktree for a session that would work in `cwd`, or take one of that name that is there. Return where the
     session works, and the worktree if it was made now. Raise HostRefusal."""
-
-    async def made(context: ToolContext) -> tuple[str, WorktreeRecord | None]:
-        if os.path.basename(name) != name or name.startswith("."):
-            raise WorktreeRefused(f"{name[:100]!r} is no name")
-        trees = Worktrees(context.host, context.cages)
-        tree = await trees.plan(cwd, name)
-        there = os.path.lexists(os.path.join(tree.path, ".git"))
-        await trees.make(tree)
-        return directory_in(tree, cwd), None if there else tree
-
-    return _in_context(cwd, made)
+    return asyncio.run(_made(cwd, name))
 
 
 def make_again(journal: str) -> None:
     """Make the worktree of a session again that an earlier worker has removed. Raise HostRefusal, OSError."""
     tree = main_worktree(journal)
     if tree is not None and not os.path.lexists(tree.path):
-        _in_context(tree.top, lambda context: Worktrees(context.host, context.cages).make(tree))
+        asyncio.run(_made(tree.top, os.path.basename(tree.path), tree))
 
 
-async def give_back(journal: str, cwd: str) -> None:
+async def _made(cwd: str, name: str, tree: WorktreeRecord | None = None) -> tuple[str, WorktreeRecord | None]:
+    context = make_context(cwd, "")
+    trees = Worktrees(context.host, context.cages)
+    try:
+        if os.path.basename(name) != name or name.startswith("."):
+            raise WorktreeRefused(f"{name[:100]!r} is no name")
+        tree = tree or await trees.plan(cwd, name)
+        there = os.path.lexists(os.path.join(tree.path, ".git"))
+        await trees.make(tree)
+        return directory_in(tree, cwd), None if there else tree
+    except WorktreeRefused as error:
+        raise HostRefusal("no_worktree", f"there is no worktree for the session: {error}", {}) from None
+    finally:
+        await close_context(context)
+
+
+async def give_back(journal: str) -> None:
     """The worker of a session ends: remove its worktree if nothing is changed, committed or ignored in it, and no other
-    session works there. Does not raise."""
-    tree = main_worktree(journal) if f"/{PLACE}/" in cwd else None
+    session works there."""
+    tree = main_worktree(journal)
     if tree is None or sum(each.alive and f"{each.cwd}/".startswith(f"{tree.path}/") for each in sessions()) > 1:
         return
     context = make_context(tree.top, "")
@@ -57,17 +58,3 @@ async def give_back(journal: str, cwd: str) -> None:
             await Worktrees(context.host, context.cages).remove(tree)
     finally:
         await close_context(context)
-
-
-def _in_context(cwd: str, work: Callable[[ToolContext], Awaitable[T]]) -> T:
-    async def run() -> T:
-        context = make_context(cwd, "")
-        try:
-            return await work(context)
-        finally:
-            await close_context(context)
-
-    try:
-        return asyncio.run(run())
-    except WorktreeRefused as error:
-        raise HostRefusal("no_worktree", f"there is no worktree for the session: {error}", {}) from None

@@ -198,7 +198,6 @@ async def _set_model(session: Session, name: str | None) -> Json:
     agent, hooks = session.agent, session.agent.hooks
     old, new = agent.model, agent.model_of(name)
     facts: Json = {"from_model": old, "to_model": new, "requested_model": name, "source": "sdk"}
-    facts["context_tokens"] = agent.tokens
     if hooks is not None and old != new:
         outcome = await hooks.run(PRE_MODEL_SWITCH, facts, new)
         if outcome.stops or outcome.decision in ("ask", "deny"):
