@@ -31,7 +31,7 @@ _MAX_HEADLINE = 4_000
 _MARKED_ERROR = re.compile(r"\s*<tool_use_error>(.*)</tool_use_error>\s*", re.DOTALL)  # the marks are for the model
 _NUMBERED = re.compile(r"\d+\t")  # a line of a file in the result of Read
 _GAP = "  "
-_SUBJECTS = ("command", "file_path", "pattern", "path", "bash_id", "shell_id", "skill")
+_SUBJECTS = ("command", "file_path", "pattern", "path", "bash_id", "shell_id", "skill", "url", "query")
 
 
 def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: bool = False) -> str:
@@ -86,6 +86,8 @@ def tool_summary(block: ToolBlock) -> str | None:
     if not filled:
         return ""
     line = filled[-1] if view is View.COMMAND else filled[0]
+    if line.endswith(":") and view is not View.COMMAND and len(filled) > 1:  # it only says what comes
+        return counted(len(lines), "line")
     return line if len(lines) == 1 else f"{line} · {counted(len(lines), 'line')}"
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
-from ...permissions.shell.suggest import exact_rule
 from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
 from ..plan_file import MAX_CHARS
 
@@ -88,7 +87,8 @@ class ExitPlanMode(Tool):
         if not plan:
             where = f" Write it to {context.plan.path} first." if context.plan.path else " Give it as `plan`."
             return f"There is no plan yet.{where}"
-        wide = [each["prompt"] for each in tool_input.get("allowedPrompts") or () if not exact_rule(each["prompt"])]
+        wanted = [str(each["prompt"]) for each in tool_input.get("allowedPrompts") or ()]
+        wide = [each for each in wanted if not _is_exact(each)]
         if wide:
             return f"`allowedPrompts` names whole commands of one line, without `*`: {wide[0][:200]!r} is none."
         return None if len(plan) <= MAX_CHARS else f"The plan is longer than {MAX_CHARS:,} characters: shorten it."
@@ -114,3 +114,9 @@ class ExitPlanMode(Tool):
                 context.plan.write(plan)
             except OSError as error:
                 _log.warning("the plan could not be written: %s", error)
+
+
+def _is_exact(command: str) -> bool:
+    from ...permissions.shell.suggest import exact_rule  # most sessions read no command
+
+    return exact_rule(command) is not None

@@ -9,7 +9,7 @@ from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.tui.model.blocks import MAX_BLOCK_CHARS, ToolBlock, ToolState
 from ccb.local.tui.render.diffs import EditView
-from ccb.local.tui.render.tool_output import MAX_DETAIL_LINES, tool_output
+from ccb.local.tui.render.tool_output import MAX_DETAIL_LINES, headline, tool_output, tool_summary
 from ccb.local.tui.render.untrusted.terminal_text import last_state
 from ccb.local.tui.theme.palette import Palette, palette_of
 
@@ -119,3 +119,11 @@ def test_the_details_of_a_long_edit_go_to_its_end_and_its_summary_is_counted(pal
     assert (lines[0], lines[-1]) == ("    1 + line 0", "10000 + line 9999")
     assert sum(f"{10_000 - MAX_DETAIL_LINES:,} lines in the middle not shown" in line for line in lines) == 1
     assert EditView(edit, palette, 24).unified().plain.endswith("… 9,976 more lines (Ctrl+O)")
+
+
+def test_calls_of_the_web_are_named_by_what_they_seek_and_their_summary_says_more_than_that() -> None:
+    assert headline("WebSearch", {"query": "textual 8", "allowed_domains": ["a.org"]}) == "textual 8"
+    assert headline("WebFetch", {"url": "https://a.org/b", "prompt": "What is new?"}) == "https://a.org/b"
+    found = 'Web search results for "textual 8":\n\nLinks: []\n\nIt is out.'
+    block = ToolBlock(name="WebSearch", tool_input={"query": "textual 8"}, result=found, state=ToolState.DONE)
+    assert tool_summary(block) == "5 lines"
