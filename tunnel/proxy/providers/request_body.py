@@ -10,7 +10,7 @@ from ..guards.request_body import read_request
 
 Json = dict[str, Any]
 
-_IN_THREAD = 512 * 1024  # bytes from which on a body is read in a thread: it takes milliseconds
+_IN_THREAD = 64 * 1024  # bytes from which on a body is read in a thread: it takes a millisecond and more
 
 
 async def whole_body(body: AsyncIterator[bytes]) -> bytes:
