@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.make/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit-fast official-sdks demo demo-repl goldens screenshot tour test lint types imports metrics unit worker-pythons $(WORKER_PYTHONS) bullseye forky arm64 bench faults fuzz soak clean
+.PHONY: help setup check unit-fast official-sdks demo demo-repl goldens screenshot tour test lint types imports metrics compiled unit worker-pythons $(WORKER_PYTHONS) bullseye forky arm64 bench faults fuzz soak clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -52,7 +52,7 @@ test: ## everything CI runs: lint, types, room contracts, all tests, the worker 
 	@.ci/system-packages venv $(PYTHON)
 	@.ci/system-packages test $(PYTHON)
 	@mkdir -p .make
-	@$(MAKE) --no-print-directory -j 3 --output-sync official-sdks lint imports
+	@$(MAKE) --no-print-directory -j 4 --output-sync official-sdks compiled lint imports
 	@$(MAKE) --no-print-directory -j 3 --output-sync unit types $(WORKER_PYTHONS)
 
 lint: $(STAMP) ## ruff: lint and format
@@ -75,8 +75,12 @@ unit-fast: $(STAMP)
 official-sdks: $(STAMP)
 	@.ci/official-sdks $(PYTHON)
 
+# The tests and the worker's bundle, made once and not by each of the processes that need them.
+compiled: $(STAMP)
+	@$(BIN)/python -c 'from ccb.deploy.bundle import load; load().packed("xz")'
+	@$(BIN)/pytest --collect-only -qq >/dev/null || true
+
 unit: $(STAMP) ## pytest on the laptop's Python
-	@$(BIN)/pytest --collect-only -qq >/dev/null || true  # compiles the tests once, not in each of four processes
 	@$(ROOT) $(BIN)/pytest -n 4 --dist worksteal -q $(addprefix --ignore=,$(WORKER_ROOMS))
 
 worker-pythons: $(WORKER_PYTHONS) ## the worker's tests under every other Python from 3.9 to 3.14 that is installed

@@ -1,6 +1,6 @@
 """The bundle of a source tree, kept from one start of ccb to the next.
 
-Building takes 60 ms or more of every start, and packing 200 ms of every first contact with a host. An installed wheel
+Building takes several seconds, and packing half a second of every first contact with a host. An installed wheel
 never comes here: what it needs is built in.
 """
 
