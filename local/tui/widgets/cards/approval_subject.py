@@ -39,6 +39,7 @@ class ApprovalSubject(ScrollView, can_focus=False):
         self._rows: list[CardRow] = []
         self._seen = 0  # rows from the top on
         self._counts = False
+        self._height = 0  # before the present resize
 
     @property
     def unseen(self) -> int:
@@ -56,10 +57,7 @@ class ApprovalSubject(ScrollView, can_focus=False):
 
     def limit(self, height: int) -> None:
         """Limit the height. What is on the screen from now on counts as seen: until here it may have flashed up."""
-        at_end = 0 < self.max_scroll_y <= round(self.scroll_y)
         self.styles.max_height = max(1, height)
-        if at_end:  # the answers that appear must not push the last rows out of sight
-            self.call_after_refresh(self.move, len(self._rows))
         if not self._counts:
             self._counts = True
             self.call_after_refresh(self.refresh)
@@ -74,9 +72,13 @@ class ApprovalSubject(ScrollView, can_focus=False):
         return len(self._rows)
 
     def on_resize(self) -> None:
+        at_end = 0 < self.scroll_y >= len(self._rows) - self._height
+        self._height = self.size.height
         self._fold(self.scrollable_content_region.width)
         self.virtual_size = Size(self._width, len(self._rows))
         self.refresh()
+        if at_end:  # answers that appear must not push the last rows out of sight
+            self.call_after_refresh(self._scroll, len(self._rows))
 
     def _fold(self, width: int) -> None:
         """Fold the lines to another width. What was seen stays so, up to the beginning of a line."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.session.client import LinkState
+from ccb.local.tui.widgets.cards.question_card import QuestionCard
 
 Json = dict[str, Any]
 
@@ -61,6 +63,25 @@ async def test_commands_of_the_plan_are_shown_and_allowed_with_it_unless_the_per
             await at.answer(key)
             updates = [{"type": "setMode", "mode": mode, "destination": "session"}, *rules]
             assert (await answer(at))["updatedPermissions"] == updates
+
+
+def _is_below(card: QuestionCard, before: int) -> bool:
+    return card.unseen < before
+
+
+async def test_the_last_rows_stay_in_sight_when_the_answers_appear() -> None:
+    async with desk(size=(80, 24)) as at:  # on which the answers take the room of the last rows
+        plan = "\n".join(f"{number}. step" for number in range(28))
+        await asked(at, plan, ways=[*WAYS, RULES], allowedPrompts=[{"tool": "Bash", "prompt": "make test"}])
+        card = at.app.view.card
+        assert card is not None
+        await at.until(lambda: card.unseen)
+        while before := card.unseen:
+            await at.pilot.press("space")
+            await at.until(partial(_is_below, card, before))
+        await at.sees("1 go, accept edits", "5 go, ask before those commands too")
+        await at.pause_of_a_person()
+        assert "$ make test" in at.screen
 
 
 async def test_a_rule_that_the_card_does_not_show_is_never_allowed_with_a_plan() -> None:
