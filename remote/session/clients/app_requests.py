@@ -5,6 +5,7 @@ Source: the types of the npm SDK 0.3.329."""
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable
 from functools import partial
 from typing import Any, Callable
@@ -24,32 +25,8 @@ Json = dict[str, Any]
 
 _MAX_QUESTION = 100_000  # characters
 _NAMES_S = 10.0
+_WORD = re.compile("([A-Z])")
 _SOURCES = {"client": "sessionHook", "managed": "policySettings"}
-_SUMMARIES = {
-    "PreToolUse": "Before a tool call",
-    "PermissionRequest": "When a call needs a permission",
-    "PermissionDenied": "When a call is denied without a question",
-    "PostToolUse": "After a tool call",
-    "PostToolUseFailure": "After a tool call that failed",
-    "UserPromptSubmit": "When a prompt is sent",
-    "Notification": "When the person should look",
-    "Stop": "When the agent ends a turn",
-    "StopFailure": "When a turn ends because the model failed",
-    "Elicitation": "When an MCP server wants to know something",
-    "ElicitationResult": "When it gets the answer",
-    "SubagentStart": "When a sub-agent starts",
-    "SubagentStop": "When a sub-agent ends",
-    "PreCompact": "Before the conversation is compacted",
-    "PostCompact": "After the conversation was compacted",
-    "SessionStart": "When a session starts",
-    "SessionEnd": "When a session ends",
-    "PostToolBatch": "After all tool calls of an answer",
-    "UserPromptExpansion": "Before the text of a command goes to the model",
-    "CwdChanged": "When the shell has another directory",
-    "FileChanged": "When a watched file has changed",
-    "InstructionsLoaded": "When the model gets an instruction file",
-    "Setup": "Before a new session, with --init or --maintenance",
-}
 _REFUSED = {
     "set_cwd": "a session stays in the directory in which it was started: start another session there",
     "register_repo_root": "a session has the directories that it was started with: use additionalDirectories",
@@ -182,7 +159,7 @@ def _hooks(session: Session) -> Json:
     hooks = sorted([*read_hooks(sources, lambda _: None, names), *callbacks], key=lambda each: EVENTS.index(each.event))
     counts = {event: sum(each.event == event for each in hooks) for event in EVENTS}
     catalog = [
-        {"name": each, "summary": _SUMMARIES.get(each, each), "supportsMatcher": each not in WITHOUT_MATCHER}
+        {"name": each, "summary": _WORD.sub(r" \1", each).strip(), "supportsMatcher": each not in WITHOUT_MATCHER}
         for each in EVENTS
     ]
     return {
