@@ -291,21 +291,14 @@ def _has_live_member(pgid: int) -> bool:
 
 
 def _has_mark(pid: str, wanted: bytes) -> bool:
-    try:
-        file = os.open(
-            f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC
-        )  # of every process: `open` takes twice as long
-    except OSError:
-        return False
-    try:
-        environ = os.read(file, 1 << 20)
-    except OSError:
-        return False
-    finally:
-        os.close(file)
-    return wanted in environ and any(
-        entry == wanted or entry.startswith(wanted + b".") for entry in environ.split(b"\0")
-    )
+    with contextlib.suppress(OSError):
+        file = os.open(f"/proc/{pid}/environ", os.O_RDONLY)  # of every process: `open` takes twice as long
+        try:
+            environ = b"\0" + os.read(file, 1 << 20) + b"\0"
+        finally:
+            os.close(file)
+        return any(b"\0" + wanted + end in environ for end in (b"\0", b"."))
+    return False
 
 
 async def stop_marked(mark: str) -> None:

@@ -10,7 +10,7 @@ import select
 import signal
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from .globs import Globs
 from .ignore import Ignore
@@ -125,7 +125,7 @@ def matching_by_grep(
         limits.check()
         names = [os.path.join(".", path) for path in batch]
         try:
-            listed, _, code = _run(root, [*command, *names], limits.left, {**os.environ, "LC_ALL": "C"})
+            listed, _, code = _run(root, [*command, *names], limits.left)
         except OSError:
             yield from batch
             continue
@@ -162,53 +162,45 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits, reads: bool) -> l
         return None
     if code is None:
         limits.end_listing()
-        limits.ignored |= left_out(narrowing.end(0.1) if narrowing else told)[0]
-        return _names(out) + _unread(root, told, limits, reads)
-    ignored, by_other_files = left_out(narrowing.end(limits.left) if narrowing else told)
-    if by_other_files:
-        return None  # our own walker does not obey them
-    limits.ignored |= ignored
-    if code < 0 or (code > 1 and not out and not _COMPLAINT.search(told)):
+    ignored, by_other_files = left_out(narrowing.end(0.1 if code is None else limits.left) if narrowing else told)
+    failed = code is not None and (code < 0 or (code > 1 and not out and not _COMPLAINT.search(told)))
+    if failed or (by_other_files and code is not None):  # our own walker does not obey other files
         return None
+    limits.ignored |= ignored
     return _names(out) + _unread(root, told, limits, reads)
 
 
-def _run(
-    root: str, command: list[str], seconds: float, env: Mapping[str, str] = os.environ
-) -> tuple[bytes, bytes, int | None]:
-    """Run a command in `root`. Return its stdout, its stderr, and its exit code: None if it was killed, because its
-    time was over. Raise OSError.
+def _run(root: str, command: list[str], seconds: float) -> tuple[bytes, bytes, int | None]:
+    """Run a command in `root`, in the locale C. Return its stdout, its stderr, and its exit code: None if it was
+    killed, because its time was over. Raise OSError.
 
     This does without `subprocess`, whose import would take as long as that of everything else here.
     """
-    pipes = (out, out_end), (err, err_end) = os.pipe(), os.pipe()
-    moved: list[Any] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
-    moved += [(os.POSIX_SPAWN_DUP2, out_end, 1), (os.POSIX_SPAWN_DUP2, err_end, 2)]
-    texts, until, back = {out: bytearray(), err: bytearray()}, time.monotonic() + seconds, os.getcwd()
-    waiting = list(texts)
-    try:
+    (out, out_end), (err, err_end) = os.pipe(), os.pipe()
+    streams: list[Any] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
+    streams += [(os.POSIX_SPAWN_DUP2, out_end, 1), (os.POSIX_SPAWN_DUP2, err_end, 2)]
+    until, back = time.monotonic() + seconds, os.getcwd()
+    with open(out, "rb", 0) as found, open(err, "rb", 0) as told:
         try:
             os.chdir(root)
-            pid = os.posix_spawn(command[0], command, env, file_actions=moved, setsigdef=[signal.SIGPIPE])
+            pid = os.posix_spawn(command[0], command, {**os.environ, "LC_ALL": "C"}, file_actions=streams)
         finally:
             os.chdir(back)
-            for _, end in pipes:
-                os.close(end)
+            os.close(out_end)
+            os.close(err_end)
+        texts, waiting = {found: bytearray(), told: bytearray()}, [found, told]
         while waiting:
-            ready = select.select(waiting, [], [], max(0.0, until - time.monotonic()))[0]
+            ready = select.select(waiting, [], [], max(0, until - time.monotonic()))[0]
             if not ready:
                 os.kill(pid, signal.SIGKILL)
                 break
             for pipe in ready:
-                piece = os.read(pipe, 1 << 16)
+                piece = pipe.read(1 << 16)
                 texts[pipe] += piece
                 if not piece:
                     waiting.remove(pipe)
-    finally:
-        for pipe in texts:
-            os.close(pipe)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return bytes(texts[out]), bytes(texts[err]), None if waiting else code
+    return bytes(texts[found]), bytes(texts[told]), None if waiting else code
 
 
 def _unread(root: str, complaints: bytes, limits: Limits, reads: bool) -> list[str]:
