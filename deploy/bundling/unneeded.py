@@ -1,6 +1,6 @@
 """What the host does not need of a module: types. Lines keep their numbers.
 
-Annotations go, and with them the imports that only they use. The fields of classes keep an annotation, because
+Annotations go, and with them the imports that only they use, and the one of their meaning. The fields of classes keep an annotation, because
 `dataclass` looks for it; it becomes 0 where nothing reads it.
 """
 
@@ -33,16 +33,19 @@ class _Cutter:
         self._keep_fields = keep_fields
         self._used: set[str] = set()
         self._typed: set[str] = set()
+        self._annotations_stay = False
 
     def cuts(self, tree: ast.Module) -> Iterator[Cut]:
         yield from self._in(tree, in_class=False)
         only_typed = self._typed - self._used
         for node in tree.body:
-            if isinstance(node, ast.ImportFrom) and any(each.name in only_typed for each in node.names):
+            if isinstance(node, ast.ImportFrom) and node.module == "__future__" and not self._annotations_stay:
+                yield self._whole(node, "")
+            elif isinstance(node, ast.ImportFrom) and any(each.name in only_typed for each in node.names):
                 kept = [each for each in node.names if each.asname or each.name not in only_typed]
                 names = ",".join(f"{each.name} as {each.asname}" if each.asname else each.name for each in kept)
                 module = "." * node.level + (node.module or "")
-                yield self._whole(node, f"from {module} import {names}" if kept else "0")
+                yield self._whole(node, f"from {module} import {names}" if kept else "")
 
     def _in(self, node: ast.AST, *, in_class: bool) -> Iterator[Cut]:
         """Return what to cut in `node`, and collect the names that the rest uses, and those that only types use."""
@@ -81,6 +84,7 @@ class _Cutter:
         elif not in_class and node.value is not None:
             yield self._type(self._place(node.target.end_lineno or 0, node.target.end_col_offset or 0), annotation)
         else:
+            self._annotations_stay = True
             self._used.update(_names(annotation))
 
     def _type(self, begin: int, node: ast.expr) -> Cut:

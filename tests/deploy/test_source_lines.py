@@ -279,10 +279,11 @@ CASES = {
     'def f():\n    """Doc."""\n    # only this\n': "def f():\n    0\n\n",
     "def f():\n    'Doc.'\n    'More.'\n": "def f():\n\n    0\n",
     'def f():\n    """Doc."""\n    def g():\n        """Doc."""\n': "def f():\n\n    def g():\n        0\n",
-    'class A:\n    """Doc."""\n    x: int\n    """Of x."""\n    y: int\n': (
-        'class A:\n    "."\n    x: int\n\n    y: int\n'
+    'class A:\n    """Doc."""\n    x: int\n    """Of x."""\n    y: int\n': "class A:\n\n    x: int\n\n    y: int\n",
+    'from dataclasses import dataclass\nclass A:\n    """Doc."""\n    x: int\n': (
+        'from dataclasses import dataclass\nclass A:\n    "."\n    x: int\n'
     ),
-    'class A(B):\n    """Doc\n    of it."""\n': 'class A(B):\n    "."\n\n',
+    'class A(B):\n    """Doc\n    of it."""\n': "class A(B):\n    0\n\n",
     'x = "# not one"  # one\n': 'x = "# not one"\n',
     "x = f\"{a['b']}#{c:#x}\"\n": "x = f\"{a['b']}#{c:#x}\"\n",
     'x = (\n    """\n    # kept\n    """\n)\n': 'x = (\n    """\n    # kept\n    """\n)\n',
