@@ -1,7 +1,8 @@
 """What the host does not need of a module: types. Lines keep their numbers.
 
-Annotations go, and with them the imports that only they use, and the one of their meaning. The fields of classes keep an annotation, because
-`dataclass` looks for it; it becomes 0 where nothing reads it.
+Annotations go, and with them the imports that only they use. Where none is left, `from __future__ import annotations`
+goes too. The fields of classes keep an annotation, because `dataclass` looks for it; it becomes 0 where nothing reads
+it.
 """
 
 from __future__ import annotations
