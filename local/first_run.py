@@ -93,7 +93,8 @@ def _needs_credential(arguments: Arguments, environ: Mapping[str, str]) -> bool:
     """Return whether no credential is known. What cannot be found out is left to the session, whose error says more."""
     from ccb.tunnel.proxy.providers.anthropic import anthropic_endpoint
 
-    from .config.settings import load_settings, settings_choice
+    from .config.settings import settings_choice
+    from .config.settings_loading import load_settings
     from .credentials.encrypted_file import credentials_path
     from .credentials.keyring_store import KeyStore, NoKeyring
     from .credentials.sources import credential_source

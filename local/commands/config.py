@@ -13,8 +13,9 @@ from ccb.tunnel.plain_text import one_line
 
 from ..command_line.exit_codes import ExitCode
 from ..config.projects import Projects
-from ..config.settings import Settings, SettingsChoice, SettingsLayer, load_settings, settings_path
+from ..config.settings import Settings, SettingsChoice, SettingsLayer, settings_path
 from ..config.settings_file import line_of
+from ..config.settings_loading import load_settings
 from .running import CommandParser, exit_code
 
 _JOINED = ("permissions", "env", "mcpServers")

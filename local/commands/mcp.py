@@ -14,8 +14,9 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.requests import RequestRefused
 
 from ..command_line.exit_codes import ExitCode
-from ..config.settings import load_settings, settings_path
+from ..config.settings import settings_path
 from ..config.settings_file import write_settings
+from ..config.settings_loading import load_settings
 from ..credentials.store import SecretStore, open_store
 from ..login.prompts import TerminalPrompts
 from ..mcp.config import HttpServer, ServerConfig, server_config, server_configs

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..terminal.keymap import DEFAULT_KEYMAP, Keymap, KeyRefused, keymap_of
-from .settings import EVERYTHING, IMAGE_CHOICES, SettingsChoice, raw_settings, settings_path
+from .settings import EVERYTHING, IMAGE_CHOICES, SettingsChoice, settings_path
 from .settings_file import write_settings
+from .settings_loading import raw_settings
 
 
 @dataclass(frozen=True)

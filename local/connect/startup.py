@@ -77,7 +77,8 @@ def load_startup(environ: Mapping[str, str], choice: SettingsChoice | None = Non
     """Read the settings that `choice` names, and build the bundle or read it from the cache. Raises ConfigError."""
     from ccb.deploy import bundle
 
-    from ..config.settings import EVERYTHING, load_settings
+    from ..config.settings import EVERYTHING
+    from ..config.settings_loading import load_settings
 
     settings = load_settings(environ, choice or EVERYTHING)
     return Startup(settings, tuple(settings.warnings), bundle.load())

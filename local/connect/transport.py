@@ -14,7 +14,7 @@ from ccb.tunnel.transports.pipe import Transport
 
 from ..command_line.model import Arguments
 from ..command_line.transport_choice import TransportKind, host_label, open_chosen_transport, transport_kind
-from ..config.settings import load_sharing
+from ..config.settings_loading import load_sharing
 from ..session.connection import FIRST_TRIES
 from ..terminal.stdio import in_thread
 from .startup import Startup, StartupLoader, T

@@ -16,7 +16,8 @@ from ccb.tunnel.transports.pipe import LogsInLater, Transport
 
 from ..command_line.model import Arguments
 from ..command_line.transport_choice import TransportKind, ssh_target, transport_kind
-from ..config.settings import Settings, load_sharing
+from ..config.settings import Settings
+from ..config.settings_loading import load_sharing
 from ..connect.hosts.sessions_over_link import SessionsOverLink
 from ..connect.session_list import HostSessions
 from ..connect.startup import Startup, StartupLoader, load_startup

@@ -24,7 +24,8 @@ from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
 from ccb.tunnel.proxy.providers.provider import ProviderError
 
 from ..config.log import state_dir
-from ..config.settings import Settings, load_settings, settings_path
+from ..config.settings import Settings, settings_path
+from ..config.settings_loading import load_settings
 from ..credentials.encrypted_file import StoreLocked
 from ..credentials.sources import credential_source
 from ..credentials.stored import StoredCredentials

@@ -220,7 +220,7 @@ class PlainCommands:
 
     async def _config(self, _: str) -> None:
         from ..commands.config import setting_lines
-        from ..config.settings import load_settings
+        from ..config.settings_loading import load_settings
 
         settings = await in_thread(lambda: load_settings(self._environ))
         rows = [f"{name} = {one_line(value)}  ({one_line(origin)})" for name, value, origin in setting_lines(settings)]

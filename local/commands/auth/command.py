@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 
 from ...command_line.exit_codes import ExitCode
-from ...config.settings import load_settings
+from ...config.settings_loading import load_settings
 from ...credentials.accounts import Kind
 from ..running import CommandParser, exit_code
 from .login import LoginWish, login

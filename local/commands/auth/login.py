@@ -16,7 +16,8 @@ from ccb.tunnel.proxy.providers.network.endpoint import endpoint_at
 from ccb.tunnel.proxy.providers.provider import ProviderError
 
 from ...config.log import state_dir
-from ...config.settings import Settings, load_settings
+from ...config.settings import Settings
+from ...config.settings_loading import load_settings
 from ...credentials.accounts import DEFAULT, Account, Kind, ProviderAccounts, checked_name
 from ...credentials.encrypted_file import MIN_PASSPHRASE, EncryptedFile, credentials_path
 from ...credentials.key_text import checked, checked_workspace

@@ -14,7 +14,8 @@ from ccb.tunnel.proxy.providers.kinds import ANTHROPIC, KINDS
 from ccb.tunnel.proxy.providers.provider import ProviderError
 
 from ...command_line.exit_codes import ExitCode
-from ...config.settings import Settings, load_settings
+from ...config.settings import Settings
+from ...config.settings_loading import load_settings
 from ...providers.known_models import current_list, short_names
 from ...providers.named import NamedProvider, named_provider
 from ...providers.offered import ModelOffer, default_provider, offers_of, price_text, usable_providers

@@ -45,13 +45,12 @@ class SearchedBlocks(Transcript):
     async def search(self, text: str) -> None:
         """Find the lines with `text`, and go to the last one above the end of the screen."""
         self.sought, self.found, self.at = text.lower(), [], -1
-        width = self._text_width()
         found: list[Found] = []
         for number, block in enumerate(tuple(self.blocks) if text else ()):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
             if may_hold(block, self.sought):
-                lines = enumerate(texts_of(self._whole_lines(block, width)))
+                lines = enumerate(texts_of(self._whole_lines(block)))
                 found += [(block, line) for line, text in lines if self.sought in text.lower()]
         self.found = found
         self.settle()
@@ -80,7 +79,7 @@ class SearchedBlocks(Transcript):
         first, rows = position, 0
         while first > 0 and rows < self.size.height:  # what comes on the screen above it gets its true height
             first -= 1
-            rows += len(self._lines(layout.blocks[first], self._text_width()))
+            rows += len(self._lines(layout.blocks[first]))
         self._keep_in_place = block, _CONTEXT_LINES - line
         self.release_anchor()
         self._lay_out_soon(first)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
+from rich.console import Console
 from rich.style import Style
 from textual import events
 from textual.geometry import Region, Size
@@ -19,31 +20,24 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.timer import Timer
 
-from ..model.blocks import Block, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock, ToolBlock, stack
+from ..model.blocks import Block, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock, stack
 from ..painting.key_priority import KeyPriority
-from ..render.block_renderer import BlockRenderer, is_animated
-from ..render.copying import copied_text
-from ..render.pictures.drawn import PicturesOf
+from ..render.block_renderer import is_animated
 from ..render.pictures.shelf import PictureShelf
 from ..theme.palette import Palette, palette_of
 from .block_layout import BlockLayout
-from .lines.drawn_blocks import DrawnBlocks
-from .lines.drawn_lines import Line, draw_lines, draw_parts, estimated_height, marked, texts_of, turned
-from .lines.line_cache import CacheKey
+from .lines.drawn_lines import Line, estimated_height, marked, turned
 from .lines.painted_lines import PaintedLines, RowLook, rows_of
 from .lines.scroll_thumb import extended
+from .lines.transcript_drawing import TranscriptDrawing
 from .one_shot import call_once_after
 
 _MAX_ANIMATED = 60  # newest blocks that are searched for running tools
-_MAX_CACHED_LINES = 1_000
 _MAX_PAINTED = 256  # rows; about 10 KB each with what Textual keeps for them
 _SLICE_S = 0.012  # CPU seconds of a layout for lines some screens away; the next one draws more
-_BLOCK_SLICE_S = 0.008  # CPU seconds in which a block is drawn, or begun
 _BETWEEN_SLICES_S = 0.001  # messages of a widget to itself would let nothing else run
 _EXACT_LINES = 500  # drawn blocks at the end of the transcript; further up heights are estimated
 _OVERLAP_LINES = 2  # lines of the page before that stay when a page is turned
-_UNWRAPPED = 4_000  # columns of a drawing to copy from
-_MAX_UNWRAPPED = 200_000  # characters of a block; more is copied as it is on the screen
 _SPINNER_S = 0.2
 _AFTER_KEY_S = 0.008
 _MIN_FRAME_S = 0.04
@@ -69,14 +63,13 @@ class Transcript(ScrollView, can_focus=False):
         self, cwd: str, more_key: str = "", keys: KeyPriority | None = None, shelf: PictureShelf | None = None
     ) -> None:
         super().__init__()
-        self._cwd, self._more_key, self.shelf = cwd, more_key, shelf
+        self.shelf = shelf
         self._keys = keys or KeyPriority()
         self._block_layout = BlockLayout()
-        self._drawn = DrawnBlocks(_MAX_CACHED_LINES, _BLOCK_SLICE_S)
+        self._drawing = TranscriptDrawing(self._canvas, self.update_block, cwd, more_key, shelf)
         self._draws_on = False
         self._painted = PaintedLines(_MAX_PAINTED)
         self._changed: dict[Block, None] = {}  # since the last layout
-        self._details = False
         self._spinner_frame = 0
         self._spinner: Timer | None = None
         self._palette: Palette | None = None
@@ -107,7 +100,7 @@ class Transcript(ScrollView, can_focus=False):
 
     def toggle_details(self) -> None:
         """Show all of tool output and thinking, or fold it again."""
-        self._details = not self._details
+        self._drawing.details = not self._drawing.details
         self._redraw_all()
 
     def add(self, block: Block, *, before: Block | None = None) -> None:
@@ -182,7 +175,7 @@ class Transcript(ScrollView, can_focus=False):
         if block in self._block_layout:
             position = self._block_layout.position(block)
             self._block_layout.remove(position)
-            self._drawn.forget(block)
+            self._drawing.forget(block)
             self._lay_out_soon(position)
 
     def _turn_spinners(self) -> None:
@@ -204,7 +197,7 @@ class Transcript(ScrollView, can_focus=False):
         last = len(layout.blocks)
         for position in range(max(0, last - _MAX_ANIMATED), last):
             if is_animated(layout.blocks[position]) and layout.is_laid_out(position):
-                row = layout.start(position) + self._head_line(layout.blocks[position]) - top
+                row = layout.start(position) + self._drawing.head_line(layout.blocks[position]) - top
                 if 0 <= row < self.size.height:
                     yield row
 
@@ -212,14 +205,14 @@ class Transcript(ScrollView, can_focus=False):
         layout = self._block_layout
         count = max(2, len(layout.blocks) // 10)
         for _ in range(count):
-            self._drawn.forget(layout.remove(0))
+            self._drawing.forget(layout.remove(0))
         self._dropped += count - (1 if self._dropped else 0)
         marker = NoticeBlock(text=f"… {self._dropped} older entries are no longer shown here", level=Level.DIM)
         layout.insert(0, [marker])
         self._lay_out_soon(0)
 
     def _redraw_all(self) -> None:
-        self._drawn.outdate()
+        self._drawing.outdate()
         self._painted.clear()
         self._lay_out_soon(0)
 
@@ -280,14 +273,14 @@ class Transcript(ScrollView, can_focus=False):
         layout, began, drawn, fresh = self._block_layout, time.thread_time(), 0, 0
         for position in range(len(layout.blocks) - 1, start - 1, -1):
             block = layout.blocks[position]
-            height = self._drawn.height(block, (width, block.version))
+            height = self._drawing.height(block, width)
             if height is None:
                 near = drawn < _EXACT_LINES
                 spent = fresh and drawn > 3 * self.size.height and time.thread_time() - began > _SLICE_S
                 if near and spent:
                     self._lay_out_soon(start)  # the next frame goes on
                 fresh += near
-                height = len(self._lines(block, width)) if near and not spent else estimated_height(block, width)
+                height = len(self._lines(block)) if near and not spent else estimated_height(block, width)
             layout.heights[position] = height
             drawn += height
 
@@ -336,49 +329,32 @@ class Transcript(ScrollView, can_focus=False):
             self._palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
         return self._palette
 
-    def _lines(self, block: Block, width: int) -> list[Line]:
-        """Return the lines of a block to show. The first one is blank unless the block is tight. A long block has all
-        of its lines later, and is laid out again then."""
-        lines = self._drawn.lines(block, self._cache_key(block, width), lambda: self._parts(block, width))
-        if self._drawn.unfinished and not self._draws_on:
+    def _whole_lines(self, block: Block) -> list[Line]:
+        """Return all lines of a block, however long they take."""
+        return self._drawing.whole(block, self._text_width())
+
+    def _canvas(self) -> tuple[Console, Palette]:
+        return self.app.console, self.palette()
+
+    def _lines(self, block: Block) -> list[Line]:
+        """Return the lines of a block to show. A long block has all of its lines later, and is laid out again then."""
+        lines = self._drawing.lines(block, self._text_width())
+        if self._drawing.unfinished and not self._draws_on:
             self._draws_on = True
             call_once_after(self, _BETWEEN_SLICES_S, self._draw_on)
         return lines
-
-    def _whole_lines(self, block: Block, width: int) -> list[Line]:
-        """Return all lines of a block, however long they take."""
-        return self._drawn.whole(block, self._cache_key(block, width), lambda: self._parts(block, width))
-
-    def _parts(self, block: Block, width: int) -> Iterator[list[Line]]:
-        source = PicturesOf(self.shelf, self.update_block) if self.shelf is not None else None
-        renderer = BlockRenderer(self.palette(), self._details, self._cwd, 0, self._more_key, source)
-        before: list[Line] = [] if self._is_tight(block) else [[]]
-        for part in draw_parts(self.app.console, renderer, block, width):
-            yield [*before, *part]
-            before = []
 
     def _draw_on(self) -> None:
         """Draw a slice of what is not done. Other work of the event loop, such as a key, comes between two slices."""
         if self._keys.waits:
             call_once_after(self, _AFTER_KEY_S, self._draw_on)
             return
-        done = self._drawn.go_on()
+        done = self._drawing.go_on()
         if done is not None:
             self._lay_out_soon(self._block_layout.position(done))
-        self._draws_on = self._drawn.unfinished
+        self._draws_on = self._drawing.unfinished
         if self._draws_on:
             call_once_after(self, _BETWEEN_SLICES_S, self._draw_on)
-
-    def _cache_key(self, block: Block, width: int) -> CacheKey:
-        return width, block.version
-
-    def _is_tight(self, block: Block) -> bool:
-        """Return whether a block has no blank line before it. With its details, a call is not the item of a list."""
-        return block.tight and not (self._details and isinstance(block, ToolBlock))
-
-    def _head_line(self, block: Block) -> int:
-        """Return which line of a block is its first one that is not blank."""
-        return 0 if self._is_tight(block) else 1
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return whole rows, as they reach the terminal."""
@@ -429,14 +405,14 @@ class Transcript(ScrollView, can_focus=False):
         if place is None:
             return None
         position, within = place
-        block, width = layout.blocks[position], self._text_width()
-        lines = self._lines(block, width)
+        block = layout.blocks[position]
+        lines = self._lines(block)
         if len(lines) != layout.heights[position]:
             self._lay_out_soon(position)
         if within >= len(lines):
             return None
-        animated = is_animated(block) and within == self._head_line(block)
-        return lines[within], (block, self._cache_key(block, width), within), animated
+        animated = is_animated(block) and within == self._drawing.head_line(block)
+        return lines[within], (block, self._drawing.key(block, self._text_width()), within), animated
 
     @property
     def _has_marks(self) -> bool:
@@ -453,21 +429,8 @@ class Transcript(ScrollView, can_focus=False):
         return marked(strip, span, style)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        width, layout = self._text_width(), self._block_layout
-        first = selection.start.y if selection.start is not None else 0
-        last = selection.end.y if selection.end is not None else layout.lines
-        renderer = BlockRenderer(self.palette(), self._details, self._cwd, copied_from=width)
-        copied = ""
-        for block, end in zip(self.blocks, layout.ends, strict=False):
-            rows = texts_of(self._whole_lines(block, width)) if end > first else []
-            top = end - len(rows)
-            if top > last:
-                break
-            small = rows and block.size() <= _MAX_UNWRAPPED
-            whole = draw_lines(self.app.console, renderer, block, _UNWRAPPED) if small else []
-            text = copied_text(rows, texts_of(whole), selection, top)
-            copied += ("\n" if self._is_tight(block) else "\n\n") + text if copied and text else text
-        return copied, "\n"
+        layout = self._block_layout
+        return self._drawing.copied(layout.blocks, layout.ends, self._text_width(), selection), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
         self.refresh()

@@ -11,14 +11,8 @@ from typing import Any
 
 import pytest
 
-from ccb.local.config.settings import (
-    SETTING_NAMES,
-    Settings,
-    SettingsChoice,
-    load_settings,
-    load_sharing,
-    settings_path,
-)
+from ccb.local.config.settings import SETTING_NAMES, Settings, SettingsChoice, settings_path
+from ccb.local.config.settings_loading import load_settings, load_sharing
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.openssh.sharing import Sharing
 

@@ -9,7 +9,8 @@ import pytest
 
 from ccb.local.command_line.arguments import parse_arguments
 from ccb.local.config.projects import HostIdentity, Projects
-from ccb.local.config.settings import Settings, SettingsChoice, load_settings
+from ccb.local.config.settings import Settings, SettingsChoice
+from ccb.local.config.settings_loading import load_settings
 from ccb.local.connect.project_trust import ProjectDesk
 from ccb.local.connect.session_request import session_options
 from ccb.tunnel.errors import ConfigError, UsageError

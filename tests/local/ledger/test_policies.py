@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ccb.local.config.settings import load_settings, settings_path
+from ccb.local.config.settings import settings_path
+from ccb.local.config.settings_loading import load_settings
 from ccb.local.ledger.accounts import budgets
 from ccb.local.ledger.policies import call_policy
 from ccb.tunnel.errors import ConfigError

@@ -11,7 +11,8 @@ from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
 
 from ccb.local.config.provider_settings import ModelSettings, ProviderSettings
-from ccb.local.config.settings import Settings, load_settings
+from ccb.local.config.settings import Settings
+from ccb.local.config.settings_loading import load_settings
 from ccb.local.providers.choosing import has_others, session_provider
 from ccb.local.providers.known_models import model_options, said_at_start
 from ccb.local.providers.named import named_provider

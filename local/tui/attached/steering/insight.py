@@ -96,7 +96,8 @@ class Insight(Widget):
     async def config(self, argument: str) -> None:
         """Show the settings that are set, with their origin; with `edit`, open the file in the editor."""
         from ....commands.config import setting_lines
-        from ....config.settings import load_settings, settings_path
+        from ....config.settings import settings_path
+        from ....config.settings_loading import load_settings
 
         path = settings_path(self._environ)
         if argument == "edit":
@@ -121,7 +122,7 @@ class Insight(Widget):
         except (NoEditor, SuspendNotSupported, OSError) as error:
             self._reducer.notice(f"{error or 'this terminal cannot be lent to an editor'}.", Level.WARNING)
             return
-        from ....config.settings import load_settings
+        from ....config.settings_loading import load_settings
 
         try:
             await in_thread(lambda: load_settings(self._environ))
