@@ -90,7 +90,7 @@ class SearchedBlocks(Transcript):
         if 0 <= self.at < len(self.found):
             return self.found[self.at][0]
         place = self._block_layout.at_line(round(self.scroll_y))
-        return self.blocks[place[0]] if place is not None else None
+        return place[0] if place is not None else None
 
     def _line_of(self, found: Found) -> int | None:
         layout = self._block_layout

@@ -19,7 +19,8 @@ class BlockLayout:
     def __init__(self) -> None:
         self.blocks: list[Block] = []
         self.heights: list[int] = []
-        self._ends: list[int] = []  # the line after each block; out of date until `lay_out`
+        self._laid: list[Block] = []  # the blocks at the last `lay_out`
+        self._ends: list[int] = []  # the line after each of them
         self._sizes: dict[Block, int] = {}
         self._chars = 0
 
@@ -73,7 +74,9 @@ class BlockLayout:
         self._sizes[block] = block.size()
 
     def lay_out(self) -> None:
-        """Compute the line numbers from the heights."""
+        """Compute the line numbers from the heights. Until the next time, `at_line` knows the blocks of now: a block that
+        is added or taken away meanwhile must not shift what is painted before that."""
+        self._laid = self.blocks.copy()
         self._ends = list(accumulate(self.heights))
 
     def is_laid_out(self, position: int) -> bool:
@@ -88,9 +91,11 @@ class BlockLayout:
         """Return the line after the block at an index."""
         return self._ends[position]
 
-    def at_line(self, line: int) -> tuple[int, int] | None:
-        """Return the index of the block at a line, and which of its lines that is; None below the last block."""
+    def at_line(self, line: int) -> tuple[Block, int, int] | None:
+        """Return the block at a line, which of its lines that is, and how many it had at the last `lay_out`; None below
+        the last block."""
         position = bisect_right(self._ends, line)
-        if position >= min(len(self.blocks), len(self._ends)):
+        if position >= len(self._ends):
             return None
-        return position, line - (self._ends[position - 1] if position else 0)
+        start = self._ends[position - 1] if position else 0
+        return self._laid[position], line - start, self._ends[position] - start

@@ -244,7 +244,7 @@ class Transcript(ScrollView, can_focus=False):
                 layout.weigh(block)
         self._changed.clear()
         at_top = layout.at_line(round(self.scroll_y))
-        top = (layout.blocks[at_top[0]], at_top[1]) if at_top is not None else None
+        top = at_top[:2] if at_top is not None else None
         width = self._text_width()
         self._measure(start, width)
         layout.lay_out()
@@ -400,15 +400,13 @@ class Transcript(ScrollView, can_focus=False):
     def _drawn_line(self, line: int) -> tuple[Line, tuple[object, ...], bool] | None:
         """Return a line of the transcript, the key of everything it depends on, and whether it begins with a spinner;
         None below the last one."""
-        layout = self._block_layout
-        place = layout.at_line(line)
+        place = self._block_layout.at_line(line)
         if place is None:
             return None
-        position, within = place
-        block = layout.blocks[position]
+        block, within, height = place
         lines = self._lines(block)
-        if len(lines) != layout.heights[position]:
-            self._lay_out_soon(position)
+        if len(lines) != height and block in self._block_layout:
+            self._lay_out_soon(self._block_layout.position(block))
         if within >= len(lines):
             return None
         animated = is_animated(block) and within == self._drawing.head_line(block)

@@ -15,7 +15,7 @@ from tests.support.repl.scripted_work import PATCH, PATH, TODOS
 from textual import events
 
 from ccb.local.session.messages import ApiRetry, retry_text
-from ccb.local.tui.model.blocks import Block, MarkdownBlock
+from ccb.local.tui.model.blocks import Block, MarkdownBlock, NoticeBlock
 from ccb.local.tui.render.block_renderer import BlockRenderer
 from ccb.local.tui.widgets.block_layout import MAX_BLOCKS
 from ccb.local.tui.widgets.lines.drawn_lines import Line, draw_parts
@@ -485,3 +485,20 @@ async def test_a_long_file_is_drawn_in_slices_and_looks_as_before_meanwhile(
         turning.cancel()
         assert sum(turns) > 60 and max(turns) < 10, "60 parts, of which a turn draws only some"
         assert any("1,476 more lines" in screen for screen in screens)
+
+
+async def test_a_block_that_comes_above_others_shifts_nothing_before_it_is_laid_out() -> None:
+    async with desk(ScriptedSession()) as at:
+        await at.prompt("first")
+        at.session.begin()
+        await at.prompt("second")
+        await at.sees("second  (queued)")
+        transcript = at.app.view.transcript
+        before = [transcript.render_line(y).text for y in range(transcript.size.height)]
+        new = NoticeBlock(text="an answer begins")
+        transcript.add(new, before=transcript.blocks[-1])
+        assert [transcript.render_line(y).text for y in range(transcript.size.height)] == before
+        await at.sees("an answer begins", "second  (queued)")
+        transcript.take_away(new)
+        assert "second  (queued)" in "".join(transcript.render_line(y).text for y in range(transcript.size.height))
+        await at.loses("an answer begins")
