@@ -139,8 +139,8 @@ class SessionView(Vertical):
         self.transcript.add(tips(self._info.host, self._keymap))
         hello = self._client.hello
         level = Level.DIM if hello.storage == "disk" else Level.WARNING  # show at once that the session may not last
-        for note in hello.notes:
-            self.reducer.notice(f"On the host: {one_line(note)}", level)
+        if hello.notes:
+            self.reducer.notice("On the host: " + "\n".join(map(one_line, hello.notes)), level)
         self._last_screen.show(hello)
         self._pulse = Pulse(self, self._tick)
         self._listen()

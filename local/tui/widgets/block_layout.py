@@ -74,8 +74,8 @@ class BlockLayout:
         self._sizes[block] = block.size()
 
     def lay_out(self) -> None:
-        """Compute the line numbers from the heights. Until the next time, `at_line` knows the blocks of now: a block that
-        is added or taken away meanwhile must not shift what is painted before that."""
+        """Compute the line numbers from the heights. Until the next time, `at_line` knows the blocks of now: a block
+        that is added or taken away meanwhile must not shift what is painted before that."""
         self._laid = self.blocks.copy()
         self._ends = list(accumulate(self.heights))
 
