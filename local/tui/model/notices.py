@@ -119,7 +119,11 @@ class Notices:
                 self.add(text, Level.ERROR)
 
     def model_call_over(self) -> None:
-        """Note that the model has answered or was given up: the next retry gets a notice of its own."""
+        """Note that the model has answered or was given up: the next retry gets a notice of its own. This one names no
+        wait any more."""
+        if self._retry is not None and self.asked_again is not None:
+            self._retry.text = retry_text(self.asked_again.model_copy(update={"retry_delay_ms": None}))
+            self._retry.changed()  # what is printed in lines stays as it was
         self._retry = self.asked_again = None
 
     def retry(self, retry: ApiRetry) -> None:

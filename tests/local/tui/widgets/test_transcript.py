@@ -56,7 +56,7 @@ async def test_what_grows_is_drawn_once_a_frame_and_only_its_last_piece(monkeypa
         drawn.append(block)
         return draw_parts(console, renderer, block, width)
 
-    monkeypatch.setattr("ccb.local.tui.widgets.transcript.draw_parts", noting)
+    monkeypatch.setattr("ccb.local.tui.widgets.lines.transcript_drawing.draw_parts", noting)
     async with desk() as at:
         await at.prompt("hello")
         at.session.begin()
@@ -93,7 +93,7 @@ async def test_what_is_far_from_the_screen_is_drawn_in_slices_and_all_of_it_in_t
             slices.append(0)
             super()._measure(start, width)
 
-    monkeypatch.setattr("ccb.local.tui.widgets.transcript.draw_parts", counting)
+    monkeypatch.setattr("ccb.local.tui.widgets.lines.transcript_drawing.draw_parts", counting)
     monkeypatch.setattr("ccb.local.tui.attached.view.Transcript", Sliced)
     async with desk(size=(100, 30)) as at:
         await at.prompt("go")
@@ -478,7 +478,7 @@ async def test_a_long_file_is_drawn_in_slices_and_looks_as_before_meanwhile(
         call = at.session.call("Write", file_path="/srv/shop/values.py", content=content)
         at.session.done(call, "written")
         await at.sees("1,476 more lines")
-        monkeypatch.setattr("ccb.local.tui.widgets.transcript.draw_parts", counting)
+        monkeypatch.setattr("ccb.local.tui.widgets.lines.transcript_drawing.draw_parts", counting)
         turning = asyncio.create_task(turn())
         at.app.view.transcript.toggle_details()
         await at.sees("value_1499 = 1499")
