@@ -470,7 +470,7 @@ async def test_a_long_file_is_drawn_in_slices_and_looks_as_before_meanwhile(
             if turns[-1]:
                 turns.append(0)
 
-    monkeypatch.setattr("ccb.local.tui.widgets.transcript._BLOCK_SLICE_S", 0)
+    monkeypatch.setattr("ccb.local.tui.widgets.lines.transcript_drawing._SLICE_S", 0)
     async with desk(size=(100, 30)) as at:
         await at.prompt("go")
         at.session.begin()
