@@ -33,7 +33,7 @@ class SearchedBlocks(Transcript):
 
     def __init__(self, cwd: str = "", shelf: PictureShelf | None = None) -> None:
         super().__init__(cwd, shelf=shelf)
-        self._details = True
+        self._drawing.details = True
         self.sought = ""
         self.found: list[Found] = []
         self.at = -1  # which of `found` the person looks at
