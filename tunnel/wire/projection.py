@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import Any, Callable, ClassVar, TypeVar
 
 from .records import MAIN_AGENT, MessageRecord, Record
@@ -55,34 +54,16 @@ class Projection:
         handler = self._handlers.get(kind) or self._handlers.get(public or kind)
         return handler is not None and (main or not handler.__dict__["main_only"])
 
-    def taker(self, kind: type[Any], public: type[Any] | None) -> tuple[Callable[..., None], int]:
-        """Return what takes a record of this content at once, and which of its arguments to pass on before the record:
-        0 for its content, 1 for the public line, 2 for none."""
-        if type(self).apply is not Projection.apply:
-            return self.apply, 2
-        handler = self._handlers.get(kind)
-        if handler is not None:
-            return partial(handler, self), 0
-        return partial(self._handlers[public or kind], self), 1
-
 
 def replay(records: Iterable[Record], *projections: Projection) -> None:
     """Feed a journal to projections, record by record: a journal may be larger than the memory it should take to read
-    it. A projection without a handler for a record is not asked, and handlers are looked up once for all records of a
-    type: a person waits for this when they open a long session."""
-    known: dict[tuple[type[Any], type[Any] | None, bool], list[tuple[Callable[..., None], int]]] = {}
+    it. A projection without a handler for a record is not asked."""
+    asked: dict[tuple[type[Any], type[Any] | None, bool], list[Callable[[Record], None]]] = {}
     for record in records:
         content = record.content
-        public = content.public if type(content) is MessageRecord else None
-        kind = type(content), None if public is None else type(public), record.agent_id == MAIN_AGENT
-        takers = known.get(kind)
-        if takers is None:
-            asked = [each for each in projections if each.takes(kind[0], kind[1], main=kind[2])]
-            takers = known[kind] = [each.taker(kind[0], kind[1]) for each in asked]
-        for take, passed in takers:
-            if passed == 0:
-                take(content, record)
-            elif passed == 1:
-                take(public, record)
-            else:
-                take(record)
+        public = type(content.public) if isinstance(content, MessageRecord) else None
+        kind = type(content), public, record.agent_id == MAIN_AGENT
+        if kind not in asked:
+            asked[kind] = [each.apply for each in projections if each.takes(kind[0], public, main=kind[2])]
+        for apply in asked[kind]:
+            apply(record)

@@ -13,8 +13,6 @@ from ccb.tunnel.wire.records import MAIN_AGENT, AgentResultRecord, MessageRecord
 from ..usage import Ledger
 from .conversation import Conversation, close_open_tool_uses
 
-_ITS_OWN = (WorktreeRecord, ForkedRecord, AgentResultRecord)
-
 
 class AgentHistory(Projection):
     """The conversation of one agent, and its usage. `worktree` is the newest record about its work tree."""
@@ -28,9 +26,6 @@ class AgentHistory(Projection):
         """Take the next record of this agent, or of a fork."""
         self.conversation.apply(record)
         self.ledger.apply(record)
-
-    def takes(self, kind: type[Any], public: type[Any] | None, *, main: bool) -> bool:
-        return any(each.takes(kind, public, main=main) for each in (self.conversation, self.ledger))
 
 
 class AgentHistories(Projection):
@@ -60,7 +55,12 @@ class AgentHistories(Projection):
 
     def takes(self, kind: type[Any], public: type[Any] | None, *, main: bool) -> bool:
         """Any record of a sub-agent says that it runs."""
-        return not main or kind in _ITS_OWN or self.main.takes(kind, public, main=main)
+        parts = self.main.conversation, self.main.ledger
+        return (
+            not main
+            or kind in (WorktreeRecord, ForkedRecord, AgentResultRecord)
+            or any(each.takes(kind, public, main=main) for each in parts)
+        )
 
     def of(self, agent_id: str) -> AgentHistory:
         """Return the history of one agent, an empty one if there is none."""
