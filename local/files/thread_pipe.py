@@ -37,6 +37,7 @@ class ThreadPipe:
         self._incoming: deque[bytes] = deque([rest] if rest else [])
         self._outgoing: deque[bytes] = deque()
         self._waiting = [len(rest), 0]
+        self._least = 1
         self._ended = False
         self._error: CcbError | None = None
         self._room = asyncio.Event()
@@ -61,10 +62,12 @@ class ThreadPipe:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
 
-    def read(self, size: int) -> bytes:
-        """Return at most `size` bytes, b"" at the end. For the thread."""
+    def read(self, size: int, least: int = 1) -> bytes:
+        """Return at most `size` bytes, and at least `least` unless the end comes before; b"" at the end. For the
+        thread, which is not woken for less: its turns would hold up the loop."""
         with self._lock:
-            while not self._incoming and not self._ended:
+            self._least = min(least, size, _MAX_WAITING)
+            while self._waiting[0] < self._least and not self._ended:
                 self._lock.wait()
             if not self._incoming:
                 return b""
@@ -104,7 +107,8 @@ class ThreadPipe:
                 with self._lock:
                     self._incoming.append(data)
                     self._waiting[0] += len(data)
-                    self._lock.notify_all()
+                    if self._waiting[0] >= self._least:
+                        self._lock.notify_all()
                 self._room.clear()
                 while self._waiting[0] > _MAX_WAITING:
                     await self._room.wait()

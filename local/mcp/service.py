@@ -95,6 +95,8 @@ class LaptopServers:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        if self._loading is not None:
+            await asyncio.gather(self._loading, return_exceptions=True)
         for server in self._servers.values():
             await server.close()
         self._stderr.close()

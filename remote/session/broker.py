@@ -260,7 +260,8 @@ class RequestBroker:
         self._handlers[kind.name] = lambda fields: handler(kind.read(fields))
 
     def register_slow(self, kind: RequestKind[P, A], handler: Callable[[P], Awaitable[Json]]) -> None:
-        """Let the coroutine `handler` answer the requests of a kind. It runs beside everything else."""
+        """Let `handler` answer the requests of a kind. It is called at once, and what it returns is awaited beside
+        everything else."""
         self._slow[kind.name] = lambda fields: handler(kind.read(fields))
 
     async def settle(self, wait_s: float) -> None:
@@ -274,9 +275,15 @@ class RequestBroker:
             task.cancel()
         await asyncio.gather(*self._working, return_exceptions=True)
 
-    async def _work_on(self, line: ControlRequestLine) -> None:
+    def _begin(self, line: ControlRequestLine) -> Awaitable[Json]:
         try:
-            answer: Answer = Success(line.request_id, await self._slow[line.subtype](line.request))
+            return self._slow[line.subtype](line.request)
+        except Exception as error:  # noqa: BLE001 - raised again where the answer is made
+            return _raising(error)
+
+    async def _work_on(self, line: ControlRequestLine, work: Awaitable[Json]) -> None:
+        try:
+            answer: Answer = Success(line.request_id, await work)
         except asyncio.CancelledError:  # only `close` does that
             answer = Failure(line.request_id, "the session has ended before the answer")
         except RequestRefused as refused:
@@ -297,7 +304,7 @@ class RequestBroker:
             find_more, self.find_more = self.find_more, lambda: None
             find_more()
         if line.subtype in self._slow:
-            task = asyncio.get_running_loop().create_task(self._work_on(line))
+            task = asyncio.get_running_loop().create_task(self._work_on(line, self._begin(line)))
             self._working.add(task)
             task.add_done_callback(self._working.discard)
             return
@@ -315,3 +322,7 @@ class RequestBroker:
             self._log.emit(MessageRecord(public_answer(answer)))
         finally:
             handled.then()
+
+
+async def _raising(error: Exception) -> Json:
+    raise error

@@ -59,10 +59,10 @@ TEXTS = {
     "import os\nfrom typing import Any, cast\n\ndef f(a: Any, *b: Any) -> Any:\n    return cast(str, a)\n": (
         "import os\nfrom typing import cast\n\ndef f(a,*b):\n return cast(str,a)\n"
     ),
-    "from a import B\n\nclass C:\n    x: B = 1\n    y: ClassVar[D] = 2\n": (
-        "0\n\nclass C:\n x:0=1\n y:ClassVar[D]=2\n"
-    ),
-    "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from a import B\n": "0\n0\n\n",
+    "from a import B\n\nclass C:\n    x: B = 1\n    y: ClassVar[D] = 2\n": ("\n\nclass C:\n x:0=1\n y:ClassVar[D]=2\n"),
+    "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from a import B\n": "\n0\n\n",
+    "from __future__ import annotations\nx: int = 1\n": "\nx=1\n",
+    "from __future__ import annotations\nx: int\n": "from __future__ import annotations\nx:int\n",
 }
 
 

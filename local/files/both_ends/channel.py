@@ -49,13 +49,14 @@ class OtherEndFailed(Exception):
 
 
 class CopyChannel:
-    """Messages and pieces of data over `read` (at most n bytes, b"" at the end) and `write` (all of it).
+    """Messages and pieces of data over `read` (at most so many bytes, and how many are needed; b"" at the end) and
+    `write` (all of it).
 
     `on_count` is called with counts that come while a message is waited for. `count_wanted`: the sender of the last
     piece waits for a count.
     """
 
-    def __init__(self, read: Callable[[int], bytes], write: Callable[[bytes], None]) -> None:
+    def __init__(self, read: Callable[[int, int], bytes], write: Callable[[bytes], None]) -> None:
         self.on_count: Callable[[int], None] = lambda total: None
         self.count_wanted = False
         self._read = read
@@ -123,7 +124,7 @@ class CopyChannel:
 
     def _fill(self, size: int) -> None:
         while len(self._buffer) < size:
-            data = self._read(_READ)
+            data = self._read(_READ, size - len(self._buffer))
             if not data:
                 raise StreamEnded
             self._buffer += data

@@ -39,7 +39,7 @@ def serve(marker: str, *, wait: bool) -> None:
     write_all(1, f"\n{marker} {json.dumps({'input': not closed})}\n".encode())
     if closed:
         return
-    channel = CopyChannel(lambda size: os.read(0, size), lambda data: write_all(1, data))
+    channel = CopyChannel(lambda size, least: os.read(0, size), lambda data: write_all(1, data))
     threading.Thread(target=_beat, args=(channel,), daemon=True).start()
     try:
         _carry_out(channel)

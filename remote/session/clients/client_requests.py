@@ -6,6 +6,7 @@ Source: section 6.1 of the stream-json protocol as observed.
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -93,13 +94,17 @@ def _find_more(session: Session) -> None:
     register_app_requests(session)
 
 
-async def _initialize(session: Session, setup: Initialize) -> Json:
-    """Apply the client's fields at once, so that the next prompt finds them applied, and answer with a description of
-    the session."""
+def _initialize(session: Session, setup: Initialize) -> Awaitable[Json]:
+    """Apply the client's fields at once, so that the next prompt finds them applied, even if its turn is about to
+    begin. The answer is a description of the session."""
     try:
         session.adopt(setup)
     except ValueError as error:
         raise RequestRefused(str(error)) from error
+    return _description(session, setup)
+
+
+async def _description(session: Session, setup: Initialize) -> Json:
     await session.extensions.define_agents()
     await session.clients.settle(session.options, _SERVERS_S)
     model, announced = session.agent.model, session.agent.config.disclosure.announced

@@ -50,7 +50,7 @@ def half(end: socket.socket, wire: Count, limit: int | None = None) -> CopyChann
         except OSError:
             raise StreamEnded from None
 
-    def read(size: int) -> bytes:
+    def read(size: int, least: int) -> bytes:
         try:
             return end.recv(size)
         except OSError:
@@ -206,7 +206,7 @@ def _said(*parts: dict[str, object] | bytes) -> CopyChannel:
     ]
     left = [b"".join(frames)]
 
-    def read(size: int) -> bytes:
+    def read(size: int, least: int) -> bytes:
         data, left[0] = left[0][:size], left[0][size:]
         return data
 
@@ -291,7 +291,7 @@ def test_a_sender_that_lies_gets_nothing_kept(tmp_path: Path, parts: list[dict[s
 def test_bytes_that_are_no_part_of_a_copy_are_refused(data: bytes) -> None:
     left = [data]
 
-    def read(size: int) -> bytes:
+    def read(size: int, least: int) -> bytes:
         some, left[0] = left[0][:size], left[0][size:]
         return some
 
@@ -305,12 +305,12 @@ def test_bytes_that_are_no_part_of_a_copy_are_refused(data: bytes) -> None:
 @given(st.lists(st.one_of(st.binary(max_size=300), st.integers(0, 2**63 - 1)), max_size=20), st.integers(1, 50))
 def test_what_is_sent_in_any_pieces_is_what_comes(parts: list[bytes | int], piece: int) -> None:
     wire = bytearray()
-    channel = CopyChannel(lambda size: b"", wire.extend)
+    channel = CopyChannel(lambda size, least: b"", wire.extend)
     for part in parts:
         channel.alive()
         channel.give(part, counted=False) if isinstance(part, bytes) else channel.taken(part)
 
-    def read(size: int) -> bytes:
+    def read(size: int, least: int) -> bytes:
         some = bytes(wire[: min(size, piece)])
         del wire[: len(some)]
         return some

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -350,3 +351,28 @@ async def test_a_worker_that_ends_answers_what_clients_have_asked() -> None:
     await door.close()
     response = (await out.next())["response"]
     assert (response["subtype"], response["request_id"]) == ("error", "late") and "has ended" in response["error"]
+
+
+async def test_what_a_slow_handler_does_before_it_waits_is_done_at_once() -> None:
+    """A turn that is about to begin finds what `initialize` has set."""
+    out, done = Out(), list[str]()
+    door = broker(out)
+
+    async def described() -> Json:
+        return {"ready": True}
+
+    def prepare(fields: Json) -> Awaitable[Json]:
+        if fields["what"] == "nonsense":
+            raise RequestRefused("that is nonsense")
+        done.append(fields["what"])
+        return described()
+
+    door.register_slow(client_kind("prepare", dict), prepare)
+    for what in ("a turn", "nonsense"):
+        request = {"subtype": "prepare", "what": what}
+        body = {"type": "control_request", "request_id": what, "request": request}
+        door.take_request(cast("ControlRequestLine", parse_message(body)))
+    assert done == ["a turn"]
+    await door.settle(30)
+    assert (await out.next())["response"]["response"] == {"ready": True}
+    assert (await out.next())["response"]["error"] == "that is nonsense"
