@@ -38,6 +38,7 @@ class ThreadPipe:
         self._outgoing: deque[bytes] = deque()
         self._waiting = [len(rest), 0]
         self._least = 1
+        self._reading_since: float | None = None
         self._ended = False
         self._error: CcbError | None = None
         self._room = asyncio.Event()
@@ -47,7 +48,7 @@ class ThreadPipe:
         """Run `work` in a thread that may use `read` and `write`, and return its result. Cancelling ends the thread.
 
         Raise ConnectionLost if the pipe breaks, unless `work` had its result before."""
-        pumps = [asyncio.create_task(self._pump_in()), asyncio.create_task(self._pump_out())]
+        pumps = [asyncio.create_task(each) for each in (self._pump_in(), self._pump_out(), self._watch())]
         working = asyncio.create_task(in_thread(work), name="copy")
         try:
             return await asyncio.shield(working)
@@ -118,11 +119,21 @@ class ThreadPipe:
             self._end(error)
 
     async def _read(self) -> bytes:
-        try:
-            async with asyncio.timeout(SILENCE_S):
-                return await self._pipe.read(_READ)
-        except TimeoutError:
-            raise ConnectionLost(f"the host has said nothing for {SILENCE_S:.0f} s") from None
+        self._reading_since = self._loop.time()
+        data = await self._pipe.read(_READ)
+        self._reading_since = None
+        return data
+
+    async def _watch(self) -> None:
+        """End with an error once the host is silent. One timer does: a new one for each piece costs as much as the
+        piece."""
+        while True:
+            now = self._loop.time()
+            since = now if self._reading_since is None else self._reading_since
+            if now - since >= SILENCE_S:
+                self._end(ConnectionLost(f"the host has said nothing for {SILENCE_S:.0f} s"))
+                return
+            await asyncio.sleep(since + SILENCE_S - now)
 
     async def _pump_out(self) -> None:
         try:
