@@ -258,11 +258,13 @@ class SshTransport:
 
         If the server does otherwise than the last time, log in again and wait.
         """
+        import asyncssh
+
         first, self._first = self._first, False
         if not first:
             await self.logged_in()
             return await self._connection.create_process(command, encoding=None, window=_LATER_WINDOW)
-        from .pipelining.command import GuessedWrongError, number_of, start_command
+        from .pipelining.command import ChannelRefusedError, GuessedWrongError, number_of, start_command
 
         guess = self.pipelining.guess
         if guess is not None:
@@ -273,11 +275,14 @@ class SshTransport:
                     await self.pipelining.guessed_wrong(str(error))
                     await self._log_in_again(None)
                     return await self._connection.create_process(command, encoding=None)
-                await self.logged_in()
+            except asyncssh.ChannelOpenError as error:
+                if isinstance(error, ChannelRefusedError) or await self.pipelining.ended():
+                    raise
             else:
                 await self.pipelining.ended()
                 await self.pipelining.first_channel(guess, ahead=True)
                 return process
+        await self.logged_in()  # a login may have failed before the command was on its way
         process = await self._connection.create_process(command, encoding=None)
         await self.pipelining.first_channel(number_of(process), ahead=False)
         return process

@@ -128,6 +128,19 @@ async def test_a_key_that_is_refused_where_one_failure_is_the_end(host_user: Hos
         assert await report(where, past) == PIPELINED
 
 
+async def test_a_login_that_fails_before_the_command_is_on_its_way_is_said_as_such(
+    host_user: HostUser, tmp_path: Path
+) -> None:
+    other = make_key(tmp_path / "other")
+    async with serve(tmp_path / "server", ["MaxAuthTries 1"]) as server:
+        where = target(server, host_user, key=other)
+        past = await remembering(tmp_path, where, await last_login(server, other))
+        async with logged_in(where, NobodyToAsk(), past) as transport:
+            assert not await transport.pipelining.ended()
+            with pytest.raises(AuthFailed, match="MaxAuthTries"):
+                await transport.execute("echo here")
+
+
 async def test_nothing_is_signed_for_another_host_key(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     where = target(sshd, host_user)
     other = dataclasses.replace(await last_login(sshd), host_key="SHA256:other")
