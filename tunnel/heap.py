@@ -27,6 +27,11 @@ class FreedMemory:
             self._bytes = 0
             self._giving = asyncio.get_running_loop().run_in_executor(None, _give_back)
 
+    async def close(self) -> None:
+        """Wait for the thread."""
+        if self._giving is not None:
+            await self._giving
+
 
 def _give_back() -> None:
     """Do nothing where the C library knows no such call (macOS, musl): there it is not needed."""

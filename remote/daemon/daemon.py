@@ -280,7 +280,10 @@ class Daemon:
         if WORKTREES in self._context.cwd and self.journal.path:
             from ..subagents.session_worktree import give_back
 
-            await give_back(self.journal.path)
+            try:
+                await give_back(self.journal.path)
+            except OSError as error:
+                log.warning("the worktree of the session stays: %s", error)
         if self.session is not None:
             self._summary.update(state="ended", driver="", viewers=0)
             self._summary.remove_owner()

@@ -26,7 +26,7 @@ async def main():
     freed = FreedMemory()
     for _ in range(100):
         freed.add(200_000)
-    await asyncio.get_running_loop().shutdown_default_executor()
+    await freed.close()
     print(before - resident_mb())
 
 asyncio.run(main())

@@ -115,6 +115,7 @@ class AuthProxy:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._freed.close()
         await self._provider.__aexit__(None, None, None)
 
     @property

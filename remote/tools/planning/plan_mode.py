@@ -90,7 +90,8 @@ class ExitPlanMode(Tool):
         wanted = [str(each["prompt"]) for each in tool_input.get("allowedPrompts") or ()]
         wide = [each for each in wanted if not _is_exact(each)]
         if wide:
-            return f"`allowedPrompts` names whole commands of one line, without `*`: {wide[0][:200]!r} is none."
+            rule = "Each of `allowedPrompts` must be a whole command on one line, without a star. This is not:"
+            return f"{rule} {wide[0][:200]!r}"
         return None if len(plan) <= MAX_CHARS else f"The plan is longer than {MAX_CHARS:,} characters: shorten it."
 
     def question(self, tool_input: Json, context: ToolContext) -> Json:

@@ -65,7 +65,7 @@ async def test_only_the_plan_file_is_written_and_an_approved_plan_begins_in_the_
     assert answered[-1]["content"][0]["tool_use_id"] == "b1"
     wanted = {"allowedPrompts": [{"tool": "Bash", "prompt": "touch c.txt"}]}
     refused = last_result(await model(laptop, ("e1", "ExitPlanMode", wanted)))["content"]
-    assert "without `*`: 'make *' is none" in refused
+    assert "without a star. This is not: 'make *'" in refused
     asked = await laptop.message("control_request")
     assert asked["request"]["input"] == {"plan": PLAN, "planFilePath": str(plan), **wanted}
     assert asked["request"]["requires_user_interaction"] is True

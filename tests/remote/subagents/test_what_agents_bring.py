@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -240,7 +241,7 @@ async def test_the_start_of_an_agent_waits_for_a_required_server_that_is_being_c
             servers = Connecting(comes=comes)
             runner = d.session.agent.config.context.sub_agents
             assert isinstance(runner, SubAgents)
-            runner.session_servers = lambda servers=servers: cast(McpServers, servers)  # type: ignore[misc]
+            runner.session_servers = partial(cast, McpServers, servers)
             await d.turn(MAIN + "go")
             assert d.result_text(ONE).startswith(answer)
             assert servers.waited == [REQUIRED_S]
