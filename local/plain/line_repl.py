@@ -89,6 +89,7 @@ class LineRepl:
         self.reducer = TranscriptReducer(
             self._printer, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
         )
+        self.reducer.notices.cwd = info.path.rstrip("/")
         self.commands = PlainCommands(client, info, self.reducer, write, self._printer.problems)
         self._questions = OpenQuestions()
         self._replay = ReplayMonitor()

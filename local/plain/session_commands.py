@@ -19,6 +19,7 @@ from ccb.tunnel.wire.requests import Request
 
 from ..session.client import LinkState, SessionClient
 from ..terminal.stdio import in_thread
+from ..tui.model.notices import path_in
 from ..tui.model.transcript_reducer import TranscriptReducer
 from ..tui.rewind.answers import PastPrompts, RewindPreview
 from ..tui.sessions.switching import NextSession
@@ -104,7 +105,8 @@ class LineSessionCommands:
         for each in preview.files:
             why = f", not possible: {one_line(each.why)}" if each.why else ""
             why += ", changed by something else since" if each.changedElsewhere else ""
-            self._write(f"{each.does} {one_line(each.path)}, +{each.insertions} -{each.deletions}{why}")
+            path = path_in(self._reducer.notices.cwd, each.path)
+            self._write(f"{each.does} {path}, +{each.insertions} -{each.deletions}{why}")
         if not preview.files:
             self._say("no file would change")
         ways = ", ".join(f"/rewind {number} {scope}" for scope in _SCOPES)

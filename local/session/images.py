@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ccb.tunnel.wire.content.images import image_size, image_type
@@ -32,6 +33,12 @@ def picture_data(block: Json) -> PictureData | None:
     source = block.get("source")
     data = source.get("data") if isinstance(source, dict) else None
     return PictureData(data) if isinstance(data, str) else None
+
+
+def pictures_of(blocks: Iterable[Json]) -> tuple[PictureData, ...]:
+    """Return the images among the blocks of a message."""
+    found = (picture_data(each) for each in blocks if each.get("type") == "image")
+    return tuple(each for each in found if each is not None)
 
 
 def image_words(block: Json) -> str:

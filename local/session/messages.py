@@ -6,13 +6,14 @@ stream-json protocol as observed (sections 5 and 6 of the reference).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Tag, TypeAdapter, ValidationError
 
 from ccb.tunnel.plain_text import one_line
 
-from .images import PictureData, image_words, picture_data
+from .images import PictureData, image_words, pictures_of
 
 Json = dict[str, Any]
 
@@ -48,10 +49,9 @@ class ToolResultBlock(_Message):
         """Return the text of the result. An image appears in words, other blocks as `[document]` and the like."""
         return self.content if isinstance(self.content, str) else "\n".join(map(_block_text, self.content))
 
-    def pictures(self) -> list[PictureData]:
+    def pictures(self) -> Sequence[PictureData]:
         """Return the images of the result."""
-        blocks = [] if isinstance(self.content, str) else self.content
-        return [picture for each in blocks if each.get("type") == "image" and (picture := picture_data(each))]
+        return () if isinstance(self.content, str) else pictures_of(self.content)
 
 
 def _block_text(block: Json) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from enum import Enum
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -95,6 +96,9 @@ class ModelError(Exception):
         if self.status is None:
             return f"API Error: {self.message}"
         text = f"API Error: {self.status} {self.message}"
+        if self.status == 429 and self.retry_after:
+            again = time.strftime("%a %H:%M UTC", time.gmtime(time.time() + self.retry_after))
+            return f"{text} · send it again in {self.retry_after // 60 + 1:.0f} min, after {again}"
         if self.status in (401, 403):
             return f"{text} · check the credential on your laptop with `ccb auth status`"
         if self.status == 404:

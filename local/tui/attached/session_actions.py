@@ -14,6 +14,7 @@ from ccb.tunnel.wire.kinds.reasoning import LEARN_MODELS
 from ccb.tunnel.wire.requests import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
 
 from ...session.client import AS_PROMPT, LinkState, SendAs, SessionClient
+from ...session.images import pictures_of
 from ..model.blocks import Level, PromptFacts
 from ..model.transcript_reducer import TranscriptReducer
 from ..render.error_card import FIX
@@ -49,6 +50,7 @@ class SessionActions:
         self._status = status
         self._leaving = leaving
         self._interrupting = False
+        self._modes_asked: list[str] = []  # the host has not confirmed them yet
 
     @property
     def busy(self) -> bool:
@@ -78,7 +80,8 @@ class SessionActions:
             return False
         uuid = str(uuid4())
         files = len(content) - 1 if content else 0
-        facts = PromptFacts(files, command_line=how.command_line, before=how.before, steers=not how.waits)
+        pictures = pictures_of(content or ())
+        facts = PromptFacts(files, pictures, command_line=how.command_line, before=how.before, steers=not how.waits)
         self._reducer.prompt_sent(text, uuid, connected=self._connection.state is LinkState.CONNECTED, facts=facts)
         try:
             await self._client.prompt(content or text, uuid=uuid, how=how)
@@ -127,12 +130,17 @@ class SessionActions:
 
     async def set_mode(self, mode: str) -> None:
         """Change the permission mode of the session."""
-        if await self._attempt(self._client.request(Request(SET_PERMISSION_MODE, mode))):
-            self._reducer.mode = mode
+        self._modes_asked.append(mode)
+        try:
+            if await self._attempt(self._client.request(Request(SET_PERMISSION_MODE, mode))):
+                self._reducer.mode = mode
+        finally:
+            self._modes_asked.remove(mode)
 
     async def next_mode(self) -> None:
-        """Change to the next permission mode."""
-        place = _MODES.index(self._reducer.mode) if self._reducer.mode in _MODES else -1
+        """Change to the mode after the one that the person chose last, also while the host has not confirmed that."""
+        mode = self._modes_asked[-1] if self._modes_asked else self._reducer.mode
+        place = _MODES.index(mode) if mode in _MODES else -1
         await self.set_mode(_MODES[(place + 1) % len(_MODES)])
 
     async def teach(self, known: Json) -> None:

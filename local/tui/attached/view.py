@@ -76,6 +76,7 @@ class SessionView(Vertical):
         self.reducer = TranscriptReducer(
             self.transcript, model=info.model, mode=info.mode, sandbox=info.sandbox, own_name=info.client_name
         )
+        self.reducer.notices.cwd = info.path.rstrip("/")
         self.approvals = Approvals(client, connection, self.transcript, shell.composer, info.place)
         self._presenter = ConnectionPresenter(connection, shell.composer, self.approvals, self.transcript, self.reducer)
         self.trust = TrustQuestions(self.approvals, shell.ring)
@@ -236,15 +237,14 @@ class SessionView(Vertical):
         if fate is SessionFate.STOPPED:
             self._shell.leave()
             return
-        leaves = f"{self._keymap.name('leave')} leaves"
         if error is None:
-            self.reducer.notice(f"The session has ended on the host. {leaves}.", Level.WARNING)
+            self.reducer.notice("The session has ended on the host.", Level.WARNING)
         else:
             self._actions.show_error(error)
             command = self._info.resume
-            come_back = f" Come back with:\n{one_line(command)}" if command and command not in error.do else ""
-            self.reducer.notice(f"{leaves}.{come_back}", Level.WARNING)
-        self._shell.composer.invite(f"Nothing can be sent any more: {leaves}")
+            if command and command not in error.do:
+                self.reducer.notice(f"Come back with:\n{one_line(command)}", Level.WARNING)
+        self._shell.composer.invite(f"Nothing can be sent any more: {self._keymap.name('leave')} leaves")
 
     def _tick(self) -> bool:
         """Bring everything up to date that changes with time. Return whether it should happen again soon."""

@@ -3,6 +3,7 @@ order."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -18,6 +19,10 @@ Json = dict[str, Any]
 
 MAX_BLOCK_CHARS = 400_000
 """The most characters of one block that are kept for the screen. The session's journal has all of them."""
+
+_MAX_PICTURES = 8  # of one block
+_MAX_PICTURE_CHARS = 48_000_000
+"""Most characters of base64 of all images that are kept to be drawn."""
 
 _ONE_LINE_VIEWS = (View.COMMAND, View.FILE_LINES, View.PLAIN, View.OTHER_CALL)
 
@@ -58,6 +63,13 @@ class Block:
         return 0
 
 
+@dataclass(eq=False)
+class PicturedBlock(Block):
+    """A block that may have images. Their size does not count, because few are kept."""
+
+    pictures: Sequence[PictureData] = ()
+
+
 class PromptState(Enum):
     """The progress of a prompt: QUEUED at the worker, UNSENT while there is no connection, TAKEN by the agent."""
 
@@ -69,11 +81,12 @@ class PromptState(Enum):
 
 @dataclass(frozen=True)
 class PromptFacts:
-    """What is known of a prompt besides its text. `files`: how many images and files go along with it. `whole`: its
-    text is not only the beginning. `command_line`: the host runs it. `before` are the prompts that it goes before.
-    `steers`: it does not wait for the end of the running turn."""
+    """What is known of a prompt besides its text. `files`: how many images and files go along with it; `pictures` are
+    its images. `whole`: its text is not only the beginning. `command_line`: the host runs it. `before` are the prompts
+    that it goes before. `steers`: it does not wait for the end of the running turn."""
 
     files: int = 0
+    pictures: tuple[PictureData, ...] = ()
     whole: bool = True
     command_line: bool = False
     before: tuple[str, ...] = ()
@@ -81,7 +94,7 @@ class PromptFacts:
 
 
 @dataclass(eq=False)
-class PromptBlock(Block):
+class PromptBlock(PicturedBlock):
     """A prompt of the person, or of another client."""
 
     text: str = ""
@@ -116,10 +129,10 @@ class ThoughtBlock(Block):
 
 
 @dataclass(eq=False)
-class ToolBlock(Block):
+class ToolBlock(PicturedBlock):
     """One tool call. `output` is the end of what it has printed so far, `result` its final result, both as the tool
-    wrote them; `patch` is the public `structuredPatch` of an edit. `agent` is the sub-agent that the call started.
-    `pictures` are the images of the result; their size does not count, because few are kept."""
+    wrote them; `patch` is the public `structuredPatch` of an edit. `agent` is the sub-agent that the call
+    started."""
 
     tool_id: str = ""
     name: str = ""
@@ -130,7 +143,6 @@ class ToolBlock(Block):
     result: str = ""
     patch: list[Json] = field(default_factory=list)
     agent: AgentRun | None = None
-    pictures: Sequence[PictureData] = ()
 
     def size(self) -> int:
         values = self.tool_input.values()
@@ -208,6 +220,28 @@ class BlockContainer(Protocol):
 
     def take_away(self, block: Block) -> None:
         """Remove a block; do nothing if it is not here."""
+
+
+class KeptPictures:
+    """Images of the blocks of a container that are kept to be drawn: those of the oldest block are let go if all are
+    too many. They are still named in its text."""
+
+    def __init__(self, container: BlockContainer) -> None:
+        self._container = container
+        self._blocks: deque[PicturedBlock] = deque()
+
+    def keep(self, block: PicturedBlock, pictures: Sequence[PictureData]) -> None:
+        """Keep the images of a block, which are new or no longer what they were."""
+        block.pictures = pictures[:_MAX_PICTURES]
+        if not block.pictures:
+            return
+        self._blocks.append(block)
+        chars = sum(len(each.data) for kept in self._blocks for each in kept.pictures)
+        while chars > _MAX_PICTURE_CHARS and len(self._blocks) > 1:
+            oldest = self._blocks.popleft()
+            chars -= sum(len(each.data) for each in oldest.pictures)
+            oldest.pictures = ()
+            self._container.update_block(oldest)
 
 
 def stack(above: Block | None, block: Block) -> None:

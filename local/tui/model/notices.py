@@ -18,10 +18,17 @@ _MAX_TOKENS = 10**12  # tokens: a host may send any number
 _ABORTED = ("aborted_streaming", "aborted_tools")  # the person knows why the turn ended
 
 
+def path_in(cwd: str, path: str) -> str:
+    """Return a path of the host on one line, relative to the directory `cwd` if it is in there."""
+    return one_line(path.removeprefix(f"{cwd}/") if cwd else path)
+
+
 class Notices:
-    """Adds notices to the transcript. `own_name` is the name of this client at the host."""
+    """Adds notices to the transcript. `own_name` is the name of this client at the host. Paths in `cwd` are shown
+    relative to it."""
 
     def __init__(self, container: BlockContainer, own_name: str) -> None:
+        self.cwd = ""
         self._container = container
         self._own_name = own_name
         self._driver: str | None = None
@@ -66,7 +73,7 @@ class Notices:
             before = f" before: {one_line(content.text)[:_MAX_TEXT]}" if content.text else " an earlier message"
             self.add(f"── Gone back to{before}\nWhat is between that and here is not in the conversation any more.")
         if content.files:
-            names = [one_line(str(each.get("path"))) for each in content.files]
+            names = [path_in(self.cwd, str(each.get("path"))) for each in content.files]
             more = f"\n… and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
             count = f"{len(names)} file{'s' if len(names) != 1 else ''}"
             self.add(f"Restored {count}:\n" + "\n".join(names[:_MAX_NAMES]) + more, Level.DIM)
@@ -74,7 +81,7 @@ class Notices:
     def rewound(self, content: RewoundRecord) -> None:
         """Name the files that could not be restored."""
         for each in content.failed[:_MAX_NAMES]:
-            name, why = one_line(str(each.get("path"))), one_line(str(each.get("why")))
+            name, why = path_in(self.cwd, str(each.get("path"))), one_line(str(each.get("why")))
             self.add(f"{name} was not restored: {why}", Level.WARNING)
 
     def system(self, note: SystemNote) -> None:

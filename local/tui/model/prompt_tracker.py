@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ccb.tunnel.plain_text import neutralise
 
 from ...session.client import SnapshotPrompt
-from .blocks import MAX_BLOCK_CHARS, Block, BlockContainer, PromptBlock, PromptFacts, PromptState
+from .blocks import MAX_BLOCK_CHARS, Block, BlockContainer, KeptPictures, PromptBlock, PromptFacts, PromptState
 
 _MAX_KNOWN = 1_000
 NO_FACTS = PromptFacts()
@@ -36,6 +36,7 @@ class PromptTracker:
 
     def __init__(self, container: BlockContainer) -> None:
         self._container = container
+        self._pictures = KeptPictures(container)
         self._known: deque[str] = deque(maxlen=_MAX_KNOWN)  # ids of the shown prompts
         self._waiting: dict[str, PromptBlock] = {}  # below everything else, in order
         self._unconfirmed: dict[str, PromptBlock] = {}  # sent from here; we do not know yet that the journal has them
@@ -235,7 +236,9 @@ class PromptTracker:
 
     def _show(self, text: str, state: PromptState, *ids: str, facts: PromptFacts = NO_FACTS) -> PromptBlock:
         self._known.extend(each for each in ids if each)
-        block = PromptBlock(text=neutralise(text).rstrip()[:MAX_BLOCK_CHARS], state=state, facts=facts)
+        known = replace(facts, pictures=())
+        block = PromptBlock(text=neutralise(text).rstrip()[:MAX_BLOCK_CHARS], state=state, facts=known)
+        self._pictures.keep(block, facts.pictures)
         self._container.add(block, before=self.first_waiting() if state is PromptState.TAKEN else None)
         self._note_command_line(block)
         if state is not PromptState.TAKEN:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,13 +10,9 @@ from ccb.tunnel.wire.tool_traits import BASH, TODO_WRITE, Effect, View, traits_o
 
 from ...session.messages import TaskNote, ToolProgress, ToolResultBlock, ToolUseBlock
 from .agents.agent_runs import AgentRuns
-from .blocks import MAX_BLOCK_CHARS, BlockContainer, ToolBlock, ToolState, both_ends
+from .blocks import MAX_BLOCK_CHARS, BlockContainer, KeptPictures, ToolBlock, ToolState, both_ends
 from .orphans import Orphans
 from .status.todos import Todos
-
-_MAX_PICTURES = 8  # of one result
-_MAX_PICTURE_CHARS = 48_000_000
-"""Most characters of base64 of all images that are kept to be drawn. Those of older results are only named."""
 
 
 def _meant(content: ToolUseBlock) -> tuple[str, dict[str, Any]]:
@@ -39,7 +34,7 @@ class ToolCalls:
         self.command_line = ""
         """The newest command line of the person that the host runs."""
         self._line_over = False
-        self._with_pictures: deque[ToolBlock] = deque()
+        self._pictures = KeptPictures(container)
         self.todos = Todos()
         self._snapshot_todos: ToolBlock | None = None  # from a snapshot; the next list of todos replaces it
 
@@ -132,26 +127,13 @@ class ToolCalls:
         tool.state = ToolState.FAILED if result.is_error else ToolState.DONE
         tool.result = both_ends(result.text())
         tool.output = ""
-        self._keep_pictures(tool, result)
+        self._pictures.keep(tool, result.pictures())
         self.agents.result(tool, structured)
         if traits_of(tool.name).view is View.PLAN and isinstance(structured, dict):
             tool.tool_input = {"plan": both_ends(str(structured.get("plan") or ""))}
         patch = structured.get("structuredPatch") if isinstance(structured, dict) else None
         tool.patch = [hunk for hunk in patch if isinstance(hunk, dict)] if isinstance(patch, list) else []
         self._container.update_block(tool)
-
-    def _keep_pictures(self, tool: ToolBlock, result: ToolResultBlock) -> None:
-        """Keep the images of a result, and let go those of the oldest ones if all are too many."""
-        tool.pictures = result.pictures()[:_MAX_PICTURES]
-        if not tool.pictures:
-            return
-        self._with_pictures.append(tool)
-        chars = sum(len(each.data) for kept in self._with_pictures for each in kept.pictures)
-        while chars > _MAX_PICTURE_CHARS and len(self._with_pictures) > 1:
-            oldest = self._with_pictures.popleft()
-            chars -= sum(len(each.data) for each in oldest.pictures)
-            oldest.pictures = ()
-            self._container.update_block(oldest)
 
     def close(self, state: ToolState, *, forget: bool = True) -> None:
         """Give all open calls this state. With `forget` results that come later are no longer expected."""

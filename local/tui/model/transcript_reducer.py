@@ -33,6 +33,7 @@ from ccb.tunnel.wire.stream_events import (
 )
 
 from ...session.client import SkippedState, input_ids
+from ...session.images import pictures_of
 from ...session.messages import (
     ApiRetry,
     Assistant,
@@ -62,6 +63,10 @@ _OUTPUT = ("<local-command-stdout>", "</local-command-stdout>")  # of a slash co
 _MAX_CAGE = 300  # characters
 _PRINTED = re.compile(r"<local-command-stdout>(.*)</local-command-stdout>", re.DOTALL)
 """What a slash command of the worker has printed."""
+
+_IN_BACKGROUND = re.compile(r"(goes on in the background with ID: (\S+))\. You are told when it ends\. [^.]* ends it\.")
+_HOW_TO_FOLLOW = r"\1. /tasks \2 shows its output, /tasks stop \2 ends it."
+"""What the worker says of a command line that goes on names the model's tools. The person has commands."""
 
 
 class TranscriptReducer(Projection):
@@ -355,7 +360,7 @@ class TranscriptReducer(Projection):
                 self._tools.result(block, message.tool_use_result)
             elif isinstance(block, TextContent) and (printed := _PRINTED.fullmatch(block.text)):
                 self._tools.line_over()
-                self.notice(neutralise(printed[1]))
+                self.notice(_IN_BACKGROUND.sub(_HOW_TO_FOLLOW, neutralise(printed[1])))
             elif isinstance(block, TextContent) and is_note:
                 self.notice(neutralise(block.text), Level.DIM)
             elif isinstance(block, TextContent) and message.isReplay and block.text.startswith(_OUTPUT[0]):
@@ -373,6 +378,7 @@ class TranscriptReducer(Projection):
 def _facts_of(sent: UserLine) -> PromptFacts:
     before = sent.body.get(BEFORE)
     return PromptFacts(
+        pictures=pictures_of(sent.blocks),
         files=sum(each.get("type") != "text" or is_attached_file(each) for each in sent.blocks),
         command_line=sent.body.get(SHELL_COMMAND) is True,
         before=tuple(str(each) for each in before) if isinstance(before, list) else (),

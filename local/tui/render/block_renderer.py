@@ -20,6 +20,7 @@ from ..model.blocks import (
     Level,
     MarkdownBlock,
     NoticeBlock,
+    PicturedBlock,
     PromptBlock,
     PromptState,
     ThoughtBlock,
@@ -76,6 +77,7 @@ class BlockRenderer:
         if isinstance(block, PromptBlock):
             for part in _in_parts(self._prompt(block)):
                 yield Padding(part, (0, 1, 0, 0), style=f"on {self.palette.surface}")
+            yield from self._pictures(block)
         elif isinstance(block, MarkdownBlock):
             yield from self._markdown(block)
         elif isinstance(block, ThoughtBlock):
@@ -195,7 +197,7 @@ class BlockRenderer:
             if output is not None:
                 yield from map(self._indented, _in_parts(output))
 
-    def _pictures(self, block: ToolBlock) -> Iterator[RenderableType]:
+    def _pictures(self, block: PicturedBlock) -> Iterator[RenderableType]:
         if self.pictures is not None and not self.copied_from:
             for picture in block.pictures:
                 yield DrawnPicture(self.pictures, block, picture, self.details)

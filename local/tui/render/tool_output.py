@@ -47,8 +47,8 @@ def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: 
     for key in _SUBJECTS:
         value = tool_input.get(key)
         if isinstance(value, str) and value:
-            if cwd and key.endswith("path") and value.startswith(cwd + "/"):
-                value = value[len(cwd) + 1 :]
+            if cwd and key.endswith("path"):
+                value = value.removeprefix(f"{cwd}/")
             first, *more = neutralise(value).splitlines() or [""]
             return "\n    ".join([first, *more]) if whole else first + (" …" if more else "")
     return one_line(json.dumps(tool_input, ensure_ascii=False)[:_MAX_HEADLINE]) if tool_input else ""

@@ -12,6 +12,7 @@ from textual.widgets import Static
 
 from ccb.tunnel.plain_text import one_line
 
+from ..model.notices import path_in
 from ..theme.palette import Palette, palette_of
 from .answers import ChangedFile, PastPrompt, RewindPreview
 
@@ -55,8 +56,10 @@ class RewindPanel(Static, can_focus=True):
     class Closed(Message):
         """The person does not want to go back."""
 
-    def __init__(self, points: Sequence[PastPrompt], *, files_kept: bool) -> None:
+    def __init__(self, points: Sequence[PastPrompt], cwd: str, *, files_kept: bool) -> None:
+        """Paths in `cwd` are shown relative to it."""
         super().__init__()
+        self._cwd = cwd
         self._points = points
         self._files_kept = files_kept
         self._at = 0
@@ -134,7 +137,7 @@ class RewindPanel(Static, can_focus=True):
         if self._preview is None:
             return text.append("Looking at the files on the host …", style=palette.dim)
         for each in self._preview.files[:_MAX_FILES]:
-            text.append(_row(each, palette))
+            text.append(_row(each, self._cwd, palette))
         left = len(self._preview.files) - _MAX_FILES
         if left > 0:
             text.append(f"  … and {left} more\n", style=palette.dim)
@@ -153,8 +156,8 @@ def _shown(point: PastPrompt) -> str:
     return one_line(point.text)[:70] or "(no text)"
 
 
-def _row(each: ChangedFile, palette: Palette) -> Text:
-    row = Text(f"  {_SIGNS.get(each.does, '~')} {one_line(each.path)}", no_wrap=True)
+def _row(each: ChangedFile, cwd: str, palette: Palette) -> Text:
+    row = Text(f"  {_SIGNS.get(each.does, '~')} {path_in(cwd, each.path)}", no_wrap=True)
     if each.why:
         return row.append(f"  stays: {one_line(each.why)}\n", style=palette.warn)
     row.append(f"  +{each.insertions}", style=palette.good)

@@ -69,7 +69,7 @@ class Rewinding(Vertical):
             self._reducer.notice("There is no prompt to go back to yet.")
             return
         if self.panel is None:
-            self.panel = RewindPanel(listed.points, files_kept=listed.files_kept)
+            self.panel = RewindPanel(listed.points, self._reducer.notices.cwd, files_kept=listed.files_kept)
             await self.mount(self.panel)
             self.panel.focus()
 

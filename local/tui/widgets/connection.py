@@ -164,7 +164,9 @@ class ConnectionView:
             takes = "takes it back" if self._has_driven else "takes it over"
             return BannerMessage("only watching", self.reason, self._keymap.name("take-back"), takes)
         if shown.state is LinkState.LOST:
-            return BannerMessage("lost", self.reason, self._keymap.name("leave"), "leaves")
+            if typing:
+                return BannerMessage("lost", self.reason, self._keymap.name("quit"), "twice leaves")
+            return BannerMessage("lost", self.reason)  # the composer names the key
         return None
 
     def _reconnecting(self, now: float, retry: str) -> BannerMessage:

@@ -72,6 +72,7 @@ class HistoryLoader:
             return  # the full transcript has dropped the hole meanwhile
         loaded = BlockList()
         earlier = TranscriptReducer(loaded, orphans=self._reducer.orphans)
+        earlier.notices.cwd = self._reducer.notices.cwd
         earlier.prompts.share(self._reducer.prompts)
         for event in events:
             earlier.apply_event(event.record, replayed=event.replayed)

@@ -1,14 +1,14 @@
 """The conversation as one widget, which draws only the blocks on the screen, whatever their number.
 
 A widget for each message costs two orders of magnitude more (measured). The heights of blocks that were never drawn
-at this width are estimated, and corrected when they come into view. Changes are laid out at most once a frame; a
-frame lasts longer if laying out does, so that streaming never takes the whole CPU.
+at this width are estimated, and corrected when they come into view. Changes are laid out at most once a frame, so that
+streaming never takes the whole CPU.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.style import Style
@@ -18,7 +18,6 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
-from textual.timer import Timer
 
 from ..model.blocks import Block, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock, stack
 from ..painting.key_priority import KeyPriority
@@ -27,22 +26,19 @@ from ..render.pictures.shelf import PictureShelf
 from ..theme.palette import Palette, palette_of
 from .block_layout import BlockLayout
 from .lines.drawn_lines import Line, estimated_height, marked, turned
+from .lines.frame_pace import FramePace
 from .lines.painted_lines import PaintedLines, RowLook, rows_of
 from .lines.scroll_thumb import extended
+from .lines.spinners import Spinners
 from .lines.transcript_drawing import TranscriptDrawing
 from .one_shot import call_once_after
 
-_MAX_ANIMATED = 60  # newest blocks that are searched for running tools
 _MAX_PAINTED = 256  # rows; about 10 KB each with what Textual keeps for them
 _SLICE_S = 0.012  # CPU seconds of a layout for lines some screens away; the next one draws more
 _BETWEEN_SLICES_S = 0.001  # messages of a widget to itself would let nothing else run
 _EXACT_LINES = 500  # drawn blocks at the end of the transcript; further up heights are estimated
 _OVERLAP_LINES = 2  # lines of the page before that stay when a page is turned
-_SPINNER_S = 0.2
 _AFTER_KEY_S = 0.008
-_MIN_FRAME_S = 0.04
-_MAX_FRAME_S = 0.5
-_FRAME_PER_LAYOUT = 6  # a frame lasts this many times the CPU time of the previous layout and painting
 
 
 class Transcript(ScrollView, can_focus=False):
@@ -70,22 +66,19 @@ class Transcript(ScrollView, can_focus=False):
         self._draws_on = False
         self._painted = PaintedLines(_MAX_PAINTED)
         self._changed: dict[Block, None] = {}  # since the last layout
-        self._spinner_frame = 0
-        self._spinner: Timer | None = None
+        self._spinners = Spinners(self, self._block_layout, self._drawing)
         self._palette: Palette | None = None
         self._dropped = 0
         self._kept_last: list[Block] = []
         self._tips: TipsBlock | None = None
         self._dirty_from: int | None = None  # the first block that has to be laid out again
         self._layout_waits = False
-        self._frame_s = _MIN_FRAME_S
-        self._laid_out_at = 0.0
-        self._painting_s = 0.0  # CPU seconds, since the last layout
+        self._pace = FramePace()
         self._keep_in_place: tuple[Block, int] | None = None  # a block, and the row of the screen where it stays
 
     def on_mount(self) -> None:
         self.anchor()
-        self._spinner = self.set_interval(_SPINNER_S, self._turn_spinners, pause=True)
+        self._spinners.mounted()
 
     @property
     def blocks(self) -> Sequence[Block]:
@@ -178,29 +171,6 @@ class Transcript(ScrollView, can_focus=False):
             self._drawing.forget(block)
             self._lay_out_soon(position)
 
-    def _turn_spinners(self) -> None:
-        """Move the spinners of running tools. Only their cells are drawn anew."""
-        rows = list(self._spinner_rows())
-        if rows:
-            self._spinner_frame += 1
-            self.refresh(*(Region(0, row, 1, 1) for row in rows))
-        elif self._spinner is not None:
-            self._spinner.pause()  # until one comes into view
-
-    def _resume_spinners(self) -> None:
-        if self._spinner is not None and any(True for _ in self._spinner_rows()):
-            self._spinner.resume()
-
-    def _spinner_rows(self) -> Iterator[int]:
-        """Yield the rows of the screen that begin with a spinner."""
-        layout, top = self._block_layout, round(self.scroll_y)
-        last = len(layout.blocks)
-        for position in range(max(0, last - _MAX_ANIMATED), last):
-            if is_animated(layout.blocks[position]) and layout.is_laid_out(position):
-                row = layout.start(position) + self._drawing.head_line(layout.blocks[position]) - top
-                if 0 <= row < self.size.height:
-                    yield row
-
     def _drop_oldest(self) -> None:
         layout = self._block_layout
         count = max(2, len(layout.blocks) // 10)
@@ -221,7 +191,7 @@ class Transcript(ScrollView, can_focus=False):
         self._dirty_from = position if self._dirty_from is None else min(self._dirty_from, position)
         if not self._layout_waits and self.is_running:
             self._layout_waits = True
-            wait = self._laid_out_at + self._frame_s - time.monotonic()
+            wait = self._pace.wait_s
             if wait > 0:
                 call_once_after(self, wait, self._lay_out)
             else:
@@ -250,11 +220,9 @@ class Transcript(ScrollView, can_focus=False):
         layout.lay_out()
         self._extend(Size(width, layout.lines))
         self._scroll_back(top)
-        self._resume_spinners()
+        self._spinners.resume()
         self.refresh()
-        self._laid_out_at = time.monotonic()
-        took, self._painting_s = time.thread_time() - began + self._painting_s, 0.0
-        self._frame_s = min(_MAX_FRAME_S, max(_MIN_FRAME_S, _FRAME_PER_LAYOUT * took))
+        self._pace.laid_out(began)
 
     def _extend(self, size: Size) -> None:
         """Set the size of what can be scrolled through. Arrange other widgets only if the scrollbar comes or goes."""
@@ -308,14 +276,14 @@ class Transcript(ScrollView, can_focus=False):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        self._resume_spinners()
+        self._spinners.resume()
         self._check_anchor()  # ScrollView does not do it: back at the bottom, the transcript follows again
 
     def on_mouse_scroll_up(self, _event: events.MouseScrollUp) -> None:
         self.post_message(self.WheelUp())
 
     def on_resize(self) -> None:
-        self._frame_s = 0
+        self._pace.resized()
         self._redraw_all()
 
     def notify_style_update(self) -> None:
@@ -372,7 +340,7 @@ class Transcript(ScrollView, can_focus=False):
         )
         marks = self._has_marks
         rows = [self._row(top + y, marks=marks) for y in crop.line_range]
-        self._painting_s += time.thread_time() - began
+        self._pace.painted(began)
         return rows_of(rows, crop.column_span, width)
 
     def render_line(self, y: int) -> Strip:
@@ -389,7 +357,7 @@ class Transcript(ScrollView, can_focus=False):
             return self._painted.blank()
         drawn, key, animated = found
         if animated or marks:
-            strip = turned(Strip(drawn), self._spinner_frame) if animated else Strip(drawn)
+            strip = turned(Strip(drawn), self._spinners.frame) if animated else Strip(drawn)
             return self._painted.row(list(self._selected(strip, line)))
         row = self._painted.known(key)
         if row is None:

@@ -44,8 +44,8 @@ async def test_the_prompts_to_go_back_to_are_numbered_and_what_it_changes_is_sai
         answers[REWIND_CONVERSATION.name] = {"prompt": "Repair the total."}
         at.types("/rewind", "/rewind 1", "/rewind 7", "/rewind 1 conversation")
         await at.reads("1: Repair the total. (2 files changed since)", "2: Look around.", "ccb: there is no prompt 7")
-        await at.reads("change /srv/shop/cart.py, +1 -2, changed by something else since", "/rewind 1 both")
-        await at.reads("remove /srv/shop/big.bin, +0 -0, not possible: it was too large to keep", "the prompt was:")
+        await at.reads("change cart.py, +1 -2, changed by something else since", "/rewind 1 both")
+        await at.reads("remove big.bin, +0 -0, not possible: it was too large to keep", "the prompt was:")
         rewinds = [body for name, body in at.session.controls if name == REWIND_CONVERSATION.name]
         assert len(rewinds) == 1
         assert "p2" in rewinds[0].values()

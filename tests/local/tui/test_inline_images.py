@@ -15,7 +15,7 @@ from tests.support.terminal.strict_parser import strangers
 from textual.color import Color
 
 from ccb.local.config.screen_settings import ScreenSettings
-from ccb.local.tui.model import tool_calls
+from ccb.local.tui.model import blocks
 from ccb.local.tui.model.blocks import ToolBlock
 from ccb.local.tui.render.pictures import shelf as shelves
 from ccb.local.tui.render.pictures.cells import PLACEHOLDER, image_row
@@ -60,7 +60,9 @@ async def test_an_image_is_drawn_below_its_name_as_large_as_there_is_room() -> N
         await at.until(lambda: len(drawn_lines(at)) == 10)
         assert {line.strip() for line in drawn_lines(at)} == {BLOCK * 40}
         assert "PNG 400x200" in at.screen
-        await read(at, png((4_000, 3_000)), name="large.png")
+        shown = {"role": "user", "content": [{"type": "text", "text": "like this"}, block(png((4_000, 3_000)))]}
+        at.session.input({"type": "user", "message": shown, "uuid": "another"})  # an image of the person's own prompt
+        await at.sees("❯ like this")
         await at.until(lambda: len(drawn_lines(at)) == 30)
         await at.pilot.resize_terminal(50, 40)
         await at.until(lambda: drawn_lines(at) and max(map(len, drawn_lines(at))) <= 50)
@@ -130,7 +132,7 @@ async def test_many_images_are_drawn_without_end_of_work_and_the_oldest_give_way
 
 async def test_the_data_of_old_images_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     data = png()
-    monkeypatch.setattr(tool_calls, "_MAX_PICTURE_CHARS", 2 * len(base64.b64encode(data)))
+    monkeypatch.setattr(blocks, "_MAX_PICTURE_CHARS", 2 * len(base64.b64encode(data)))
     async with desk(size=(100, 60)) as at:
         for number in range(4):
             await read(at, data, name=f"{number}.png")

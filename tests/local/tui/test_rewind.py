@@ -34,16 +34,28 @@ async def test_a_person_picks_a_prompt_and_what_goes_back() -> None:
         await at.pilot.press("enter")
         await at.sees("Go back to before which prompt?", "› now the second thing  2 files changed since")
         await at.pilot.press("down", "enter")
-        await at.sees("~ /srv/shop/cart.py  +3 -1  changed by something else since", "- /srv/shop/new.py  +0 -9")
+        await at.sees("~ cart.py  +3 -1  changed by something else since", "- new.py  +0 -9")
         await at.sees("gone.py  stays: its earlier content is not kept any more", "› 1 conversation and files")
         assert ("rewind_files", {"user_message_id": "u1", "dry_run": True}) in at.session.controls
         await at.pilot.press("enter")
         await at.until(lambda: at.app.composer.text == "the first thing")  # to be changed and sent again
         assert at.session.controls[-1] == ("rewind_conversation", {"user_message_id": "u1", "files": True})
         assert at.app.view.rewinding.panel is None and at.app.focused is at.app.composer
-        at.session.fact("rewind", message="u1", to=3, text="the first thing", files=[{"path": "/srv/shop/cart.py"}])
+        at.session.fact(
+            "rewind",
+            message="u1",
+            to=3,
+            text="the first thing",
+            files=[{"path": "/srv/shop/cart.py"}, {"path": "/etc/hosts"}],
+        )
         at.session.fact("rewound", failed=[{"path": "/srv/shop/x", "why": "it was changed meanwhile"}])
-        await at.sees("Gone back to before: the first thing", "Restored 1 file", "x was not restored")
+        await at.sees(
+            "Gone back to before: the first thing",
+            "Restored 2 files:",
+            "\n cart.py",
+            "\n /etc/hosts",
+            "\n x was not restored",
+        )
 
 
 async def test_esc_twice_opens_it_and_esc_leaves_step_by_step() -> None:

@@ -381,4 +381,6 @@ async def test_a_second_turn_at_the_same_time_is_refused() -> None:
 def test_prose_of_errors_tells_what_to_do() -> None:
     assert "ccb auth status" in ModelError("bad key", status=401).prose("m")
     assert "--model" in ModelError("nope", status=404).prose("m")
+    later = ModelError("slow down", status=429, retry_after=7_500).prose("m")
+    assert re.fullmatch(r"API Error: 429 slow down · send it again in 126 min, after [A-Z][a-z]+ \d\d:\d\d UTC", later)
     assert ModelError("prompt is too long: 5 > 4", status=400).prompt_too_long

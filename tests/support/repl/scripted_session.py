@@ -66,6 +66,8 @@ class ScriptedSession:
         self.interrupts = 0
         self.refuse_controls = ""
         self.control_answers: dict[str, Json] = {}  # by the kind of request
+        self.answers_come = asyncio.Event()  # unset: the link is slow, and requests wait for their answers
+        self.answers_come.set()
         self.prompt_failure: CcbError | None = None
         self.retries = 0
         self.take_backs = 0
@@ -175,6 +177,7 @@ class ScriptedSession:
         self.controls.append((request.kind.name, request.kind.write(request.payload)))
         if self.refuse_controls:
             raise RequestFailed(self.refuse_controls)
+        await self.answers_come.wait()
         return request.kind.read_answer(Success(request.id, self.control_answers.get(request.kind.name, {})))
 
     def register(self, kind: RequestKind[P, A], service: Callable[[P], Awaitable[Json]] | None = None) -> None:

@@ -18,7 +18,7 @@ from ccb.local import first_run
 from ccb.local.connect.session_list import SessionRow
 from ccb.local.session.client import LinkState
 from ccb.local.tui.attached.presenters import status
-from ccb.local.tui.widgets.transcript import Transcript
+from ccb.local.tui.widgets.lines.spinners import Spinners
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.wire.content.images import image_block
 
@@ -239,7 +239,7 @@ async def sessions(at: Desk) -> None:
 def _still() -> Iterator[None]:
     """Let the clock of the status line stand still, and the spinners of running calls."""
     still = SimpleNamespace(monotonic=lambda: 1000.0)
-    with mock.patch.object(status, "time", still), mock.patch.object(Transcript, "_turn_spinners"):
+    with mock.patch.object(status, "time", still), mock.patch.object(Spinners, "_turn"):
         yield
 
 

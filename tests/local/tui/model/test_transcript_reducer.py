@@ -18,6 +18,7 @@ from ccb.local.tui.model.blocks import (
     ToolState,
 )
 from ccb.local.tui.model.transcript_reducer import TranscriptReducer
+from ccb.remote.tools.shell.bash import _HOW_TO_READ
 
 Json = dict[str, Any]
 
@@ -198,6 +199,15 @@ def test_a_compaction_and_the_output_of_a_command_are_notices() -> None:
         "The conversation was not compacted.",
     ]
     assert texts[2].startswith("40 % of\nthe window") and "\x1b" not in texts[2] and len(texts) == 3
+    moved = f"It goes on in the background with ID: bash_1. You are told when it ends. {_HOW_TO_READ} See /x"
+    line = {"type": "text", "text": f"<local-command-stdout>{moved}</local-command-stdout>"}
+    told.record("message", type="user", isReplay=True, message={"role": "user", "content": [line]})
+    newest = told.blocks[-1]
+    assert isinstance(newest, NoticeBlock)  # the model has tools for it, the person has commands
+    assert newest.text == (
+        "It goes on in the background with ID: bash_1. /tasks bash_1 shows its output, /tasks stop bash_1 ends it."
+        " See /x"
+    )
 
 
 def test_going_back_brings_the_todo_list_of_that_place_back() -> None:

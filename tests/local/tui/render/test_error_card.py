@@ -14,6 +14,10 @@ from ccb.tunnel.errors import ConnectionLost
     ("error", "fix"),
     [
         ("API Error: 401 no · check the credential on your laptop", "→ Check the credential on your laptop."),
+        (
+            "API Error: 429 no · send it again in 9 min, after Sat 09:30 UTC",
+            "→ Send it again in 9 min, after Sat 09:30",
+        ),
         ("API Error: 429 slow down", "→ The provider limits how much you may ask"),
         ("API Error: 529 overloaded", "→ The provider has trouble of its own"),
         ("API Error: 400 bad", "→ Choose another model with /model, or begin anew"),

@@ -358,9 +358,12 @@ async def test_what_was_read_of_an_answer_stays_when_the_session_is_lost() -> No
 async def test_a_lost_session_says_why_and_how_to_come_back() -> None:
     async with desk() as at:
         at.session.fail(ConnectionLost("devbox is gone", evidence="reset by peer", do="Connect again."))
-        await at.sees("✗ lost: devbox is gone · Ctrl+D leaves", RESUME, "reset by peer", "Connect again.")
+        await at.sees("✗ lost: devbox is gone", RESUME, "reset by peer", "Connect again.")
         await at.until(lambda: at.status.startswith(" ✗ devbox:/srv/shop  ask  lost"))
         await at.sees("Nothing can be sent any more: Ctrl+D leaves")
+        assert at.screen.count("leaves") == 1
+        await at.type("a draft")
+        await at.sees("✗ lost: devbox is gone · Ctrl+Q twice leaves")  # Ctrl+D deletes now
 
 
 async def test_what_is_sent_to_a_lost_session_is_marked_and_its_end_told_once() -> None:
@@ -400,7 +403,7 @@ async def test_who_leaves_a_lost_session_gets_the_exit_code_of_the_loss_and_the_
 async def test_a_session_that_has_ended_on_the_host_is_left_with_code_0() -> None:
     async with desk() as at:
         await at.session.stop()
-        await at.sees("The session has ended on the host. Ctrl+D leaves.")
+        await at.sees("The session has ended on the host.", ": Ctrl+D leaves")
         await at.pilot.press("ctrl+d")
         await at.until(lambda: at.app.return_value is not None)
         assert at.app.return_value == ExitCode.OK
