@@ -43,14 +43,10 @@ class Person:
 
     async def type_while(self, work: Awaitable[object], waits: list[float]) -> float:
         """Type until `work` is done. Return its seconds, and add to `waits` what each letter has taken."""
-        began = time.monotonic()
-        working = asyncio.ensure_future(work)
-        working.add_done_callback(lambda _: ended.append(time.monotonic()))
-        ended: list[float] = []
+        working = asyncio.ensure_future(_seconds(work))
         while not (await asyncio.wait({working}, timeout=REST_S))[0]:
             waits.append(await self._letter())
-        await working
-        return ended[0] - began
+        return await working
 
     async def _letter(self) -> float:
         letter, seen, began = next(self.letters), len(self.screen.written), time.monotonic()
@@ -59,6 +55,12 @@ class Person:
         took = time.monotonic() - began
         self.screen.type("\x7f")
         return took
+
+
+async def _seconds(work: Awaitable[object]) -> float:
+    began = time.monotonic()
+    await work
+    return time.monotonic() - began
 
 
 @asynccontextmanager
