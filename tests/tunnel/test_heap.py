@@ -37,3 +37,26 @@ asyncio.run(main())
 def test_memory_of_many_requests_is_given_back() -> None:
     ran = subprocess.run([sys.executable, "-c", _BURST], capture_output=True, text=True, check=True, timeout=60)
     assert float(ran.stdout) > 10
+
+
+_READS = """
+import resource, socket, sys
+from ccb.tunnel.heap import keep_receive_buffers
+
+if sys.argv[1] == "kept":
+    keep_receive_buffers()
+near, far = socket.socketpair()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(1000):
+    near.send(b"event")
+    far.recv(256 * 1024)  # as asyncio does
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc is told")
+@pytest.mark.parametrize(("how", "least", "most"), [("asked for each time", 1000, None), ("kept", 0, 100)])
+def test_a_read_from_a_socket_needs_no_new_memory(how: str, least: int, most: int | None) -> None:
+    ran = subprocess.run([sys.executable, "-c", _READS, how], capture_output=True, text=True, check=True, timeout=60)
+    faults = int(ran.stdout)
+    assert faults >= least and (most is None or faults <= most)

@@ -193,6 +193,11 @@ class Reader:
         """Whether no later reader has taken over."""
         return self._call._reader is self
 
+    @property
+    def has_more(self) -> bool:
+        """Whether bytes are there to be read at once."""
+        return self._chunk in self._call._chunks
+
     async def head(self) -> ResponseHead:
         """Wait for the response head. Raise Refusal or ProviderError if the call fails before it arrives."""
         call = self._call

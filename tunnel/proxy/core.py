@@ -52,6 +52,11 @@ class ProxiedResponse:
     def offset(self) -> int:
         return self._source.offset if isinstance(self._source, Reader) else self._offset
 
+    @property
+    def has_more(self) -> bool:
+        """Whether bytes are there to be read at once."""
+        return self._source.has_more if isinstance(self._source, Reader) else self._offset < len(self._source)
+
     async def read(self, limit: int = _PIECE) -> bytes:
         """Return at most `limit` bytes; b"" at the end.
 

@@ -74,8 +74,10 @@ class HttpFront:
             return await self._stream(request, response)
 
     async def _stream(self, request: web.Request, response: ProxiedResponse) -> web.StreamResponse:
-        out = web.StreamResponse(status=response.status, headers=dict(response.headers))
-        await out.prepare(request)
+        out = _Answer(status=response.status, headers=dict(response.headers))
+        writer = await out.prepare(request)
+        if writer is not None and not response.has_more:
+            writer.send_headers()
         if request.method == "HEAD":
             return out
         try:
@@ -88,6 +90,12 @@ class HttpFront:
             return out
         await out.write_eof()
         return out
+
+
+class _Answer(web.StreamResponse):
+    """Sends its head together with the first bytes of the body, if they are there."""
+
+    _send_headers_immediately = False
 
 
 def _nonce_and_path(request: web.Request) -> tuple[str, str]:

@@ -42,53 +42,60 @@ class Upload:
         """Keep the body no longer: what streams for minutes needs no memory for its request."""
         self._kept = None
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body: piece by piece, or in one piece if the policy has to see all of it first.
 
         Raise Refusal if it is too large, not allowed, differs from its announced length, or is no longer wanted.
         """
-        limits = self._policy.requests
+        return self._checked() if self._policy.requests else self._received()
+
+    async def _checked(self) -> AsyncIterator[bytes]:
+        """Yield the body once all of it has come and is allowed."""
+        body = b"".join([piece async for piece in self._received(held=True)])
         try:
-            if not limits:
-                async for piece in self._received():
-                    yield piece
-                return
-            body = b"".join([piece async for piece in self._received(held=True)])
-            limits.check(body, answers=self._answers)
-            self._call.uploaded = True
-            yield body
+            self._policy.requests.check(body, answers=self._answers)
+        except Refusal as refusal:
+            self.failure = refusal
+            raise
+        self._call.uploaded = True
+        yield body
+
+    async def _received(self, *, held: bool = False) -> AsyncIterator[bytes]:
+        """Yield what arrives. `held`: the provider gets nothing of it yet."""
+        digest, size = hashlib.sha256(), self._size
+        try:
+            while size is None or self.sent < size:
+                piece = await anext(self._body, None)
+                if piece is None:
+                    break
+                self._note(piece)
+                digest.update(piece)
+                if size is not None and self.sent >= size:
+                    self._call.uploaded = self._call.uploaded or not held
+                    self.digest = digest.hexdigest()
+                    if self.sent > size:
+                        raise Refusal(400, "the request body is longer than announced")
+                yield piece
+            if isinstance(self._body, AsyncGenerator):  # one that waits to be asked again would hold its last piece
+                await self._body.aclose()
+            if size is not None and self.sent < size:
+                raise Refusal(400, "the request body is shorter than announced")
         except Refusal as refusal:
             self.failure = refusal
             raise
         except BodyLost as error:
             self.failure = Refusal(400, "the request body did not arrive whole")
             raise self.failure from error
-
-    async def _received(self, *, held: bool = False) -> AsyncIterator[bytes]:
-        """Yield what arrives. `held`: the provider gets nothing of it yet."""
-        digest = hashlib.sha256()
-        while self._size is None or self.sent < self._size:
-            piece = await anext(self._body, None)
-            if piece is None:
-                break
-            if self._call.over:  # a provider would bill a whole request, although nobody reads the answer
-                raise Refusal(400, "the call was given up while its request was sent")
-            self.sent += len(piece)
-            self._policy.check_size(self.sent)
-            digest.update(piece)
-            if self.sent > MAX_BODY:
-                self._kept = None
-            elif self._kept is not None:
-                self._kept.append(piece)
-            if self._size is not None and self.sent >= self._size:
-                self._call.uploaded = self._call.uploaded or not held
-                self.digest = digest.hexdigest()
-            if self._size is not None and self.sent > self._size:
-                raise Refusal(400, "the request body is longer than announced")
-            yield piece
-        if isinstance(self._body, AsyncGenerator):  # one that waits to be asked again would hold its last piece
-            await self._body.aclose()
-        if self._size is not None and self.sent < self._size:
-            raise Refusal(400, "the request body is shorter than announced")
         self._call.uploaded = not held
         self.digest = digest.hexdigest()
+
+    def _note(self, piece: bytes) -> None:
+        """Count a piece, and keep it to be looked at. Raise Refusal if no more is wanted."""
+        if self._call.over:  # a provider would bill a whole request, although nobody reads the answer
+            raise Refusal(400, "the call was given up while its request was sent")
+        self.sent += len(piece)
+        self._policy.check_size(self.sent)
+        if self.sent > MAX_BODY:
+            self._kept = None
+        elif self._kept is not None:
+            self._kept.append(piece)

@@ -187,6 +187,26 @@ async def test_events_come_through_while_the_model_is_still_talking(directory: P
         assert (await answer.read()).endswith(b'"message_stop"}\n\n')
 
 
+async def test_the_head_of_an_answer_does_not_wait_for_its_first_byte(directory: Path) -> None:
+    head_seen = asyncio.Event()
+
+    async def upstream(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"content-type": "text/event-stream"})
+        await response.prepare(request)
+        await head_seen.wait()
+        await response.write(b"data: {}\n\n")
+        return response
+
+    async with (
+        serving(upstream) as url,
+        client_of(directory, url) as client,
+        asyncio.timeout(20),
+        client.post("/v1/messages", data=message_body(), headers=NONCE_HEADER) as answer,
+    ):
+        head_seen.set()
+        assert await answer.read() == b"data: {}\n\n"
+
+
 async def test_a_client_that_leaves_aborts_the_upstream_request(directory: Path, fake_model: FakeModel) -> None:
     fake_model.add({"text": "x", "stall_after": 2})
     async with client_of(directory, fake_model.url) as client:

@@ -24,7 +24,7 @@ class _Ambiguous(ValueError):
 def read_request(body: bytes) -> Json:
     """Return the object in a whole request body. Raise Refusal if there is none, or more than one reading."""
     try:
-        data = json.loads(body.decode("utf-8"), object_pairs_hook=_members, parse_constant=_constant)
+        data = _DECODER.decode(body.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         why = str(error) if isinstance(error, _Ambiguous) else "is not JSON"
         raise _refusal(f"the request body {why}, so the laptop cannot check it") from None
@@ -50,6 +50,9 @@ def _members(pairs: Sequence[tuple[str, Any]]) -> Json:
 
 def _constant(name: str) -> NoReturn:
     raise _Ambiguous(f"has the number {name}")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_members, parse_constant=_constant)
 
 
 def _refusal(text: str) -> Refusal:

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
+from ....heap import keep_receive_buffers
 from ....loading import collection_paused
 from ..provider import ProviderRequest, ProviderResponse
 from .endpoint import Endpoint, names_authorities, tls_context
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 def _load() -> None:
     with collection_paused():
         importlib.import_module(f"{__package__}.http_session")
+    keep_receive_buffers()
 
 
 class ProviderClient:

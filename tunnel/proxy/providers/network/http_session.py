@@ -71,6 +71,10 @@ class HttpSession:
 
     def __init__(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> None:
         self.endpoint = endpoint
+        self._last: tuple[str, URL] | None = None
+        proxy = endpoint.proxy
+        self._proxy = proxy.with_user(None) if proxy is not None else None
+        self._proxy_headers = _proxy_authorization(proxy)
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=128, ssl=tls or True, keepalive_timeout=30),
             timeout=aiohttp.ClientTimeout(
@@ -88,17 +92,17 @@ class HttpSession:
     @asynccontextmanager
     async def request(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
         """See `ProviderClient.request`."""
-        method, proxy = request.method, self.endpoint.proxy
+        method = request.method
         framing = {"content-length": str(request.size)} if request.size is not None and method != "GET" else {}
         try:
             response = await self._session.request(
                 method,
-                self.endpoint.url(request.path),
+                self._url(request.path),
                 headers={**request.headers, **framing},
                 data=None if method == "GET" else request.body,
                 allow_redirects=False,
-                proxy=proxy.with_user(None) if proxy is not None else None,
-                proxy_headers=_proxy_authorization(proxy),
+                proxy=self._proxy,
+                proxy_headers=self._proxy_headers,
             )
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise self._error(error) from None
@@ -115,6 +119,12 @@ class HttpSession:
                 response.release()
             else:
                 response.close()
+
+    def _url(self, path: str) -> URL:
+        """Return the URL of a request. The last one is remembered: nearly all calls have the same."""
+        if self._last is None or self._last[0] != path:
+            self._last = (path, self.endpoint.url(path))
+        return self._last[1]
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         content, silence = response.content, _Silence(response.content)
