@@ -18,7 +18,7 @@ from tests.faults.work.own_parts import HOOKED
 from tests.faults.work.work import WORKS
 from tests.support.hosts.sshd import HostUser, Sshd
 
-FIRST, COUNT = (int(part) for part in os.environ.get("CCB_FAULT_SEEDS", "1:24").split(":"))
+FIRST, COUNT = (int(part) for part in os.environ.get("CCB_FAULT_SEEDS", "1:12").split(":"))
 LOG = os.environ.get("CCB_FAULT_LOG", "")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 
 from tests.support.error_table import DOCUMENT, ROOT, UNPROVOKED, document, entries, exit_names, provoked
 
@@ -25,8 +25,7 @@ def test_every_error_is_provoked_by_a_test() -> None:
 def test_the_tests_it_names_exist() -> None:
     named = {test.partition("::")[::2] for test in provoked(entries()).values()}
     for path in {path for path, _ in named}:
-        body = ast.parse((ROOT / path).read_text(encoding="utf-8")).body
-        there = {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+        there = set(re.findall(r"^(?:async )?def (\w+)", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE))
         assert not (missing := {name for each, name in named if each == path} - there), (path, missing)
 
 

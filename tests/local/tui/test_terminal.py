@@ -95,17 +95,14 @@ async def test_it_names_the_window_gives_the_screen_back_and_says_goodbye() -> N
         assert b"Session 5e55 on devbox:/srv/shop\r\n" in after
 
 
-@pytest.mark.parametrize(
-    ("answer", "ground"), [("ffff/ffff/f0f0", "48;2;251;251;250"), ("1c1c/1c1c/1c1c", "48;2;20;23;28")]
-)
-async def test_the_colours_follow_the_background_that_the_terminal_names(answer: str, ground: str) -> None:
+async def test_the_colours_follow_the_background_that_the_terminal_names() -> None:
     async with python("-m", "tests.support.repl.scripted_session") as at:
         await at.until(lambda: b"\x1b]11;?\x1b\\" in at.written)
-        at.type(f"\x1b]11;rgb:{answer}\x1b\\")
+        at.type("\x1b]11;rgb:ffff/ffff/f0f0\x1b\\")
         await at.shows("F1 or /help")
-        await at.until(lambda: ground.encode() in at.written)
+        await at.until(lambda: b"48;2;251;251;250" in at.written)
         at.type("/theme\r")
-        await at.shows("Theme: light" if ground.startswith("48;2;251") else "Theme: dark")
+        await at.shows("Theme: light")
         at.type("\x04")
         assert await at.ended() == 0
 
@@ -145,11 +142,10 @@ async def test_the_prompt_is_written_in_the_editor_of_the_person(
 STATES = ("working", "waits for you", "waits for the model")
 
 
-@pytest.mark.parametrize("key", ["", "\x0f"])
-async def test_nothing_the_remote_says_is_a_command_to_the_terminal(key: str) -> None:
+async def test_nothing_the_remote_says_is_a_command_to_the_terminal() -> None:
     async with python("-c", HOSTILE) as at:
         await at.shows("Asked because")
-        at.type(key + "/copy\r")
+        at.type("\x0f/copy\r")  # Ctrl+O: also what is folded at first
         await at.shows("The last answer was sent")
         at.type("\x04")
         assert await at.ended() == 0
