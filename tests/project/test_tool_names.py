@@ -54,9 +54,7 @@ def test_no_tool_name_stands_outside_the_table() -> None:
 
 
 def test_names_are_found_alone_and_in_lists() -> None:
-    found = _names_in(
-        ast.parse('a = ("Bash",)\nb = "Edit Write".split()\nc = "Bash runs it"\nif x == "LS":\n    pass')
-    )
+    found = _names_in(ast.parse('a = ("Bash",)\nb = "Edit Write".split()\nc = "Bash runs it"\nif x == "LS":\n    pass'))
     assert sorted(found) == [1, 2, 4]
 
 
