@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.make/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit-fast official-sdks demo demo-repl goldens screenshot tour test lint types imports metrics compiled unit worker-pythons $(WORKER_PYTHONS) bullseye forky arm64 bench faults fuzz soak clean
+.PHONY: help setup check unit-fast test-packages official-sdks demo demo-repl goldens screenshot tour test lint types imports metrics compiled unit worker-pythons $(WORKER_PYTHONS) bullseye forky arm64 bench faults fuzz soak clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -53,9 +53,8 @@ check: $(STAMP) ## the fast loop: lint, types, room contracts, and the tests tha
 
 test: ## everything CI runs: lint, types, room contracts, all tests, the worker under every Python here
 	@.ci/system-packages venv $(PYTHON)
-	@.ci/system-packages test $(PYTHON)
 	@mkdir -p .make
-	@$(MAKE) --no-print-directory -j 4 --output-sync official-sdks compiled lint imports
+	@$(MAKE) --no-print-directory -j 5 --output-sync test-packages official-sdks compiled lint imports
 	@$(MAKE) --no-print-directory -j 3 --output-sync unit types $(WORKER_PYTHONS)
 
 lint: $(STAMP) ## ruff: lint and format
@@ -74,8 +73,12 @@ metrics: $(STAMP) ## sizes and shapes of the code: long functions, many paramete
 unit-fast: $(STAMP)
 	@$(BIN)/pytest -n 4 --dist worksteal -q -m "not programs and not slow"
 
+# Beside the packages from PyPI, which go into $(STAMP).
+test-packages:
+	@.ci/system-packages test $(PYTHON)
+
 # Not a prerequisite of `unit`, which would then have to wait for one of three places behind the worker's Pythons.
-official-sdks: $(STAMP)
+official-sdks: $(STAMP) test-packages
 	@.ci/official-sdks $(PYTHON)
 
 # The tests and the worker's bundle, made once and not by each of the processes that need them.
