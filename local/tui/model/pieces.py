@@ -102,7 +102,8 @@ class _Reader:
     def places(self) -> Iterator[int]:
         """Yield the places of cuts. A line that is not complete is not judged: it may become another one."""
         position = 0
-        for line in _LINE.findall(self._text):
+        for match in _LINE.finditer(self._text):  # lazily: the first cut of a long text is near its beginning
+            line = match[0]
             place = self._in_code(line, position) if self._fence else self._outside_code(line, position)
             if place:
                 yield place
