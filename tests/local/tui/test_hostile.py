@@ -28,8 +28,18 @@ def harmless(at: Desk) -> None:
     assert _FORBIDDEN.findall(at.app.title) == []
 
 
-@pytest.mark.parametrize("place", (*TOLD, *ASKED, lost), ids=lambda place: place.__name__)
-async def test_hostile_text_is_harmless(place: Place) -> None:
+async def test_hostile_text_that_the_remote_tells_is_harmless() -> None:
+    async with desk(ScriptedSession(greeting=hello(notes=[EVIL])), size=(160, 50)) as at:
+        await at.prompt("go")
+        await at.pilot.press("ctrl+o")
+        for number, place in enumerate(TOLD):
+            place(at.session, f"{EVIL}{number}")
+            await at.sees(f"END{number}")
+            harmless(at)
+
+
+@pytest.mark.parametrize("place", (*ASKED, lost), ids=lambda place: place.__name__)
+async def test_hostile_text_with_a_question_is_harmless(place: Place) -> None:
     async with desk(ScriptedSession(greeting=hello(notes=[EVIL])), size=(160, 50)) as at:
         await at.prompt("go")
         await at.pilot.press("ctrl+o")
