@@ -15,6 +15,7 @@ from asyncssh.constants import MSG_USERAUTH_LAST
 from asyncssh.packet import Boolean, SSHPacketLogger, String
 from asyncssh.public_key import SigningKey
 
+from .input_buffer import InputBuffer
 from .past_logins import PastLogin, fingerprint, standing_for
 
 AT_ONCE_S = 1.0
@@ -56,6 +57,12 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
         self.proofs: list[Proof] = []
         self._last = last
         self._pair = pair
+
+    def data_received(self, data: bytes, datatype: asyncssh.DataType = None) -> None:
+        """Take bytes of the server. The buffer is replaced only while asyncssh has its own, which is empty at first."""
+        if isinstance(self._inpbuf, bytes):
+            self._inpbuf = cast(bytes, InputBuffer(self._inpbuf))
+        super().data_received(data, datatype)
 
     @property
     def host_key(self) -> str:
