@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import json
 import os
+import select
 import socket
 import struct
 import threading
@@ -48,7 +49,9 @@ def half(end: socket.socket, wire: Count, limit: int | None = None) -> CopyChann
         try:
             end.sendall(data)
         except OSError:
-            raise StreamEnded from None
+            # As ThreadPipe: what the other end has sent before it went is read first.
+            if end.fileno() < 0 or not select.select([end], [], [], 0)[0]:
+                raise StreamEnded from None
 
     def read(size: int, least: int) -> bytes:
         try:
