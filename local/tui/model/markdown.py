@@ -1,8 +1,8 @@
-"""Markdown in the transcript: left-aligned headings, code without a box, links that cannot be clicked."""
+"""Markdown in the transcript: left-aligned headings, code without a box, links that show where they lead."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from markdown_it import MarkdownIt
@@ -30,6 +30,42 @@ RULE = "---"
 """A rule in a drawing to copy from."""
 
 _MAX_HIGHLIGHTED = 20_000  # characters of code; some lexers take seconds for more
+
+
+_LINK_WORDS = "link"  # the style of the words of a link, as the name of an inline element
+
+
+def _with_targets(tokens: Iterable[Token]) -> Iterator[Token]:
+    """Yield the tokens of a line. A link becomes its words, and its target in brackets behind them; only the target is
+    the link. Words that are the target are shown once."""
+    words: list[Token] | None = None
+    for token in tokens:
+        if token.type == "link_open":
+            opening, words = token, []
+        elif token.type == "link_close" and words is not None:
+            target = str(opening.attrs.get("href", ""))
+            shown = "".join(each.content for each in words)
+            if once := shown in (target, target.removeprefix("mailto:")):
+                target = shown
+            else:
+                yield from (
+                    Token("words_open", _LINK_WORDS, 1),
+                    *words,
+                    Token("words_close", _LINK_WORDS, -1),
+                    _text(" ("),
+                )
+            yield from (opening, _text(target), token)
+            if not once:
+                yield _text(")")
+            words = None
+        elif words is not None:
+            words.append(token)
+        else:
+            yield token
+
+
+def _text(text: str) -> Token:
+    return Token("text", "", 0, content=text)
 
 
 class _Heading(Heading):
@@ -145,8 +181,12 @@ class TranscriptMarkdown(Markdown):
         # Rich's own __init__ makes a parser, which takes longer than parsing a short text.
         self.markup = opening.lines + text
         self.parsed = _PARSER.parse(self.markup)
+        for token in self.parsed:
+            if token.children and any(each.type == "link_open" for each in token.children):
+                token.children = list(_with_targets(token.children))
         self.code_theme = self.inline_code_theme = code_theme
-        self.justify, self.style, self.hyperlinks, self.inline_code_lexer = None, "none", False, None
+        self.justify, self.style, self.hyperlinks, self.inline_code_lexer = None, "none", True, None
+        self.inlines = {*Markdown.inlines, _LINK_WORDS}
         self.opening = opening  # of the first table, until that is drawn
         self.tables: list[Table] = []
 

@@ -7,6 +7,7 @@ import re
 import pytest
 from tests.support.repl.hostile_places import ASKED, TOLD, Place, lost
 from tests.support.repl.pilot import Desk, desk
+from tests.support.repl.recording import record, written_by
 from tests.support.repl.scripted_session import ScriptedSession, hello
 
 EVIL = (
@@ -16,9 +17,10 @@ _FORBIDDEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u
 
 
 def what_the_terminal_gets(at: Desk) -> str:
-    """The text of everything on the screen, and every link in its styles."""
+    """The text of everything on the screen. A link in its styles leads where the text says."""
     strips = at.app.screen._compositor.render_strips()
-    assert not [segment for strip in strips for segment in strip if segment.style and segment.style.link]
+    links = [(segment, segment.style.link) for strip in strips for segment in strip if segment.style]
+    assert not [link for segment, link in links if link and segment.text not in link]
     assert not [segment for strip in strips for segment in strip if segment.control]
     return "\n".join("".join(segment.text for segment in strip) for strip in strips)
 
@@ -98,3 +100,23 @@ async def test_numbers_without_end_do_not_end_the_repl() -> None:
         at.session.skip(3, result={"total_cost_usd": BIG, "modelUsage": {"m": {"inputTokens": HUGE}}})
         at.session.text("END")
         await at.until(lambda: "END" in at.screen)
+
+
+LINKS = (
+    "[a long way](https://a.example/{}) [https://a.example](https://b.example) <https://c.example> "
+    "[x](javascript:alert) [y](ssh://d.example) ![https://e.example](https://f.example)"
+).format("z" * 150)
+
+
+async def test_only_an_address_that_is_shown_is_a_link_of_the_terminal() -> None:
+    async with desk(size=(100, 30), before=record) as at:
+        await at.prompt("go")
+        at.session.begin()
+        at.session.text(LINKS)
+        await at.sees("(https://a.example/zz", "https://c.example", "https://e.example")
+        found = re.findall(r"\x1b\]8;id=[0-9-]+;([^\x1b]+)\x1b\\\x1b\[[0-9;]*m([^\x1b]*)", written_by(at.app))
+        shown: dict[str, str] = {}
+        for target, text in dict.fromkeys(found):
+            shown[target] = shown.get(target, "") + text
+        far = f"https://a.example/{'z' * 150}"
+        assert shown == {each: each for each in (far, "https://b.example", "https://c.example")}

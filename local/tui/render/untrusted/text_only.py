@@ -13,6 +13,7 @@ from textual.filter import LineFilter
 from ccb.tunnel.plain_text import CONTROLS
 
 from ..pictures.cells import is_of_image
+from .links import is_shown_address, without_hidden_link
 
 _MAX_MARKS = 8
 """Characters without a width of their own in a row. More would be drawn over the lines around them."""
@@ -21,7 +22,7 @@ _LINE_CONTROLS = re.compile(f"[\t\n]|{CONTROLS.pattern}")
 
 
 class TextOnly(LineFilter):
-    """Takes control characters, hyperlinks, control segments and heaps of combining marks out of drawn lines.
+    """Takes control characters, hidden links, control segments and heaps of combining marks out of drawn lines.
 
     Widgets make remote text harmless themselves, and show what was in it. This filter is for the one that forgets to:
     Textual applies it to all lines of all widgets, so no text can drive the terminal. The cells of a line stay where
@@ -35,7 +36,7 @@ class TextOnly(LineFilter):
 
 def _is_harmless(segment: Segment) -> bool:
     text, style, control = segment
-    if control or (style is not None and style.link):
+    if control or (style is not None and style.link and not is_shown_address(text, style.link)):
         return False
     if text.isascii() and text.isprintable():
         return True
@@ -43,9 +44,7 @@ def _is_harmless(segment: Segment) -> bool:
 
 
 def _harmless(segment: Segment) -> Segment:
-    text, style = segment.text, segment.style
-    if style is not None and style.link:
-        style = style.update_link(None)
+    text, style, _ = without_hidden_link(segment)
     text = _LINE_CONTROLS.sub(lambda match: "�" * cell_len(match[0]), text)
     return Segment("".join(_without_heaps(text)), style)
 

@@ -33,6 +33,7 @@ _MAX_SHARE = 0.7  # of the screen
 _OTHER_LINES = 3  # lines of transcript, composer and status line, which stay on a small screen
 _BORDER_LINES = 2  # of the composer on a screen that is not small
 _FAR = 10_000_000  # lines
+_WIDE = 60  # cells of a screen whose cards have room for another key in their border
 _SCROLL_KEYS = {"home": -_FAR, "end": _FAR}
 _WALKS = {"next-question": 1, "previous-question": -1}
 STEPS: Mapping[str, int] = {"left": -1, "up": -1, "right": 1, "down": 1}
@@ -199,7 +200,9 @@ class QuestionCard(Vertical, can_focus=True):
         more = f"↓ {below:,} more line{'s' if below != 1 else ''}" if below > 0 else ""
         short = self.is_attached and self.screen.has_class("-short")  # such a card has no lower border
         self.border_title = Content(f"{more} · {title}" if more and short else title)
-        self.border_subtitle = Content(" · ".join(filter(None, ("" if short else more, self._waiting))))
+        can_grow = more and not self.has_class("-whole") and self.app.size.width >= _WIDE
+        whole = f"{self.keymap.name('details')} whole screen" if can_grow else ""
+        self.border_subtitle = Content(" · ".join(filter(None, ("" if short else more, whole, self._waiting))))
 
     def set_situation(self, *, driving: bool, note: str) -> None:
         """Set whether the person may answer here, and a note about what happens to an answer now."""
@@ -244,6 +247,7 @@ class QuestionCard(Vertical, can_focus=True):
         """Take the whole screen, or give it back."""
         self.toggle_class("-whole")
         self.fit()
+        self.show_titles()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.fit)

@@ -17,6 +17,7 @@ from textual.strip import Strip
 from ...model.blocks import Block, MarkdownBlock, ToolBlock
 from ...render.block_renderer import SPINNER, BlockRenderer
 from ...render.pictures.cells import is_of_image
+from ...render.untrusted.links import without_hidden_link
 
 Line = list[Segment]
 
@@ -37,7 +38,7 @@ def draw_parts(console: Console, renderer: BlockRenderer, block: Block, width: i
         with console.use_theme(renderer.palette.markdown):
             drawn = console.render_lines(renderable, options, pad=False, new_lines=False)
         lines: list[Line] = []
-        for line in map(_without_links, drawn):
+        for line in map(_without_hidden_links, drawn):
             if line_text(line).strip():
                 lines += [*blank, line]
                 begun, blank = True, []
@@ -81,12 +82,6 @@ def estimated_height(block: Block, width: int) -> int:
     return _ESTIMATED_TOOL_LINES if isinstance(block, ToolBlock) else 2 + block.size() // width
 
 
-def _without_links(line: list[Segment]) -> Line:
-    """Drop hyperlinks and control segments: the remote must not make the terminal do anything."""
-    return [
-        Segment(
-            segment.text, segment.style.update_link(None) if segment.style and segment.style.link else segment.style
-        )
-        for segment in line
-        if not segment.control
-    ]
+def _without_hidden_links(line: list[Segment]) -> Line:
+    """Drop hidden links and control segments: the remote must not make the terminal do anything."""
+    return [without_hidden_link(segment) for segment in line if not segment.control]

@@ -34,3 +34,18 @@ def test_html_is_shown_as_text(text: str) -> None:
     shown = drawn(text).split()
     for word in text.replace("|", " ").replace("---", " ").split():
         assert word in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("see [**the** docs](https://a.example/x?y=1).", "see the docs (https://a.example/x?y=1)."),
+        ("<https://a.example>", "https://a.example"),
+        ("<me@a.example>", "me@a.example"),
+        ("[https://a.example](https://b.example)", "https://a.example (https://b.example)"),
+        ("| a |\n|---|\n| [b](https://c.example) |", "b (https://c.example)"),
+    ],
+)
+def test_a_link_shows_where_it_leads_once(text: str, shown: str) -> None:
+    assert shown in drawn(text)
+    assert drawn(text).count("example") == shown.count("example")
