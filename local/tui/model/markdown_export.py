@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
-from .blocks import Block, FileDiffBlock, Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
+from .blocks import Block, FileDiffBlock, Json, Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
 
 _BACKTICKS = re.compile(r"`{3,}")
 
@@ -52,22 +52,38 @@ def _parts(block: Block) -> Iterator[str]:
         yield from _call(block)
     elif isinstance(block, FileDiffBlock):
         yield f"## {one_line(block.path)}  +{block.added} -{block.removed}"
-        lines = [str(line) for hunk in block.patch or () for line in ("@@", *hunk.get("lines", ()))]
-        yield fenced("\n".join(lines), "diff") if lines else ""
+        yield _diff(block.patch or ())
     elif isinstance(block, NoticeBlock) and block.level is not Level.DIM:
         yield "\n".join(f"> {line}" for line in neutralise(block.text).splitlines())
 
 
 def _call(block: ToolBlock) -> Iterator[str]:
     failed = " (failed)" if block.state is ToolState.FAILED else ""
-    yield f"**{one_line(block.name)}**{failed}"
-    command = block.tool_input.get("command")
-    if traits_of(block.name).view is View.COMMAND and isinstance(command, str):
+    traits, given = traits_of(block.name), block.tool_input
+    file = traits.file_in(given)
+    yield f"**{one_line(block.name)}**{failed}{f' {one_line(file)}' if file else ''}"
+    command, content, items = given.get("command"), given.get("content"), given.get("todos")
+    if traits.view is View.COMMAND and isinstance(command, str):
         yield fenced(command, "sh")
-    elif block.tool_input:
-        yield fenced(json.dumps(block.tool_input, ensure_ascii=False, indent=2), "json")
-    if block.result:
+    elif traits.view.is_diff and block.patch:
+        yield _diff(block.patch)
+    elif traits.view is View.NEW_CONTENT and isinstance(content, str):
+        yield fenced(content)
+    elif traits.view is View.CHECKLIST and isinstance(items, list):
+        yield "\n".join(_item(each) for each in items if isinstance(each, dict))
+    elif rest := {key: value for key, value in given.items() if value != file}:
+        yield fenced(json.dumps(rest, ensure_ascii=False, indent=2), "json")
+    if block.result and traits.view is not View.CHECKLIST:
         yield fenced(block.result)
+
+
+def _diff(patch: Iterable[Json]) -> str:
+    lines = [str(line) for hunk in patch for line in ("@@", *hunk.get("lines", ()))]
+    return fenced("\n".join(lines), "diff") if lines else ""
+
+
+def _item(todo: Json) -> str:
+    return f"- [{'x' if todo.get('status') == 'completed' else ' '}] {one_line(str(todo.get('content', '')))}"
 
 
 def fenced(text: str, language: str = "") -> str:

@@ -67,3 +67,23 @@ def test_what_the_host_says_cannot_leave_its_place_in_the_document() -> None:
     assert "## Prompt\n\ngo\n\nIt *works*." in text
     assert "**Bash** (failed)" in text and "````\n```\n# not ours" in text
     assert text.endswith("> a\n> b\n") and "\x1b" not in text
+
+
+def test_a_call_can_be_read_as_a_person_would_write_it() -> None:
+    patch = [{"lines": [" a", "-b", "+c"]}]
+    todos = [{"content": "read", "status": "completed"}, {"content": "write", "status": "pending"}]
+    calls = [
+        ToolBlock(name="Edit", tool_input={"file_path": "/srv/a.py", "old_string": "b"}, patch=patch),
+        ToolBlock(name="Write", tool_input={"file_path": "/srv/new.py", "content": "one\ntwo\n"}),
+        ToolBlock(name="Read", tool_input={"file_path": "/srv/a.py"}, result="a"),
+        ToolBlock(name="TodoWrite", tool_input={"todos": todos}, result="updated"),
+        ToolBlock(name="Grep", tool_input={"pattern": "x"}),
+    ]
+    parts = markdown_of("T", calls).split("\n\n")[1:]
+    assert parts[:6] == [
+        *("**Edit** /srv/a.py", "```diff\n@@\n a\n-b\n+c\n```"),
+        *("**Write** /srv/new.py", "```\none\ntwo\n```"),
+        *("**Read** /srv/a.py", "```\na\n```"),
+    ]
+    assert parts[6:8] == ["**TodoWrite**", "- [x] read\n- [ ] write"]
+    assert '"pattern": "x"' in parts[9]
