@@ -23,6 +23,7 @@ _NUMBER, _ARCHITECTURE = 0, 4
 _Step = tuple[int, int, int, int]  # an operation, the steps to skip if true, those to skip if false, and a constant
 _LOAD_NUMBER = (_LOAD, 0, 0, _NUMBER)
 _DENY = (_RETURN, 0, 0, _ERROR | _EPERM)
+_ALLOWED = (_RETURN, 0, 0, _ALLOW)
 
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 _STREAM, _SEQPACKET = 1, 5
@@ -89,11 +90,13 @@ class Filter:
         to_the_end = [(_EQUAL, len(values) - at, 0, value) for at, value in enumerate(values)]
         self._block(name, [*_load(argument), *to_the_end, _DENY])
 
-    def deny_if(self, name: str, argument: int, values: tuple[int, ...], mask: int = _ALL) -> None:
-        """Deny the call if the masked argument has one of these values."""
+    def deny_if(
+        self, name: str, argument: int, values: tuple[int, ...], mask: int = _ALL, otherwise: _Step = _LOAD_NUMBER
+    ) -> None:
+        """Deny the call if the masked argument has one of these values, and take the step `otherwise` if not."""
         last = len(values) - 1
         to_denial = [(_EQUAL, last - at, at == last, value) for at, value in enumerate(values)]
-        self._block(name, [*_load(argument, mask), *to_denial, _DENY])
+        self._block(name, [*_load(argument, mask), *to_denial, _DENY], otherwise)
 
     def deny_bits(self, name: str, argument: int, bits: int) -> None:
         """Deny the call if any of these bits is set in the argument."""
@@ -118,13 +121,15 @@ class Filter:
             self._block("ioctl", [*_load(1, 0xFF00), (_EQUAL, 0, len(rest), letter << 8), *rest])
         self.deny_if("ioctl", 1, requests)
 
-    def deny_truncation_by_readers(self) -> None:
+    def deny_truncation_by_readers(self, ends: bool = False) -> None:
         """Deny what empties a file without opening it for writing. Landlock sees that only from ABI 3 on, and not in
-        the cage of commands that only read."""
+        the cage of commands that only read. If the filter `ends` with that for calls that open files, they are
+        quicker."""
         self.deny("truncate", error=_EACCES)
         self.deny("openat2", error=_ENOSYS)
         for name, argument in (("open", 1), ("openat", 2)):
-            self.deny_if(name, argument, (_O_TRUNC, _O_TRUNC | _O_ACCMODE), _O_TRUNC | _O_ACCMODE)
+            both = _O_TRUNC | _O_ACCMODE
+            self.deny_if(name, argument, (_O_TRUNC, both), both, _ALLOWED if ends else _LOAD_NUMBER)
 
     def deny_signals_to_others(self) -> None:
         """Deny signals to anything but the own process group: below ABI 6, Landlock does not limit them. The command
@@ -135,13 +140,13 @@ class Filter:
 
     def code(self) -> bytes:
         """Return the filter as the kernel takes it."""
-        return b"".join(struct.pack("=HBBI", *step) for step in [*self._code, (_RETURN, 0, 0, _ALLOW)])
+        return b"".join(struct.pack("=HBBI", *step) for step in [*self._code, _ALLOWED])
 
-    def _block(self, name: str, block: list[_Step]) -> None:
+    def _block(self, name: str, block: list[_Step], otherwise: _Step = _LOAD_NUMBER) -> None:
         """Add the steps for one call. A block that denies nothing ends by falling through to the next."""
         found = number(name, self._machine)
         if found >= 0:
-            block = block if len(block) == 1 else [*block, _LOAD_NUMBER]
+            block = block if len(block) == 1 else [*block, otherwise]
             self._code += [(_EQUAL, 0, len(block), found), *block]
 
 
@@ -160,17 +165,19 @@ def install(kernel: Kernel, code: bytes) -> None:
 
 def read_only_filter(machine: str, abi: int) -> Filter:
     """Return the filter of commands that only read, for a kernel with this ABI of Landlock (0: none)."""
-    made = _common_filter(machine, abi)
+    made = Filter(machine)
+    made.deny_truncation_by_readers(ends=True)
+    _deny_common(made, abi)
     made.deny_other_sockets(())
     made.deny(*_ATTRIBUTES)
-    made.deny_truncation_by_readers()
     return made
 
 
 def workspace_filter(machine: str, abi: int) -> Filter:
     """Return the filter of commands that may write the session's directories. A namespace or Landlock limits whom their
     sockets reach; no file may get a set-user-id or set-group-id bit, which would act outside of the cage later."""
-    made = _common_filter(machine, abi)
+    made = Filter(machine)
+    _deny_common(made, abi)
     if abi < 3:
         made.deny_truncation_by_readers()
     made.deny_other_sockets((_AF_INET, _AF_INET6, _AF_NETLINK))
@@ -180,8 +187,7 @@ def workspace_filter(machine: str, abi: int) -> Filter:
     return made
 
 
-def _common_filter(machine: str, abi: int) -> Filter:
-    made = Filter(machine)
+def _deny_common(made: Filter, abi: int) -> None:
     made.deny(*_NEVER)
     made.deny("clone3", error=_ENOSYS)
     made.deny_bits("clone", 0, _NAMESPACES_AND_PARENT)
@@ -192,4 +198,3 @@ def _common_filter(machine: str, abi: int) -> Filter:
     made.deny_requests((*_TERMINAL_INPUT, *_SOCKET_OWNER))
     if abi < 6:
         made.deny_signals_to_others()
-    return made

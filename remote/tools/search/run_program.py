@@ -28,16 +28,9 @@ MAX_PATTERN = 10_000
 
 _KILL_AFTER = 5.0  # seconds after the limit at which a program that is stuck in a pattern is killed
 _MAX_ANSWER = 16 << 20
-_MODULES = (
-    "globs",
-    "ignore",
-    "literals",
-    "file_types",
-    "narrowing",
-    "walk",
-    "scan",
-    "main",
-)  # in the order of their imports
+_MODULES = (  # in the order of their imports
+    *("running", "globs", "ignore", "literals", "file_types", "narrowing", "walk", "scan", "main"),
+)
 
 BOOT = """
 import binascii, marshal, sys, zlib
@@ -48,6 +41,8 @@ for name, code in marshal.loads(zlib.decompress(binascii.a2b_base64(sys.argv[1])
     module = sys.modules["search." + name] = Module("search." + name)
     module.__package__ = "search"
     exec(code, module.__dict__)
+    if name == "running" and sys.argv[4:]:
+        module.start_ahead(sys.argv[3], sys.argv[4:])
 module.main(sys.argv[2])
 """
 
@@ -109,6 +104,20 @@ def _cage(context: ToolContext, request: Json) -> CageRules | None:
     return context.cages.read_only([context.cwd, *context.add_dirs], [searched])
 
 
+def search_command(request: Json) -> list[str]:
+    """Return the command line of the program. In a directory, the program starts ripgrep before anything else."""
+    from .program.globs import BadGlob
+    from .program.main import BadRequest, first_command
+
+    first: list[str] = []
+    try:
+        first = first_command(request) if "root" in request else []
+    except (BadRequest, BadGlob):
+        pass  # the program says what is wrong
+    argv = [sys.executable or "python3", "-I", "-S", "-c", BOOT, load_program(), json.dumps(request)]
+    return [*argv, request["root"], *first] if first else argv
+
+
 async def search(context: ToolContext, request: Json, seconds: float = SECONDS) -> Json:
     """Return the program's answer to `request` (see `program.main.answer`). Raise SearchFailed if there is none."""
     from asyncio import TimeoutError as Late
@@ -125,9 +134,8 @@ async def search(context: ToolContext, request: Json, seconds: float = SECONDS) 
         if len(answer) < _MAX_ANSWER:
             answer.extend(data)
 
-    argv = [sys.executable or "python3", "-I", "-S", "-c", BOOT, load_program(), json.dumps(whole)]
     try:
-        process = await host.start(argv, "/", take, cage=_cage(context, request))
+        process = await host.start(search_command(whole), "/", take, cage=_cage(context, request))
     except OSError as error:
         raise SearchFailed(f"The search could not be started: {error}") from None
     ended = False

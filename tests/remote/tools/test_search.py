@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.remote.bundle_in_memory import bundle_of_the_sources, imports_from
-from tests.remote.tools_kit import Toolbox, open_toolbox
+from tests.remote.tools_kit import Toolbox, open_toolbox, until
 
 from ccb.remote.tools.registry import close_context, make_context
 from ccb.remote.tools.search.glob import Glob
@@ -25,7 +26,7 @@ from ccb.remote.tools.search.program.globs import BadGlob, Globs, expand_braces
 from ccb.remote.tools.search.program.literals import required
 from ccb.remote.tools.search.program.main import BadRequest, answer, compiled
 from ccb.remote.tools.search.program.walk import Limits, files, walk
-from ccb.remote.tools.search.run_program import BOOT, SearchFailed, load_program, search
+from ccb.remote.tools.search.run_program import BOOT, SearchFailed, load_program, search, search_command
 
 Json = dict[str, Any]
 
@@ -456,6 +457,22 @@ def test_the_program_loads_nothing_that_takes_long() -> None:
     argv = [sys.executable, "-I", "-S", "-c", shows, load_program()]
     loaded = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
     assert "search.main" in loaded and not {"subprocess", "threading", "typing", "asyncio"} & set(loaded)
+
+
+@pytest.mark.parametrize("pattern", ["needle here", "needle|é+", "."])
+async def test_ripgrep_starts_before_the_rest_of_the_program_and_once(
+    box: Toolbox, tmp_path: Path, pattern: str
+) -> None:
+    box.write("a", "needle here\n")
+    starts = tmp_path / "starts"
+    rg = _script(tmp_path, "rg", f'echo started >>{starts}\nexec {_program("rg")} "$@"')
+    command = search_command({**_grep(pattern, box.root), "rg": rg, "grep": ""})
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    assert json.loads(done.stdout)["items"] == ["a"]
+    assert starts.read_text() == "started\n"
+    without_the_rest = [load_program(("running",)) if part == load_program() else part for part in command]
+    assert subprocess.run(without_the_rest, capture_output=True, check=False).returncode
+    await until(lambda: starts.read_text() == "started\nstarted\n")
 
 
 async def test_a_line_without_end_is_no_trouble(box: Toolbox) -> None:

@@ -13,7 +13,18 @@ from .file_types import TYPES
 from .globs import BadGlob, Globs
 from .literals import required
 from .scan import MAX_LINE, MAX_SHOWN, Pattern, scan
-from .walk import Deadline, Found, Limits, files, in_time, matching_by_grep, matching_by_ripgrep, with_times
+from .walk import (
+    Deadline,
+    Found,
+    Limits,
+    files,
+    in_time,
+    listing_command,
+    matching_by_grep,
+    matching_by_ripgrep,
+    matching_command,
+    with_times,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # each import is felt: the program starts anew for every search
@@ -126,7 +137,7 @@ def _glob(request: Json, limits: Limits) -> Json:
 
 
 def _grep(request: Json, limits: Limits) -> Json:
-    pattern = compiled(request["pattern"], request["ignore_case"], request["multiline"])
+    pattern = _pattern(request)
     collected = _Collected(request["offset"], request["limit"])
     mode = request["mode"]
     allowed = _PathFilter(request)
@@ -202,15 +213,34 @@ def _candidates(request: Json, pattern: Pattern, limits: Limits) -> list[Found]:
     root, only = request["root"], request.get("file")
     if only:
         return with_times(root, [only], limits)
-    chosen, texts = _chosen(request), [text.decode() for text in pattern.texts]
+    chosen = _chosen(request)
+    texts = [text.decode() for text in pattern.texts]
     if texts and request["rg"]:
-        matching = matching_by_ripgrep(root, request["rg"], chosen, texts, pattern.ignore_case, limits)
+        matching = matching_by_ripgrep(root, first_command(request), chosen, limits)
         if matching is not None:
             return with_times(root, matching, limits)
     paths = in_time(files(root, chosen, request["rg"], limits), limits)
     if texts and request["grep"]:
         paths = in_time(matching_by_grep(root, request["grep"], paths, texts, pattern.ignore_case, limits), limits)
     return with_times(root, paths, limits)
+
+
+def first_command(request: Json) -> list[str]:
+    """Return the command of ripgrep that a search in a directory begins with; [] without ripgrep. The worker asks too,
+    so that the command can be started ahead. Raise BadRequest or BadGlob."""
+    if not request["rg"] or request.get("file"):
+        return []
+    chosen = _chosen(request)
+    if request["op"] == "grep":
+        pattern = _pattern(request)
+        texts = [text.decode() for text in pattern.texts]
+        if texts:
+            return matching_command(request["rg"], chosen, texts, pattern.ignore_case)
+    return listing_command(request["rg"], chosen)
+
+
+def _pattern(request: Json) -> Pattern:
+    return compiled(request["pattern"], request["ignore_case"], request["multiline"])
 
 
 class _Collected:

@@ -5,39 +5,7 @@ from __future__ import annotations
 
 import re
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # each import is felt: the program starts anew for every search
-    import subprocess
-
 _IGNORED = re.compile(rb"ignoring (?:\./)?(.+?): Ignore\(IgnoreMatch\(Gitignore\(Glob \{ from: Some\(\"(.*?)\"\)")
-
-
-class Narrowing:
-    """Lists in a process of its own, beside the search, what ripgrep leaves out below a directory. A search that knows
-    the names of its files needs that: it would tell of every other file."""
-
-    def __init__(self, root: str, listing: list[str]) -> None:
-        """`listing` is the command that lists all files of the directory. Raise OSError if it cannot be started."""
-        import subprocess
-
-        self._process: subprocess.Popen[bytes] = subprocess.Popen(
-            [*listing, "--debug"],
-            cwd=root,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-
-    def end(self, seconds: float) -> bytes:
-        """Return what the listing told. What is not known after the time does not count."""
-        import subprocess
-
-        try:
-            _, told = self._process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            _, told = self._process.communicate()
-        return told
 
 
 def left_out(told: bytes) -> tuple[set[str], bool]:

@@ -6,19 +6,14 @@ from __future__ import annotations
 import errno
 import os
 import re
-import select
-import signal
 import stat
 import time
 from collections.abc import Iterable, Iterator
 
 from .globs import Globs
 from .ignore import Ignore
-from .narrowing import Narrowing, left_out
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # each import is felt: the program starts anew for every search
-    from typing import Any
+from .narrowing import left_out
+from .running import Running, running
 
 _MAX_ARGUMENTS = 96 * 1024  # bytes of file names in one command line
 _TO_FINISH = 2.0  # extra seconds to build a result from what was found in time
@@ -87,10 +82,21 @@ _OF_A_TYPE = "--type=ccbwanted"
 
 def files(root: str, chosen: list[Globs], rg: str, limits: Limits) -> Iterator[str]:
     """Yield the relative paths of all files that every one of `chosen` matches."""
-    listed = _by_ripgrep(root, [rg, *RIPGREP, *type_options(chosen), "--files", "./"], limits, False) if rg else None
+    listed = _by_ripgrep(root, listing_command(rg, chosen), limits, False) if rg else None
     for path in walk(root, limits) if listed is None else listed:
         if all(globs.match(path) for globs in chosen):
             yield path
+
+
+def listing_command(rg: str, chosen: list[Globs]) -> list[str]:
+    """Return the command of ripgrep that lists all files, except some that `chosen` does not match."""
+    return _telling([rg, *RIPGREP, *type_options(chosen), "--files", "./"])
+
+
+def _telling(command: list[str]) -> list[str]:
+    """Let ripgrep tell what it leaves out, unless it would tell of every other file: it does if it knows the names of
+    its files."""
+    return command if _OF_A_TYPE in command else [command[0], "--debug", *command[1:]]
 
 
 def type_options(chosen: list[Globs]) -> list[str]:
@@ -102,13 +108,16 @@ def type_options(chosen: list[Globs]) -> list[str]:
     return [*(f"--type-add=ccbwanted:{name}" for name in named[0]), _OF_A_TYPE]
 
 
-def matching_by_ripgrep(
-    root: str, rg: str, chosen: list[Globs], texts: list[str], ignore_case: bool, limits: Limits
-) -> list[str] | None:
-    """Return the files that contain one of the texts, and perhaps some others; None if ripgrep does not work here."""
+def matching_command(rg: str, chosen: list[Globs], texts: list[str], ignore_case: bool) -> list[str]:
+    """Return the command of ripgrep that lists the files that contain one of the texts, and perhaps some others."""
     options = ["--text", "--fixed-strings", "--files-with-matches", *(["--ignore-case"] if ignore_case else ())]
     wanted = [option for text in texts for option in ("-e", text)]
-    command = [rg, *RIPGREP, *type_options(chosen), *options, *wanted, "--", "./"]
+    return _telling([rg, *RIPGREP, *type_options(chosen), *options, *wanted, "--", "./"])
+
+
+def matching_by_ripgrep(root: str, command: list[str], chosen: list[Globs], limits: Limits) -> list[str] | None:
+    """Return the files that `matching_command` lists, as far as `chosen` matches them; None if ripgrep does not work
+    here."""
     listed = _by_ripgrep(root, command, limits, True)
     if listed is None:
         return None
@@ -125,7 +134,7 @@ def matching_by_grep(
         limits.check()
         names = [os.path.join(".", path) for path in batch]
         try:
-            listed, _, code = _run(root, [*command, *names], limits.left)
+            listed, _, code = Running(root, [*command, *names]).end(limits.left)
         except OSError:
             yield from batch
             continue
@@ -153,54 +162,22 @@ def _batches(paths: Iterable[str]) -> Iterator[list[str]]:
 def _by_ripgrep(root: str, command: list[str], limits: Limits, reads: bool) -> list[str] | None:
     """Return the files that a command of ripgrep lists, None if it does not work here. If the command `reads` the
     files, add those that it could not read, so that the scan decides on them."""
-    narrowing = None
     try:
-        if _OF_A_TYPE in command:
-            narrowing = Narrowing(root, [command[0], *RIPGREP, "--files", "./"])
-        out, told, code = _run(root, command if narrowing else [command[0], "--debug", *command[1:]], limits.left)
+        search = running(root, command)
+        listing = [command[0], *RIPGREP, "--files", "--debug", "./"]
+        narrowing = Running(root, listing, quiet=True) if _OF_A_TYPE in command else None
     except OSError:
         return None
+    out, told, code = search.end(limits.left)
     if code is None:
         limits.end_listing()
-    ignored, by_other_files = left_out(narrowing.end(0.1 if code is None else limits.left) if narrowing else told)
+    told_apart = narrowing.end(0.1 if code is None else limits.left)[1] if narrowing else told
+    ignored, by_other_files = left_out(told_apart)
     failed = code is not None and (code < 0 or (code > 1 and not out and not _COMPLAINT.search(told)))
     if failed or (by_other_files and code is not None):  # our own walker does not obey other files
         return None
     limits.ignored |= ignored
     return _names(out) + _unread(root, told, limits, reads)
-
-
-def _run(root: str, command: list[str], seconds: float) -> tuple[bytes, bytes, int | None]:
-    """Run a command in `root`, in the locale C. Return its stdout, its stderr, and its exit code: None if it was
-    killed, because its time was over. Raise OSError.
-
-    This does without `subprocess`, whose import would take as long as that of everything else here.
-    """
-    (out, out_end), (err, err_end) = os.pipe(), os.pipe()
-    streams: list[Any] = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
-    streams += [(os.POSIX_SPAWN_DUP2, out_end, 1), (os.POSIX_SPAWN_DUP2, err_end, 2)]
-    until, back = time.monotonic() + seconds, os.getcwd()
-    with open(out, "rb", 0) as found, open(err, "rb", 0) as told:
-        try:
-            os.chdir(root)
-            pid = os.posix_spawn(command[0], command, {**os.environ, "LC_ALL": "C"}, file_actions=streams)
-        finally:
-            os.chdir(back)
-            os.close(out_end)
-            os.close(err_end)
-        texts, waiting = {found: bytearray(), told: bytearray()}, [found, told]
-        while waiting:
-            ready = select.select(waiting, [], [], max(0, until - time.monotonic()))[0]
-            if not ready:
-                os.kill(pid, signal.SIGKILL)
-                break
-            for pipe in ready:
-                piece = pipe.read(1 << 16)
-                texts[pipe] += piece
-                if not piece:
-                    waiting.remove(pipe)
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    return bytes(texts[found]), bytes(texts[told]), None if waiting else code
 
 
 def _unread(root: str, complaints: bytes, limits: Limits, reads: bool) -> list[str]:
