@@ -21,6 +21,7 @@ _ASK_S = 2.0
 TITLE = "title"
 """The file with the name that a list has given to a session."""
 
+_OF_WORKTREE = re.compile(r"/\.claude/worktrees/[^/]+")
 _DERIVED = ("cwd", "created")  # taken from the journal when the summary does not have them
 
 
@@ -237,9 +238,10 @@ def derived(journal: str) -> Json:
 
 
 def latest_of(path: str) -> Entry | None:
-    """Return the most recently used session of that canonical directory, None when there is none. Return a session that
-    never had a prompt only if there is no other."""
-    there = [entry for entry in sessions() if entry.cwd == path]
+    """Return the most recently used session of that canonical directory, None when there is none. A session in a
+    worktree of its own belongs to the directory that it was started for, too. Return a session that never had a prompt
+    only if there is no other."""
+    there = [entry for entry in sessions() if path in (entry.cwd, _OF_WORKTREE.sub("", entry.cwd))]
     return next((entry for entry in there if entry.prompted), there[0] if there else None)
 
 

@@ -49,9 +49,9 @@ async def test_a_session_works_in_its_worktree_goes_back_into_it_and_leaves_none
 
     command = {"command": "pwd; echo two > file.txt"}
     fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": command}]}, {"text": "changed"})
-    resumed = ["--resume", result["session_id"], "--allowedTools", "Bash"]
-    done = await laptop.run([str(project), *given, "change it", *resumed])
-    assert json.loads(done.stdout)["result"] == "changed", done.stderr
+    done = await laptop.run([str(project), *given, "change it", "--continue", "--allowedTools", "Bash"])
+    changed = json.loads(done.stdout)
+    assert changed["result"] == "changed" and changed["session_id"] == result["session_id"], done.stderr
     assert str(tree) in json.dumps(fake_model.requests[-1].body)
     assert (tree / "file.txt").read_text() == "two\n" and (project / "file.txt").read_text() == "one\n"
     assert git(project, "branch", "--list", "worktree/*").endswith("worktree/fix"), "what is changed is kept"

@@ -85,6 +85,14 @@ def test_the_latest_of_a_path_is_the_one_used_last(states: Path) -> None:
     assert latest_of("/c") is None
 
 
+def test_a_session_in_a_worktree_belongs_to_the_directory_it_was_started_for(states: Path) -> None:
+    make(states, "/a/sub", updated=10.0)
+    tree = make(states, "/a/.claude/worktrees/fix/sub", updated=30.0)
+    top = make(states, "/a/.claude/worktrees/fix", updated=40.0)
+    found = [latest_of(path) for path in ("/a/sub", "/a", "/a/.claude/worktrees/fix/sub")]
+    assert [getattr(each, "session", None) for each in found] == [tree, top, tree]
+
+
 def test_one_that_was_never_prompted_is_the_latest_only_when_there_is_no_other(states: Path) -> None:
     prompted = make(states, "/a", updated=10.0)
     unprompted = SummaryFile(str(states / make(states, "/a", prompts=())), {"cwd": "/a"})
