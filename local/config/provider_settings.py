@@ -35,6 +35,7 @@ Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,39}")
 _SECRET = re.compile(r"api_?-?key$|token$|secret|password|^key$", re.IGNORECASE)
 _PLACE = r"^[a-z0-9][a-z0-9.:-]{0,62}$"
+_PROJECT = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,62}$"
 _PYDANTIC = {"strict": True}
 
 
@@ -72,7 +73,7 @@ class ProviderSettings:
     keyHelper: str | None = field(default=None, metadata={"min_length": 1})
     keyHeader: Literal["authorization", "api-key", "x-api-key"] | None = None
     region: str | None = field(default=None, metadata={"pattern": _PLACE})
-    project: str | None = field(default=None, metadata={"pattern": _PLACE})
+    project: str | None = field(default=None, metadata={"pattern": _PROJECT})
     profile: str | None = field(default=None, metadata={"min_length": 1})
     models: dict[str, ModelSettings] = field(default_factory=dict)
 

@@ -75,7 +75,7 @@ async def _provider(
         return Finding(LAPTOP, name, State.BLOCK, text, "Unlock the keyring, or log in to the cloud.")
     known = "no key needed" if credential == "none" else f"key from {credential}"
     if source is None:
-        return Finding(LAPTOP, name, State.OK, f"{title}: {provider.name}, {known}; it lists no models to ask for")
+        return Finding(LAPTOP, name, State.OK, f"{title}: {provider.name}, {known}; {named.why_no_list}")
     started = time.monotonic()
     try:
         async with asyncio.timeout(_ASK_S):
@@ -83,6 +83,9 @@ async def _provider(
     except (ProviderError, TimeoutError, CcbError) as error:
         why = str(error) or f"no answer within {_ASK_S:g} s"
         fix = f"Check {provider.what_to_check}, and its key."
+        if named.lists_by_right:
+            fix += " Who may call models need not have the right to list them: then this does no harm."
+            return Finding(LAPTOP, name, State.WARN, f"{title}: {provider.name}: {why}", fix)
         return Finding(LAPTOP, name, State.BLOCK, f"{title}: {provider.name}: {why}", fix)
     took = (time.monotonic() - started) * 1000
     return Finding(LAPTOP, name, State.OK, f"{title}: {provider.name}, {known}; {len(models)} models in {took:.0f} ms")

@@ -10,7 +10,7 @@ from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
 from ccb.tunnel.proxy.providers.credential import Credential, CredentialSource, FixedCredential, OneHeaderCredential
 from ccb.tunnel.proxy.providers.kinds import ANTHROPIC, KINDS
-from ccb.tunnel.proxy.providers.models.fetching import ModelSource
+from ccb.tunnel.proxy.providers.models.fetching import KeySigner, ModelSource
 from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
 from ccb.tunnel.proxy.providers.provider import Provider
 from ccb.tunnel.proxy.providers.routing import ModelRouter
@@ -105,15 +105,20 @@ def model_source(
     named: NamedProvider, environ: Mapping[str, str], settings: Settings, stored: StoredCredentials | None = None
 ) -> ModelSource | None:
     """Return what asks a provider for its list of models, None if it has none. Raise ConfigError, CredentialError."""
-    call = named.kind.lists
+    call = named.list_call
     if call is None:
         return None
     environ = settings.network.over(environ)
-    client = ProviderClient(named.endpoint(environ, strips=call.strips), environ)
+    client = ProviderClient(named.list_endpoint(environ), environ)
+    if named.dialect in ("bedrock", "vertex"):
+        from .clouds import cloud_signer
+
+        return ModelSource(client, cloud_signer(named, environ), call)
     credential = credential_of(named, named.endpoint(environ).host, environ, settings, stored)
     if named.dialect == "anthropic":
         credential = _in_one_header(credential, named)
-    return ModelSource(client, credential, call, "" if named.dialect == "anthropic" else named.key_header)
+    header = call.key_header or ("" if named.dialect == "anthropic" else named.key_header)
+    return ModelSource(client, KeySigner(credential, header), call)
 
 
 def credential_of(

@@ -171,8 +171,8 @@ async def check_models(
     said = []
     for model in dict.fromkeys(models):
         found = provider_and_model(model, environ, settings)
-        if found is None or found[1] in found[0].own.models:
-            continue
+        if found is None or found[1] in found[0].own.models or found[1].startswith("arn:"):
+            continue  # of some resources of AWS there is no list
         named, name = found
         kept = named.kept_list(environ)
         if kept is not None and kept.find(name) is not None:
@@ -217,7 +217,7 @@ async def current_list(
     source = model_source(named, environ, settings, stored)
     if source is None:
         return None
-    lists, address = ModelLists(environ), str(named.endpoint(environ).base)
+    lists, address = ModelLists(environ), named.address(environ)
     return await lists.current(named.name, address, source, seconds=seconds, fresh_s=fresh_s)
 
 

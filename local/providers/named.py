@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.proxy.providers.anthropic import BASE_URL_VARIABLE
 from ccb.tunnel.proxy.providers.kinds import ANTHROPIC, KINDS, DialectName, ProviderKind
+from ccb.tunnel.proxy.providers.models.fetching import ListCall
 from ccb.tunnel.proxy.providers.models.listing import Facts
 from ccb.tunnel.proxy.providers.models.traits import TraitsTable
 from ccb.tunnel.proxy.providers.network.endpoint import Endpoint, endpoint_at
@@ -19,6 +20,9 @@ from .places import cloud_base
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
+
+_RUNTIME = "bedrock-runtime"
+"""The start of the host that answers model calls. The host beside it has the lists."""
 
 _TRAIT_NAMES = {
     "contextWindow": "window",
@@ -59,9 +63,49 @@ class NamedProvider:
     def kept_list(self, environ: Mapping[str, str]) -> ModelList | None:
         """Return the list of its models that this machine keeps."""
         try:
-            return ModelLists(environ).kept(self.name, str(self.endpoint(environ).base)) if self.kind.lists else None
+            return ModelLists(environ).kept(self.name, self.address(environ)) if self.list_call else None
         except ConfigError:
             return None
+
+    @property
+    def list_call(self) -> ListCall | None:
+        """How it is asked for its models, None without the project whose deployments it lists."""
+        call = self.kind.lists
+        if not call.of_project:
+            return call
+        return replace(call, path=call.path.format(project=self.own.project)) if self.own.project else None
+
+    @property
+    def lists_by_right(self) -> bool:
+        """Whether listing models is a right of its own: who may not do it may still call them."""
+        return self.dialect in ("bedrock", "vertex") or self.kind.lists.of_project
+
+    @property
+    def why_no_list(self) -> str:
+        """Why there is no list of its models, and what to do, for people."""
+        name = f"providers.{self.name}"
+        if self.list_call is None:
+            return (
+                f"{self.kind.title} lists deployments for a project only, and to a token of Entra only: set "
+                f"{name}.project and keyHelper, or name the deployments in {name}.models of settings.json"
+            )
+        return f"it has no list of models; name them in {name}.models of settings.json"
+
+    def address(self, environ: Mapping[str, str]) -> str:
+        """Return what a list of its models belongs to: another address or project may have other models."""
+        return "#".join(
+            filter(None, (str(self.endpoint(environ).base), self.own.project if self.kind.lists.of_project else None))
+        )
+
+    def list_endpoint(self, environ: Mapping[str, str]) -> Endpoint:
+        """Return where its list of models is. Raise ConfigError."""
+        found = self.endpoint(environ, strips=self.kind.lists.strips)
+        host = found.base.host or ""
+        if self.kind.lists.of_project:
+            return replace(found, base=found.base.origin())
+        if self.dialect == "bedrock" and host.startswith(_RUNTIME):
+            return replace(found, base=found.base.with_host("bedrock" + host.removeprefix(_RUNTIME)))
+        return found
 
     def endpoint(self, environ: Mapping[str, str], *, strips: str = "") -> Endpoint:
         """Return where it is, without `strips` at the end of the address. Raise ConfigError."""

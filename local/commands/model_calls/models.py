@@ -82,7 +82,7 @@ async def _all_offers(
             listed, why = None, f"{named.name}: no list of models: {one_line(said)}"
         offers = offers_of(named, listed, environ)
         if not offers and not why:
-            why = f"{named.name}: it has no list of models; name them in providers.{named.name}.models of settings.json"
+            why = f"{named.name}: {named.why_no_list}"
         return offers, why
 
     found = await asyncio.gather(*(of(named) for named in providers))

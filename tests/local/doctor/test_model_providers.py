@@ -64,4 +64,8 @@ async def test_a_provider_that_cannot_be_made_is_a_finding(tmp_path: Path) -> No
     environ = {"HOME": str(tmp_path), "AZURE_OPENAI_API_KEY": "k"}
     own = Settings(model="azure/d-1", providers={"azure": ProviderSettings(baseUrl="https://r.example/openai/v1")})
     findings = await found(environ, own)
-    assert findings["provider azure"].found.endswith("key from AZURE_OPENAI_API_KEY; it lists no models to ask for")
+    assert (
+        findings["provider azure"].found.startswith("Azure OpenAI: azure (")
+        and "key from AZURE_OPENAI_API_KEY" in findings["provider azure"].found
+    )
+    assert "providers.azure.project" in findings["provider azure"].found

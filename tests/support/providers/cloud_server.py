@@ -6,7 +6,7 @@ import base64
 import json
 import struct
 import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -82,6 +82,91 @@ def exception(name: str, message: str) -> bytes:
     return frame(headers, json.dumps({"message": message}).encode())
 
 
+def _foundation_model(name: str, how: str, makes: str = "TEXT") -> Json:
+    return {
+        "modelArn": f"arn:aws:bedrock:{REGION}::foundation-model/{name}",
+        "modelId": name,
+        "modelName": name.title(),
+        "providerName": "Anthropic",
+        "inputModalities": ["TEXT", "IMAGE"],
+        "outputModalities": [makes],
+        "inferenceTypesSupported": [how],
+        "modelLifecycle": {"status": "ACTIVE"},
+    }
+
+
+def _profile(name: str, model: str, kind: str) -> Json:
+    arn = f"arn:aws:bedrock:{REGION}:1:{'application-' if kind == 'APPLICATION' else ''}inference-profile/{name}"
+    behind = [{"modelArn": f"arn:aws:bedrock:{region}::foundation-model/{model}"} for region in (REGION, "eu-west-1")]
+    return {
+        "inferenceProfileName": f"Profile {name}",
+        "inferenceProfileArn": arn,
+        "inferenceProfileId": name,
+        "models": behind,
+        "status": "ACTIVE",
+        "type": kind,
+    }
+
+
+def _publisher_model(name: str, version: str) -> Json:
+    return {"name": f"publishers/anthropic/models/{name}", "versionId": version, "launchStage": "GA"}
+
+
+def _deployment(name: str, model: str, chats: str = "true") -> Json:
+    return {
+        "type": "ModelDeployment",
+        "name": name,
+        "modelName": model,
+        "modelVersion": "1",
+        "modelPublisher": "Anthropic",
+        "capabilities": {"chat_completion": chats},
+    }
+
+
+_OPUS = "anthropic.claude-opus-4-5-20251101-v1:0"
+_PARTS: Mapping[str, Sequence[Json]] = {
+    "/foundation-models": [
+        {
+            "modelSummaries": [
+                _foundation_model("anthropic.claude-3-haiku-20240307-v1:0", "ON_DEMAND"),
+                _foundation_model(_OPUS, "INFERENCE_PROFILE"),
+                _foundation_model("anthropic.claude-pictures-v1:0", "ON_DEMAND", "IMAGE"),
+            ]
+        }
+    ],
+    "/inference-profiles SYSTEM_DEFINED": [
+        {"inferenceProfileSummaries": [_profile(f"eu.{_OPUS}", _OPUS, "SYSTEM_DEFINED")], "nextToken": "to+2/"},
+        {
+            "inferenceProfileSummaries": [
+                _profile(f"global.{_OPUS}", _OPUS, "SYSTEM_DEFINED"),
+                _profile("eu.amazon.nova-pro-v1:0", "amazon.nova-pro-v1:0", "SYSTEM_DEFINED"),
+            ]
+        },
+    ],
+    "/inference-profiles APPLICATION": [{"inferenceProfileSummaries": [_profile("abc", _OPUS, "APPLICATION")]}],
+    "/v1beta1/publishers/anthropic/models": [
+        {"publisherModels": [_publisher_model("claude-opus-4-5", "20251101")], "nextPageToken": "to+2/"},
+        {"publisherModels": [_publisher_model("claude-sonnet-5", "default")]},
+    ],
+    "/api/projects/p-1/deployments": [
+        {
+            "value": [_deployment("the-big-one", "claude-opus-4-5")],
+            "nextLink": "https://elsewhere.example/x?skip=1&api-version=v1",
+        },
+        {"value": [_deployment("vectors", "embed-1", "false")]},
+    ],
+}
+
+
+def list_part(request: web.Request) -> Json:
+    """A part of a list of models; a token or a `skip` asks for the second one."""
+    asked = request.query
+    parts = _PARTS[" ".join(filter(None, (request.path, asked.get("type"))))]
+    token = asked.get("nextToken") or asked.get("pageToken")
+    assert token in (None, "to+2/")
+    return parts[1 if token or asked.get("skip") else 0]
+
+
 class CloudServer:
     """`kind` is bedrock, vertex or foundry. `asked` are its requests, `frames` what Bedrock streams instead of ANSWER,
     `refuses` a status and a body that it answers instead, `tokens` how often an access token was fetched."""
@@ -113,6 +198,8 @@ class CloudServer:
         named = {name.lower(): value for name, value in asked.headers.items()}
         if not self._admits(asked, named):
             return web.json_response({"message": "The request signature does not match."}, status=403)
+        if asked.method == "GET":
+            return web.json_response(list_part(request))
         if "count-tokens" in asked.target:
             return web.json_response({"input_tokens": 77})
         if self.kind == "bedrock" and asked.target.endswith("/invoke-with-response-stream"):
@@ -132,21 +219,24 @@ class CloudServer:
         return response
 
     def _admits(self, asked: Asked, headers: Mapping[str, str]) -> bool:
+        if asked.method == "GET" and self.kind in ("foundry", "vertex"):  # no key may list; a token names who pays
+            payer = self.kind == "foundry" or headers.get("x-goog-user-project") == "my-project"
+            return payer and headers.get("authorization") == f"Bearer {ACCESS_TOKEN}"
         if self.kind == "foundry":
             return headers.get("x-api-key") == ACCESS_TOKEN
         if self.kind == "vertex" or headers["authorization"].startswith("Bearer"):
             return headers["authorization"] == f"Bearer {ACCESS_TOKEN}"
-        return signature_of(self.url + asked.target, headers, asked.body) in headers["authorization"]
+        return signature_of(asked.method, self.url + asked.target, headers, asked.body) in headers["authorization"]
 
 
-def signature_of(url: str, headers: Mapping[str, str], body: bytes) -> str:
+def signature_of(method: str, url: str, headers: Mapping[str, str], body: bytes) -> str:
     """The signature that a request must have, made again of what arrived."""
     from botocore.auth import SigV4Auth
     from botocore.awsrequest import AWSRequest
     from botocore.credentials import Credentials
 
     named = headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0].split(";")
-    request = AWSRequest(method="POST", url=url, headers={name: headers[name] for name in named}, data=body)
+    request = AWSRequest(method=method, url=url, headers={name: headers[name] for name in named}, data=body)
     request.context["timestamp"] = headers["x-amz-date"]
     auth = SigV4Auth(Credentials(ACCESS_KEY, SECRET_KEY, headers.get("x-amz-security-token")), "bedrock", REGION)
     canonical = auth.canonical_request(request)

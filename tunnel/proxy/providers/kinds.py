@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from .chat.rules import ChatRules
@@ -21,7 +21,7 @@ class ProviderKind:
     one, and `key_variables` are those that may hold the key; `needs_key` is False for servers that often run without
     one. `key_header` carries it; with `api_key` it is the x-api-key of the Messages API. `counts`: the provider counts
     tokens. `traits` are those of a model of which nothing is known. `lists` says how to ask for the list of its
-    models, None if it has none that names what can be asked for. `small_model` answers small questions, "" for the
+    models. `small_model` answers small questions, "" for the
     model of the session."""
 
     name: str
@@ -36,7 +36,7 @@ class ProviderKind:
     counts: bool = False
     rules: ChatRules = field(default_factory=ChatRules)
     traits: ModelTraits = field(default_factory=ModelTraits)
-    lists: ListCall | None = field(default_factory=ListCall)
+    lists: ListCall = field(default_factory=ListCall)
     small_model: str = ""
 
 
@@ -51,6 +51,8 @@ _OPENAI = ChatRules(
 _LOCAL = ModelTraits(images=True, thinking=True)
 _CLAUDE = ModelTraits(documents=True, thinking=True)
 _ANTHROPIC_LIST = ListCall("/v1/models?limit=1000")
+_DEPLOYMENTS = ListCall("/api/projects/{project}/deployments?api-version=v1", of_project=True)
+_PROFILES = tuple(f"/inference-profiles?maxResults=1000&type={kind}" for kind in ("SYSTEM_DEFINED", "APPLICATION"))
 _KINDS = (
     ProviderKind(
         ANTHROPIC,
@@ -86,7 +88,7 @@ _KINDS = (
         key_header="api-key",
         rules=_OPENAI,
         traits=ModelTraits(documents=True),
-        lists=None,  # it lists models, but what is asked for are the names of deployments
+        lists=_DEPLOYMENTS,  # it lists models, too, but what is asked for are the names of deployments
     ),
     ProviderKind(
         "gemini",
@@ -171,7 +173,7 @@ _KINDS = (
         ("AWS_BEARER_TOKEN_BEDROCK",),
         "ANTHROPIC_BEDROCK_BASE_URL",
         traits=_CLAUDE,
-        lists=None,
+        lists=ListCall("/foundation-models?byProvider=anthropic", more=_PROFILES),
     ),
     ProviderKind(
         "vertex",
@@ -181,7 +183,7 @@ _KINDS = (
         (),
         "ANTHROPIC_VERTEX_BASE_URL",
         traits=_CLAUDE,
-        lists=None,
+        lists=ListCall("/v1beta1/publishers/anthropic/models?pageSize=300&listAllVersions=true", strips="/v1"),
     ),
     ProviderKind(
         "foundry",
@@ -192,7 +194,7 @@ _KINDS = (
         "ANTHROPIC_FOUNDRY_BASE_URL",
         api_key=True,
         traits=_CLAUDE,
-        lists=None,
+        lists=replace(_DEPLOYMENTS, path=f"{_DEPLOYMENTS.path}&modelPublisher=Anthropic"),
     ),
     ProviderKind("compatible", "an OpenAI-compatible server", "chat", "", (), needs_key=False, traits=_LOCAL),
     ProviderKind(

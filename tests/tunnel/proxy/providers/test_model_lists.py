@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.network.http_server import serving
 
 from ccb.tunnel.proxy.providers.kinds import KINDS
-from ccb.tunnel.proxy.providers.models.fetching import ModelSource
+from ccb.tunnel.proxy.providers.models.fetching import KeySigner, ModelSource
 from ccb.tunnel.proxy.providers.models.listing import MAX_LISTED, known_as, read_list
 from ccb.tunnel.proxy.providers.models.traits import ModelTraits, TraitsTable
 from ccb.tunnel.proxy.providers.network.endpoint import endpoint_at
@@ -131,7 +131,7 @@ async def test_ollama_is_asked_for_each_of_its_models() -> None:
         call = KINDS["ollama"].lists
         assert call is not None
         client = ProviderClient(endpoint_at(f"{url}/v1".removesuffix(call.strips), "baseUrl", {}), {})
-        models = await ModelSource(client, None, call, "authorization").fetch()
+        models = await ModelSource(client, KeySigner(None, "authorization"), call).fetch()
     assert {each.id: dict(each.facts) for each in models} == {
         "qwen3:8b": {"tools": True, "images": False, "thinking": True, "window": 16_384},
         "llava:7b": {"tools": False, "images": True, "thinking": False},

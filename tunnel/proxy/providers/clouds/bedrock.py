@@ -67,19 +67,19 @@ class Bedrock:
         """See Cloud."""
         raise Untranslatable("Bedrock does not count tokens")
 
-    async def signed(self, url: str, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
+    async def signed(self, url: str, headers: Mapping[str, str], body: bytes, method: str = "POST") -> dict[str, str]:
         """See Cloud."""
         if self._bearer is not None:
             return {**headers, "authorization": f"Bearer {self._bearer.reveal()}"}
-        return await asyncio.to_thread(self._sign, url, dict(headers), body)
+        return await asyncio.to_thread(self._sign, url, dict(headers), body, method)
 
-    def _sign(self, url: str, headers: dict[str, str], body: bytes) -> dict[str, str]:
+    def _sign(self, url: str, headers: dict[str, str], body: bytes, method: str) -> dict[str, str]:
         from botocore.auth import SigV4Auth
         from botocore.awsrequest import AWSRequest
         from botocore.exceptions import BotoCoreError
 
         identity = self._identity()
-        request = AWSRequest(method="POST", url=url, headers=headers, data=body)
+        request = AWSRequest(method=method, url=url, headers=headers, data=body)
         try:
             SigV4Auth(identity, "bedrock", self._region).add_auth(request)  # it refreshes what has expired
         except BotoCoreError as error:

@@ -34,8 +34,8 @@ class Cloud(Protocol):
     def count_call(self, asked: Json, model: str) -> CloudCall:
         """Return a request for the number of tokens. Only where it `counts`."""
 
-    async def signed(self, url: str, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
-        """Return all headers of a POST to `url`, with those that prove who asks. Raise CredentialError."""
+    async def signed(self, url: str, headers: Mapping[str, str], body: bytes, method: str = "POST") -> dict[str, str]:
+        """Return all headers of a request to `url`, with those that prove who asks. Raise CredentialError."""
 
     def events(self, chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
         """Yield the events of a stream as the Messages API has them. Raise ProviderError if it breaks off."""

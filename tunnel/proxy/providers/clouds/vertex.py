@@ -66,11 +66,12 @@ class Vertex:
         place = f"/projects/{quote(self._project, safe=_SAFE)}/locations/{quote(self._region, safe=_SAFE)}"
         return f"{place}/publishers/anthropic/models"
 
-    async def signed(self, url: str, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
-        """See Cloud."""
+    async def signed(self, url: str, headers: Mapping[str, str], body: bytes, method: str = "POST") -> dict[str, str]:
+        """See Cloud. A list of models belongs to no project, so it names the one that asks."""
         async with self._loading:
             token = await asyncio.to_thread(self._token)
-        return {**headers, "authorization": f"Bearer {token}"}
+        asks = {"x-goog-user-project": self._project} if method == "GET" and self._project else {}
+        return {**headers, **asks, "authorization": f"Bearer {token}"}
 
     async def credential_name(self) -> str:
         """See Cloud. The project comes with the credentials, so they are looked up now."""

@@ -4,63 +4,101 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from ..credential import CredentialSource, key_headers
 from ..network.http_client import ProviderClient
 from ..provider import ProviderError, ProviderRequest
 from ..request_body import as_body
-from .listing import MAX_LIST_BYTES, ListedModel, read_details, read_list
+from .listing import MAX_LIST_BYTES, MAX_LISTED, ListedModel, read_details, read_page
 
 log = logging.getLogger(__name__)
 
 _MOST_DETAILED = 100  # models of which more is asked: servers on a laptop have few
+_MOST_PARTS = 20
 
 
 @dataclass(frozen=True)
 class ListCall:
-    """How a provider is asked for its list. `path` is appended to the base URL, without `strips` at its end.
-    `key_header` carries the key where that is another header than that of model calls. `details` is the path that says
-    more of one model, "" for none."""
+    """How a provider is asked for its list. `path` is appended to the base URL, without `strips` at its end; `more` are
+    the paths of lists that belong to it, too. `key_header` carries the key where that is another header than that of
+    model calls. `details` is the path that says more of one model, "" for none. With `of_project`, the path has a place
+    for the name of a project, and is appended to the host."""
 
     path: str = "/models"
     strips: str = ""
     key_header: str = ""
     details: str = ""
+    more: tuple[str, ...] = ()
+    of_project: bool = False
+
+
+class Signer(Protocol):
+    """Proves who asks."""
+
+    async def headers(self, url: str) -> Mapping[str, str]:
+        """Return the headers that a request for a list has. Raise CredentialError, ConfigError."""
+
+
+class KeySigner:
+    """Sends a key in a header. `credential` is None for a server that wants none."""
+
+    def __init__(self, credential: CredentialSource | None, key_header: str) -> None:
+        self._credential = credential
+        self._key_header = key_header
+
+    async def headers(self, url: str) -> Mapping[str, str]:
+        credential = await self._credential.get() if self._credential is not None else None
+        return key_headers(credential, self._key_header)
 
 
 class ModelSource:
     """A provider that is asked for its list: where it is, and with which credential. Each `fetch` opens a connection of
     its own: it is rare, and nothing stays open behind it."""
 
-    def __init__(
-        self, client: ProviderClient, credential: CredentialSource | None, call: ListCall, key_header: str
-    ) -> None:
+    def __init__(self, client: ProviderClient, signer: Signer, call: ListCall) -> None:
         self._client = client
-        self._credential = credential
+        self._signer = signer
         self._call = call
-        self._key_header = call.key_header or key_header
 
     async def fetch(self) -> list[ListedModel]:
         """Return the models. Raise ProviderError, which says why there is no list, CredentialError, ConfigError."""
-        credential = await self._credential.get() if self._credential is not None else None
-        headers = {"accept": "application/json", "accept-encoding": "identity", "user-agent": "ccb"}
-        headers |= key_headers(credential, self._key_header)
-        request = ProviderRequest("GET", self._call.path, headers, _no_body(), 0)
+        models: dict[str, ListedModel] = {}
         async with self._client:
+            for path in (self._call.path, *self._call.more):
+                for model in await self._listed(path):
+                    if len(models) < MAX_LISTED:
+                        models.setdefault(model.id, model)
+            found = list(models.values())
+            if not self._call.details:
+                return found
+            headers = await self._headers(self._call.details)
+            return [await self._with_details(each, headers) for each in found[:_MOST_DETAILED]] + found[_MOST_DETAILED:]
+
+    async def _listed(self, path: str) -> list[ListedModel]:
+        """Return the models of one list, of all its parts."""
+        models: list[ListedModel] = []
+        asked = path
+        for _ in range(_MOST_PARTS):
+            request = ProviderRequest("GET", asked, await self._headers(asked), _no_body(), 0)
             status, body = await self._asked(request)
             if status != 200:
                 raise ProviderError(f"it answered its list of models with HTTP {status}")
             try:
-                models = read_list(body)
+                part, more = read_page(body)
             except ValueError as error:
                 raise ProviderError(f"its list of models cannot be read: {error}", permanent=True) from None
-            if not self._call.details:
-                return models
-            return [await self._with_details(each, headers) for each in models[:_MOST_DETAILED]] + models[
-                _MOST_DETAILED:
-            ]
+            models += part
+            if not more:
+                break
+            asked = path.partition("?")[0] + "?" + "&".join(_parameters(path, more))
+        return models
+
+    async def _headers(self, path: str) -> dict[str, str]:
+        headers = {"accept": "application/json", "accept-encoding": "identity"}
+        return {**headers, "user-agent": "ccb", **await self._signer.headers(str(self._client.endpoint.url(path)))}
 
     async def _with_details(self, model: ListedModel, headers: dict[str, str]) -> ListedModel:
         asked = json.dumps({"model": model.id}).encode()
@@ -82,6 +120,13 @@ class ModelSource:
                 if len(body) > MAX_LIST_BYTES:
                     raise ProviderError("its list of models is too long", permanent=True)
         return response.status, bytes(body)
+
+
+def _parameters(path: str, more: str) -> list[str]:
+    """Return the parameters of a path, and those of the next part, which outrank them."""
+    given = more.split("&")
+    names = {each.partition("=")[0] for each in given}
+    return [each for each in path.partition("?")[2].split("&") if each and each.partition("=")[0] not in names] + given
 
 
 async def _no_body() -> AsyncIterator[bytes]:

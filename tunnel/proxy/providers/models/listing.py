@@ -7,8 +7,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 from ..dialect.effort import LEVELS
+from .cloud_items import cloud_item
 
 Json = dict[str, Any]
 Facts = Mapping[str, object]
@@ -21,6 +23,8 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+\[\]-]{0,199}")
 _NO_AGENTS = re.compile(
     r"embed|whisper|\btts\b|dall-e|moderation|realtime|transcribe|sora|babbage|davinci|audio|-image|imagen|veo-|aqa\b"
 )
+_LISTS = ("data", "models", "modelSummaries", "inferenceProfileSummaries", "publisherModels", "value")
+_NEXT = {"nextToken": "nextToken", "nextPageToken": "pageToken"}
 _NUM_CTX = re.compile(r"^num_ctx\s+([1-9]\d{2,8})\s*$", re.MULTILINE)
 _PER_MILLION = 1_000_000
 
@@ -39,11 +43,17 @@ class ListedModel:
 def read_list(data: bytes) -> list[ListedModel]:
     """Return the models of a list that can work as an agent, as far as their names tell. Raise ValueError for what is
     not a list of models."""
+    return read_page(data)[0]
+
+
+def read_page(data: bytes) -> tuple[list[ListedModel], str]:
+    """Return the models of a part of a list, and the parameters that a request for the next part has, too, "" if this
+    is the last. See `read_list`."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
         raise ValueError("it is not JSON") from None
-    items = next((found[name] for name in ("data", "models") if isinstance(found.get(name), list)), None) \
+    items = next((found[name] for name in _LISTS if isinstance(found.get(name), list)), None) \
         if isinstance(found, dict) else found  # fmt: skip
     if not isinstance(items, list):
         raise ValueError("it has no list in it")
@@ -52,10 +62,23 @@ def read_list(data: bytes) -> list[ListedModel]:
         model = _read(item) if isinstance(item, dict) else None
         if model is not None and len(made) < MAX_LISTED:
             made.setdefault(model.id, model)
-    return list(made.values())
+    return list(made.values()), _next(found) if isinstance(found, dict) else ""
+
+
+def _next(found: Json) -> str:
+    for name, parameter in _NEXT.items():
+        token = found.get(name)
+        if isinstance(token, str) and token:
+            return f"{parameter}={quote(token, safe='')}"
+    link = found.get("nextLink")
+    return urlsplit(link).query if isinstance(link, str) else ""  # a list does not say where it goes on
 
 
 def _read(item: Json) -> ListedModel | None:
+    cloud = cloud_item(item)
+    if cloud is not None:
+        good = _ID.fullmatch(cloud.name)
+        return ListedModel(cloud.name, cloud.title[:200], cloud.created[:40], cloud.facts) if good else None
     name = item.get("id") or item.get("name")
     name = name.removeprefix("models/") if isinstance(name, str) else ""
     methods = item.get("supportedGenerationMethods")
@@ -154,6 +177,7 @@ def known_as(model: str, models: Sequence[ListedModel]) -> ListedModel | None:
     (`claude-sonnet-4-5` for `claude-sonnet-4-5-20250929`, `qwen3` for `qwen3:latest`), or add a variant of OpenRouter
     (`:free`)."""
     by_id = {each.id: each for each in models}
+    model = model.removesuffix("@default")  # Vertex's word for the newest version
     if model in by_id:
         return by_id[model]
     dated = re.compile(re.escape(model) + r"(-\d{8}|-\d{4}-\d{2}-\d{2}|@\d{8}|:latest)")

@@ -1,0 +1,165 @@
+"""The models of clouds: asked for as the clouds' own clients do, and read from what those clients can read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+from tests.support.providers.cloud_server import ACCESS_KEY, ACCESS_TOKEN, REGION, SECRET_KEY, CloudServer
+
+from ccb.local.config.provider_settings import ProviderSettings
+from ccb.local.config.settings import Settings
+from ccb.local.providers.known_models import check_models, current_list
+from ccb.local.providers.model_lists import ModelList
+from ccb.local.providers.named import NamedProvider, named_provider
+from ccb.local.providers.offered import offers_of
+from ccb.tunnel.errors import UsageError
+from ccb.tunnel.proxy.providers.provider import ProviderError
+
+Json = dict[str, Any]
+
+AWS = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_REGION": REGION}
+OPUS = "anthropic.claude-opus-4-5-20251101-v1:0"
+PROFILE = f"arn:aws:bedrock:{REGION}:1:application-inference-profile/abc"
+
+
+class Place:
+    """A laptop whose models come from a scripted cloud."""
+
+    def __init__(self, server: CloudServer, home: Path, environ: Mapping[str, str], **own: str) -> None:
+        self.server = server
+        self.environ = {"HOME": str(home), **environ}
+        provider = ProviderSettings(baseUrl=server.url, **own)  # type: ignore[arg-type]
+        self.settings = Settings(providers={server.kind: provider})
+
+    @property
+    def named(self) -> NamedProvider:
+        named = named_provider(self.server.kind, self.environ, self.settings)
+        assert named is not None
+        return named
+
+    async def listed(self) -> ModelList | None:
+        return await current_list(self.named, self.environ, self.settings)
+
+
+@asynccontextmanager
+async def place(
+    kind: str, home: Path, monkeypatch: pytest.MonkeyPatch, environ: Mapping[str, str], **own: str
+) -> AsyncIterator[Place]:
+    """The libraries of a cloud read the variables of this process."""
+    for name in (*AWS, "AWS_PROFILE", "AWS_BEARER_TOKEN_BEDROCK", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    async with CloudServer(kind).running() as server:
+        yield Place(server, home, environ, **own)
+
+
+async def test_bedrock_lists_what_can_be_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    botocore_session = pytest.importorskip("botocore.session")
+    async with place("bedrock", tmp_path, monkeypatch, AWS) as here:
+        listed = await here.listed()
+        assert listed is not None
+        assert [each.id for each in listed.models] == [
+            "anthropic.claude-3-haiku-20240307-v1:0",
+            f"eu.{OPUS}",
+            f"global.{OPUS}",
+            PROFILE,
+        ]
+        offers = {each.name: each for each in offers_of(here.named, listed, here.environ)}
+        assert offers[f"bedrock/{PROFILE}"].window == 200_000 and offers[f"bedrock/{PROFILE}"].input_price == 5
+        assert offers[f"bedrock/eu.{OPUS}"].input_price == 5
+        ours = [each.target for each in here.server.asked]
+        client = botocore_session.Session().create_client("bedrock", REGION, endpoint_url=here.server.url)
+        await _in_thread(partial(client.list_foundation_models, byProvider="anthropic"))
+        found = []
+        for kind in ("SYSTEM_DEFINED", "APPLICATION"):
+            token: dict[str, str] = {}
+            while True:
+                asked = {"maxResults": 1000, "typeEquals": kind, **token}
+                part = await _in_thread(partial(client.list_inference_profiles, **asked))
+                found += [each["inferenceProfileId"] for each in part["inferenceProfileSummaries"]]
+                if not part.get("nextToken"):
+                    break
+                token = {"nextToken": part["nextToken"]}
+        theirs = [each.target for each in here.server.asked[len(ours) :]]
+        assert [_parts(each) for each in ours] == [_parts(each) for each in theirs]
+        assert found == [f"eu.{OPUS}", f"global.{OPUS}", "eu.amazon.nova-pro-v1:0", "abc"]
+
+
+async def test_a_model_of_bedrock_that_needs_a_profile_is_refused_with_the_profiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("botocore")
+    async with place("bedrock", tmp_path, monkeypatch, {**AWS, "AWS_BEARER_TOKEN_BEDROCK": ACCESS_TOKEN}) as here:
+        with pytest.raises(UsageError) as refused:
+            await check_models([f"bedrock/{OPUS}"], here.environ, here.settings)
+        assert f"bedrock/eu.{OPUS}" in refused.value.evidence
+        unlisted = f"bedrock/arn:aws:bedrock:{REGION}:1:provisioned-model/x"
+        assert await check_models([f"bedrock/global.{OPUS}", unlisted], here.environ, here.settings) == []
+        here.server.refuses = (403, {"message": "not authorized to perform: bedrock:ListFoundationModels"})
+        (tmp_path / ".cache" / "ccb" / "models" / "bedrock.json").unlink()
+        assert await check_models([f"bedrock/{OPUS}"], here.environ, here.settings) == [], "no list judges no name"
+        with pytest.raises(ProviderError, match="403"):
+            await here.listed()
+
+
+async def test_vertex_lists_the_versions_of_its_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("google.auth")
+    import google.auth
+    from google.oauth2.credentials import Credentials
+
+    monkeypatch.setattr(google.auth, "default", lambda scopes: (Credentials(token=ACCESS_TOKEN), "my-project"))
+    async with place("vertex", tmp_path, monkeypatch, {"CLOUD_ML_REGION": "europe-west4"}) as here:
+        listed = await here.listed()
+        assert listed is not None and [each.id for each in listed.models] == [
+            "claude-opus-4-5@20251101",
+            "claude-sonnet-5",
+        ]
+        good = ["claude-opus-4-5@20251101", "claude-opus-4-5", "claude-sonnet-5", "claude-sonnet-5@default"]
+        assert await check_models([f"vertex/{each}" for each in good], here.environ, here.settings) == []
+        with pytest.raises(UsageError, match="has no model 'claude-opus-4-6'"):
+            await check_models(["vertex/claude-opus-4-6"], here.environ, here.settings)
+
+
+@pytest.mark.parametrize("kind", ["foundry", "azure"])
+async def test_deployments_are_listed_for_a_project(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    token = {"keyHelper": f"echo {ACCESS_TOKEN}", "keyHeader": "authorization"}
+    async with place(kind, tmp_path, monkeypatch, {}, **token) as here:
+        here.server.kind = "foundry"
+        named = named_provider(kind, here.environ, here.settings)
+        assert named is not None and named.list_call is None and "project" in named.why_no_list
+        own = ProviderSettings(baseUrl=f"{here.server.url}/anthropic", project="p-1", **token)  # type: ignore[arg-type]
+        here.settings = Settings(providers={kind: own})
+        named = named_provider(kind, here.environ, here.settings)
+        assert named is not None
+        listed = await current_list(named, here.environ, here.settings)
+        assert listed is not None and [each.id for each in listed.models] == ["the-big-one"]
+        assert offers_of(named, listed, here.environ)[0].input_price == 5, "what is known is that of its model"
+        assert {each.target.partition("?")[0] for each in here.server.asked} == {"/api/projects/p-1/deployments"}
+
+
+def _parts(target: str) -> tuple[str, dict[str, list[str]]]:
+    path, _, query = target.partition("?")
+    return path, parse_qs(query)
+
+
+async def _in_thread(call: Callable[[], Json]) -> Json:
+    return await asyncio.to_thread(call)
+
+
+def test_the_lists_of_bedrock_are_at_the_host_beside_the_one_of_calls(tmp_path: Path) -> None:
+    named = named_provider("bedrock", {"AWS_REGION": "us-gov-west-1", "HOME": str(tmp_path)}, Settings())
+    assert named is not None
+    environ = {"AWS_REGION": "us-gov-west-1", "HOME": str(tmp_path)}
+    assert named.endpoint(environ).host == "bedrock-runtime.us-gov-west-1.amazonaws.com"
+    assert named.list_endpoint(environ).host == "bedrock.us-gov-west-1.amazonaws.com"
+    named = named_provider("vertex", {}, Settings())
+    assert named is not None
+    assert str(named.list_endpoint({}).url("/v1beta1/x")) == "https://aiplatform.googleapis.com/v1beta1/x"
