@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Self
 
 from ccb.tunnel.errors import CcbError, ConfigError, UsageError
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.proxy.costs import ANSWERED
 from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.metering import CallReport
-from ccb.tunnel.proxy.policy import ANSWERED
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.models import ALIASES, facts
 

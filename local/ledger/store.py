@@ -19,7 +19,7 @@ Json = dict[str, Any]
 By = Literal["host", "model", "day", "session"]
 
 _BUSY_MS = 5_000
-_VERSION = 2
+_VERSION = 3
 _TABLE = """
 CREATE TABLE IF NOT EXISTS calls (
     id INTEGER PRIMARY KEY,
@@ -63,6 +63,11 @@ _APPEND_ONLY = (
     "CREATE TRIGGER IF NOT EXISTS kept BEFORE UPDATE ON calls BEGIN SELECT RAISE(ABORT, 'rows are not changed'); END",
     "CREATE TRIGGER IF NOT EXISTS kept_events BEFORE UPDATE ON events "
     "BEGIN SELECT RAISE(ABORT, 'rows are not changed'); END",
+    *(
+        f"CREATE TRIGGER IF NOT EXISTS all_{table} BEFORE DELETE ON {table} "
+        "BEGIN SELECT RAISE(ABORT, 'rows are not removed'); END"
+        for table in ("calls", "events")
+    ),
 )
 _GROUPS: Mapping[By, str] = {
     "host": "host",

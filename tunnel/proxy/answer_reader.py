@@ -93,7 +93,6 @@ class AnswerReader:
         self._record = auditor.recording(call_id)
         self._ends: Sequence[bytes] = _USAGE
         self._lines = TellingLines((*_USAGE, _BLOCK), _MAX_EVENT)
-        self._arrived = False
         self._count = 0
         self._last = bytearray()
         self._whole: bytearray | None = None
@@ -106,9 +105,7 @@ class AnswerReader:
 
     def feed(self, chunk: bytes) -> None:
         """Read the next bytes."""
-        if not self._arrived:
-            self._arrived = True
-            self._meter.arrived()
+        self._meter.arrived(len(chunk))
         if self._record is not None:
             self._record(chunk)
         if self._whole is not None and not self._whole and not chunk.startswith(b"{"):

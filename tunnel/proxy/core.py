@@ -17,13 +17,15 @@ from .auditing import Auditor, NoAuditor
 from .bodies import RequestBodies
 from .call import BUFFER, DIRECT_BUFFER, Call, CallState, Reader, ResponseHead
 from .call_registry import HOLD, CallRegistry
+from .costs import ANSWERED
 from .guards.grant import CallGrant
 from .guards.nonce import MAX_WRONG, NonceGuard
 from .guards.pace import CallPace
 from .guards.refusal import Refusal
+from .guards.request_body import model_of, read_request
 from .headers import request_headers, response_headers
 from .metering import Accounts, CallMeter, NoAccounts
-from .policy import ANSWERED, Policy, RequestHead, WrongNonce
+from .policy import Policy, RequestHead, WrongNonce
 from .providers.provider import Provider, ProviderError, ProviderRequest
 from .providers.request_body import as_body
 from .upload import Upload
@@ -231,7 +233,7 @@ class AuthProxy:
         meter = CallMeter(head.id, head.path.partition("?")[0])
         task = asyncio.create_task(self._run(call, head, body, meter), name=f"model call {head.id}")
         self._tasks[call] = task
-        task.add_done_callback(lambda _: self._ended(call, meter, reserved))
+        task.add_done_callback(lambda task: self._ended(call, meter, reserved, given_up=task.cancelled()))
         if head.id:
             self._calls.add(call)
         return call, reader
@@ -288,9 +290,9 @@ class AuthProxy:
             return Refusal(502, text, kind=kind, headers={"x-should-retry": "false"})
         return Refusal(503, f"{text}; check {self._provider.what_to_check}", kind=kind)
 
-    def _ended(self, call: Call, meter: CallMeter, reserved: float) -> None:
+    def _ended(self, call: Call, meter: CallMeter, reserved: float, *, given_up: bool) -> None:
         self._tasks.pop(call, None)
-        self._accounts.ended(meter.report(complete=call.state is CallState.DONE), reserved)
+        self._accounts.ended(meter.report(complete=call.state is CallState.DONE, given_up=given_up), reserved)
 
     async def _run(self, call: Call, head: RequestHead, body: AsyncIterator[bytes], meter: CallMeter) -> None:
         """Send the call to the provider and fill `call` with the response."""
@@ -312,6 +314,8 @@ class AuthProxy:
             call.fail(Refusal(500, text, kind="laptop_failed"))
         finally:
             meter.uploaded(upload.sent, upload.digest)
+            if upload.digest and not meter.knows_model and call.state is not CallState.DONE:
+                meter.asked(_model_in(upload.kept_body() or b""))
 
     async def _exchange(self, call: Call, head: RequestHead, upload: Upload, meter: CallMeter) -> None:
         request = ProviderRequest(head.method, head.path, request_headers(head.headers), upload.pieces(), head.size)
@@ -336,6 +340,13 @@ class AuthProxy:
 def _answer_too_long(limit: int) -> Refusal:
     text = f"the laptop's settings allow answers of {limit} bytes"
     return Refusal(502, text, kind="laptop_not_allowed", headers={"x-should-retry": "false"})
+
+
+def _model_in(body: bytes) -> str:
+    try:
+        return model_of(read_request(body))
+    except Refusal:
+        return ""
 
 
 def _own_answer(refusal: Refusal) -> ProxiedResponse:

@@ -9,11 +9,16 @@ import time
 from typing import Any, Protocol
 
 from ..wire.dataclass import dataclass
-from ..wire.models import cost_usd, count
+from ..wire.models import count
+from .costs import ANSWERED, DETAILS, TOKENS, answer_cost, tokens_of
 
 Json = dict[str, Any]
 
-_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+_BYTES_PER_TOKEN = 4
+_STREAM_BYTES_PER_TOKEN = 40  # an event has 130 bytes for a few tokens
+_TOKENS_PER_S = 50
+_MOST_ESTIMATED = 64_000
+_COUNTED = frozenset((*TOKENS, *DETAILS))
 
 
 @dataclass(frozen=True)
@@ -72,15 +77,27 @@ class CallMeter:
         self._sent, self._digest = 0, ""
         self._model = ""
         self._usage: Json = {}
+        self._received = 0
+        self._final = False
 
     def answer(self, status: int) -> None:
         """Note the status of the answer."""
         self._status = status
 
-    def arrived(self) -> None:
+    def arrived(self, size: int) -> None:
         """Note that bytes of the answer have arrived."""
+        self._received += size
         if self._first_byte is None:
             self._first_byte = time.monotonic()
+
+    @property
+    def knows_model(self) -> bool:
+        """Whether the answer has said which model it is of."""
+        return bool(self._model)
+
+    def asked(self, model: str) -> None:
+        """Note which model was asked, for an answer that does not say it any more."""
+        self._model = self._model or model[:200]
 
     def event(self, event: Json) -> None:
         """Read one event of the answer, or an answer in one piece."""
@@ -89,16 +106,19 @@ class CallMeter:
             if isinstance(message.get("model"), str):
                 self._model = message["model"][:200]
             if isinstance(message.get("usage"), dict):
-                self._usage |= {name: value for name, value in message["usage"].items() if name in _TOKENS and value}
+                self._final = self._final or event.get("type") != "message_start"
+                self._usage |= {name: value for name, value in message["usage"].items() if name in _COUNTED and value}
 
     def uploaded(self, size: int, digest: str) -> None:
         """Note how many bytes of the request were sent, and the SHA-256 of a whole one."""
         self._sent, self._digest = size, digest
 
-    def report(self, *, complete: bool) -> CallReport:
-        """Return what is known of the call at its end."""
+    def report(self, *, complete: bool, given_up: bool = False) -> CallReport:
+        """Return what is known of the call at its end. `given_up`: this end broke it off."""
         ended = time.monotonic()
-        counts = [count(self._usage, each) for each in _TOKENS]
+        if not complete and not self._final:
+            self._estimate(ended - self._started if given_up else 0.0)
+        counts = tokens_of(self._usage)
         return CallReport(
             self._call_id,
             self._path,
@@ -107,7 +127,7 @@ class CallMeter:
             cache_write_tokens=counts[1],
             cache_read_tokens=counts[2],
             output_tokens=counts[3],
-            cost_usd=cost_usd(self._model, self._usage),
+            cost_usd=answer_cost(self._model, self._usage),
             began=self._began,
             first_byte_s=(self._first_byte or ended) - self._started,
             duration_s=ended - self._started,
@@ -116,3 +136,15 @@ class CallMeter:
             request_bytes=self._sent,
             digest=self._digest,
         )
+
+    def _estimate(self, seconds: float) -> None:
+        """Take what an answer without its end has cost at least: it is paid for, but only its end says how much.
+        `seconds` is how long the model has worked that was not waited for. Without this, a worker could spend any
+        budget by never reading an answer to its end."""
+        counts = self._status == 200 or (seconds > 0 and not self._status)
+        if not counts or not self._digest or self._path != ANSWERED:
+            return
+        if not self._usage:
+            self._usage["input_tokens"] = self._sent // _BYTES_PER_TOKEN
+        made = max(self._received // _STREAM_BYTES_PER_TOKEN, min(int(seconds * _TOKENS_PER_S), _MOST_ESTIMATED))
+        self._usage["output_tokens"] = max(count(self._usage, "output_tokens"), made)

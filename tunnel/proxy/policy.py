@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from .costs import ANSWERED
 from .guards.nonce import NonceGuard
 from .guards.refusal import Refusal
 from .guards.request_limits import RequestLimits
@@ -20,9 +21,6 @@ MAX_CALLS = 64
 MAX_BURST, MAX_PER_MINUTE = 300, 300
 """How many model calls one auth proxy starts at once, and in a minute. Eight sub-agents with quick answers stay below;
 a worker that only wants to spend money does not."""
-
-ANSWERED = "/v1/messages"
-"""The path of the requests that a model answers, and that cost money."""
 
 ROUTES = frozenset({("POST", ANSWERED), ("POST", "/v1/messages/count_tokens"), ("GET", "/v1/models")})
 """The methods and paths of the Messages API that a worker may use."""

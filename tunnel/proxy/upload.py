@@ -7,8 +7,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 from .auditing import MAX_BODY
 from .call import Call
+from .costs import ANSWERED
 from .guards.refusal import Refusal
-from .policy import ANSWERED, Policy, RequestHead
+from .policy import Policy, RequestHead
 
 
 class BodyLost(Exception):

@@ -58,6 +58,8 @@ def test_calls_are_summed_by_group_and_rows_are_never_changed(tmp_path: Path) ->
         assert ledger._base is not None
         with pytest.raises(sqlite3.IntegrityError, match="not changed"):
             ledger._base.execute("UPDATE calls SET usd = 0")
+        with pytest.raises(sqlite3.IntegrityError, match="not removed"):
+            ledger._base.execute("DELETE FROM calls")
     path = tmp_path / "state" / "ledger.sqlite3"
     assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(path.parent.stat().st_mode)) == (0o600, 0o700)
 

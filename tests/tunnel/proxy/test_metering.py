@@ -9,9 +9,11 @@ import json
 from contextlib import closing
 
 import pytest
+from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.model.fake_model import API_KEY, FakeModel
+from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import guard, message_body, pieces, read_all, request_head
 
 from ccb.tunnel.proxy.answer_reader import AnswerReader
@@ -149,3 +151,89 @@ async def test_what_a_call_reserves_is_released_however_it_ends(fake_model: Fake
         proxy._find_or_start(request_head(body, call_id="c2"), pieces(body), 0, keep=True)
         proxy.discard("c2")  # before its task has begun
     assert accounts.reserved == 0 and [each.status for each in accounts.reports] == [0, 0]
+
+
+SONNET = {"input_tokens": 1_000_000, "output_tokens": 0}
+EXTRAS: list[tuple[dict[str, object], float]] = [  # more of a usage, and the dollars beside the 3 of its tokens
+    ({}, 0),
+    ({"speed": "fast"}, 3),
+    ({"inference_geo": "us"}, 0.3),
+    ({"server_tool_use": {"web_search_requests": 100}}, 1),
+    ({"cache_creation_input_tokens": 1_000_000, "cache_creation": {"ephemeral_1h_input_tokens": 1_000_000}}, 6),
+    ({"iterations": [SONNET, {"model": "claude-opus-4-5", "type": "advisor_message", "output_tokens": 40_000}]}, 1),
+    ({"iterations": [SONNET, {"type": "compaction", "input_tokens": 1_000_000}]}, 3),
+    ({"iterations": [SONNET]}, 0),
+    ({"iterations": "x", "server_tool_use": 7, "cache_creation": [1], "speed": {}}, 0),
+]
+
+
+@pytest.mark.parametrize(("more", "dollars"), EXTRAS)
+def test_what_a_request_can_buy_beside_tokens_is_in_the_cost(more: dict[str, object], dollars: float) -> None:
+    message = {"type": "message", "model": "claude-sonnet-4-5", "usage": {**SONNET, **more}}
+    report = metered(json.dumps(message).encode(), headers={"content-type": "application/json"})
+    assert report.cost_usd == pytest.approx(3 + dollars)
+
+
+def test_fast_answers_of_older_models_cost_six_times_as_much() -> None:
+    message = {"model": "claude-opus-4-6", "usage": {**SONNET, "speed": "fast"}}
+    report = metered(json.dumps(message).encode(), headers={"content-type": "application/json"})
+    assert report.cost_usd == pytest.approx(30)
+
+
+def test_tokens_outside_of_the_totals_count() -> None:
+    advised = {"model": "claude-opus-4-5", "type": "advisor_message", "input_tokens": 7, "output_tokens": 40}
+    usage = {"input_tokens": 5, "output_tokens": 1, "iterations": [{"input_tokens": 5, "output_tokens": 1}, advised]}
+    message = {"model": "claude-sonnet-4-5", "usage": usage}
+    report = metered(json.dumps(message).encode(), headers={"content-type": "application/json"})
+    assert (report.input_tokens, report.output_tokens) == (12, 41)
+
+
+@pytest.mark.parametrize("seen", ["nothing", "the start"])
+async def test_an_answer_that_is_not_read_to_its_end_is_paid_for(seen: str) -> None:
+    """A worker that leaves before the usage arrives would else cost nothing in the eyes of every budget."""
+    arrived, going_on = asyncio.Event(), asyncio.Event()
+
+    async def upstream(request: web.Request) -> web.StreamResponse:
+        await request.read()
+        arrived.set()
+        if seen == "nothing":
+            await going_on.wait()
+        response = web.StreamResponse(headers=STREAM)
+        await response.prepare(request)
+        for event in (START, *[TEXT] * 400):
+            await response.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+        await going_on.wait()
+        return response
+
+    accounts = KeptAccounts()
+    credential = FixedCredential(Credential("k", api_key=Secret(API_KEY)))
+    body = json.dumps({"model": "claude-opus-4-5", "max_tokens": 9, "messages": ["x" * 40_000]}).encode()
+    async with serving(upstream) as url:
+        provider = AnthropicProvider(credential, anthropic_client({"ANTHROPIC_BASE_URL": url}))
+        async with AuthProxy(provider, accounts=accounts) as proxy, asyncio.timeout(20):
+            await left_early(proxy, body, seen, arrived)
+            while not accounts.reports:
+                await asyncio.sleep(0)
+    (report,) = accounts.reports
+    assert not report.complete
+    if seen == "nothing":
+        assert report.model == "claude-opus-4-5" and report.input_tokens >= 10_000 and report.cost_usd >= 0.05
+    else:
+        assert report.model.startswith("claude-sonnet-4-5") and report.output_tokens >= 400
+
+
+async def left_early(proxy: AuthProxy, body: bytes, seen: str, arrived: asyncio.Event) -> None:
+    """Ask, and leave: before anything comes, or before the end."""
+
+    async def ask() -> None:
+        async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
+            text = b""
+            while text.count(b"event: content_block_delta") < 400:
+                text += await answer.read()
+
+    call = asyncio.create_task(ask())
+    await arrived.wait()
+    if seen == "the start":
+        await call
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)

@@ -5,12 +5,12 @@ The limits hold for the bytes that the provider gets. So a body is checked whole
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from ...wire.dataclass import dataclass
 from .refusal import Refusal
-from .request_body import model_of, read_request
+from .request_body import Json, read_request
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,29 @@ class RequestLimits:
     def check(self, body: bytes, *, answers: bool) -> None:
         """Raise Refusal unless a whole body is allowed. `answers`: the model answers, so a body names the length."""
         request = read_request(body)
-        model, tokens = model_of(request), request.get("max_tokens")
-        if self.models and not (model and any(fnmatchcase(model, each) for each in self.models)):
-            allowed, named = ", ".join(self.models), str(request.get("model"))[:200]
-            raise _refusal(f"the laptop's settings do not allow the model {named!r} here, only {allowed}")
+        others = list(_others(request))
+        for model in (request.get("model"), *(each.get("model") for each in others)) if self.models else ():
+            if not (isinstance(model, str) and model and any(fnmatchcase(model, each) for each in self.models)):
+                allowed, named = ", ".join(self.models), str(model)[:200]
+                raise _refusal(f"the laptop's settings do not allow the model {named!r} here, only {allowed}")
         most = self.max_output_tokens
-        if most is not None and answers and not (isinstance(tokens, int) and tokens <= most):
-            raise _refusal(f"the laptop's settings allow answers of {most} tokens here, not of {str(tokens)[:20]}")
+        lengths = [request.get("max_tokens"), *(each["max_tokens"] for each in others if each.get("max_tokens"))]
+        for tokens in lengths if answers else ():
+            if most is not None and not (isinstance(tokens, int) and tokens <= most):
+                raise _refusal(f"the laptop's settings allow answers of {most} tokens here, not of {str(tokens)[:20]}")
+
+
+def _others(request: Json) -> Iterator[Json]:
+    """Yield what names another model that may answer: those that take over, and tools that ask one. What does not name
+    it (`"fallbacks": "default"`) is yielded as an object without a model."""
+    for member in ("fallbacks", "models"):
+        found = request.get(member)
+        for each in found if isinstance(found, list) else [found] if found else []:
+            yield each if isinstance(each, dict) else {"model": each if member == "models" else None}
+    tools = request.get("tools")
+    for tool in tools if isinstance(tools, list) else ():
+        if isinstance(tool, dict) and "model" in tool:
+            yield tool
 
 
 def _refusal(text: str) -> Refusal:

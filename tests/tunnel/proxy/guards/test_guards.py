@@ -82,6 +82,15 @@ async def test_only_allowed_models_and_lengths_reach_the_provider(fake_model: Fa
         (b'{"model": "m", "Model": "gpt-9", "max_tokens": 1}', 400),
         ('{"model": "m", "max_tokens": 1, "max_to\u212aens": 200}'.encode(), 400),
         (b'{"model": ["m"], "max_tokens": 1}', 403),
+        (b'{"model": "m", "max_tokens": 1, "fallbacks": [{"model": "m"}, {"model": "gpt-9"}]}', 403),
+        (b'{"model": "m", "max_tokens": 1, "fallbacks": "default"}', 403),
+        (b'{"model": "m", "max_tokens": 1, "fallbacks": [{"model": "m", "max_tokens": 200}]}', 403),
+        (b'{"model": "m", "max_tokens": 1, "models": ["m", "gpt-9"]}', 403),
+        (
+            b'{"model": "m", "max_tokens": 1, "tools": [{"type": "advisor_1", "name": "advisor", "model": "gpt-9"}]}',
+            403,
+        ),
+        (b'{"model": "m", "max_tokens": 1, "tools": [{"name": "advisor", "model": "m", "max_tokens": 200}]}', 403),
         (b"[1]", 400),
         (b'{"model": "m"', 400),
         (b"[" * 100_000, 400),
@@ -93,6 +102,12 @@ def test_a_body_that_two_parsers_could_read_in_two_ways_or_that_asks_for_too_muc
     with pytest.raises(Refusal) as refused:
         RequestLimits(models=("m",), max_output_tokens=100).check(body, answers=True)
     assert refused.value.status == status
+
+
+def test_other_models_that_are_allowed_may_answer() -> None:
+    body = {"fallbacks": [{"model": "m", "max_tokens": None}], "tools": [{"name": "a", "model": "m"}, {"name": "b"}]}
+    asked = json.dumps({"model": "m", "max_tokens": 1, **body}).encode()
+    RequestLimits(models=("m",), max_output_tokens=100).check(asked, answers=True)
 
 
 HOSTILE: list[tuple[bytes, str | None]] = [  # a body, and the model that it names; None for no reading at all

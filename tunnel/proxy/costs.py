@@ -1,0 +1,70 @@
+"""What an answer costs, with everything beside its tokens that a request can ask for: a hostile worker would choose
+what no budget counts.
+
+Prices are those of Anthropic's API (2026-11). Where a model has a price that is not known here, the higher one counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ..wire.models import cost_usd, count, facts
+
+Json = dict[str, Any]
+
+ANSWERED = "/v1/messages"
+"""The path of the requests that a model answers, and that cost money."""
+
+TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+DETAILS = ("cache_creation", "server_tool_use", "iterations", "speed", "inference_geo")
+"""The fields of a usage beside the tokens that say what they cost."""
+
+_SEARCH_USD = 0.01
+_HOUR_SHARE = 2.0
+"""What a token costs that the cache keeps for an hour, in input tokens; `write_share` is for five minutes."""
+
+_DEAR_FAST = ("opus-4-6", "opus-4-7", "opus-4.6", "opus-4.7")
+_IN_ONE_COUNTRY = 1.1
+
+
+def tokens_of(usage: Mapping[str, Any]) -> list[int]:
+    """Return the tokens of each kind in TOKENS. Some parts of an answer (an adviser, a compaction) are not in the
+    totals, so the parts together count where they have more."""
+    parts = list(_parts(usage))
+    return [max(count(usage, kind), sum(count(part, kind) for part in parts)) for kind in TOKENS]
+
+
+def answer_cost(model: str, usage: Mapping[str, Any]) -> float:
+    """Return the price of an answer, in dollars."""
+    parts = sum(_tokens_cost(_text(part, "model") or model, part) for part in _parts(usage))
+    dollars = max(_tokens_cost(model, usage), parts)
+    if usage.get("speed") == "fast":
+        dollars *= 6 if any(name in model for name in _DEAR_FAST) else 2
+    if usage.get("inference_geo") == "us":
+        dollars *= _IN_ONE_COUNTRY
+    return dollars + _SEARCH_USD * count(_object(usage, "server_tool_use"), "web_search_requests")
+
+
+def _tokens_cost(model: str, usage: Mapping[str, Any]) -> float:
+    for_an_hour = count(_object(usage, "cache_creation"), "ephemeral_1h_input_tokens")
+    known = facts(model)
+    more = for_an_hour * max(0.0, _HOUR_SHARE - known.write_share) * known.input_price / 1_000_000
+    return cost_usd(model, usage) + more
+
+
+def _parts(usage: Mapping[str, Any]) -> Iterator[Json]:
+    parts = usage.get("iterations")
+    for part in parts if isinstance(parts, list) else ():
+        if isinstance(part, dict):
+            yield part
+
+
+def _object(usage: Mapping[str, Any], name: str) -> Json:
+    found = usage.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _text(usage: Mapping[str, Any], name: str) -> str:
+    found = usage.get(name)
+    return found if isinstance(found, str) else ""
