@@ -20,6 +20,7 @@ TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_token
 DETAILS = ("cache_creation", "server_tool_use", "iterations", "speed", "inference_geo")
 """The fields of a usage beside the tokens that say what they cost."""
 
+_DETAILS = frozenset(DETAILS)
 _SEARCH_USD = 0.01
 _HOUR_SHARE = 2.0
 """What a token costs that the cache keeps for an hour, in input tokens; `write_share` is for five minutes."""
@@ -32,11 +33,15 @@ def tokens_of(usage: Mapping[str, Any]) -> list[int]:
     """Return the tokens of each kind in TOKENS. Some parts of an answer (an adviser, a compaction) are not in the
     totals, so the parts together count where they have more."""
     parts = list(_parts(usage))
+    if not parts:
+        return [count(usage, kind) for kind in TOKENS]
     return [max(count(usage, kind), sum(count(part, kind) for part in parts)) for kind in TOKENS]
 
 
 def answer_cost(model: str, usage: Mapping[str, Any]) -> float:
     """Return the price of an answer, in dollars."""
+    if _DETAILS.isdisjoint(usage):
+        return cost_usd(model, usage)
     parts = sum(_tokens_cost(_text(part, "model") or model, part) for part in _parts(usage))
     dollars = max(_tokens_cost(model, usage), parts)
     if usage.get("speed") == "fast":

@@ -84,8 +84,8 @@ def audit_lines(found: Sequence[tuple[str, AuditEntry]]) -> Iterator[str]:
         yield from _shown(each, asked)
     counts = {kind: sum(each.kind == kind for _, each in found) for kind in _TITLES}
     yield (
-        f"{counts['wanted']} tool calls wanted, {counts['decided']} decided here, {counts['result']} results, "
-        f"{counts['unseen']} of calls not seen here, {counts['tampering']} of calls that no model made"
+        f"tool calls wanted: {counts['wanted']}, decided here: {counts['decided']}, results: {counts['result']}, "
+        f"of calls not seen here: {counts['unseen']}, of calls that no model made: {counts['tampering']}"
     )
 
 

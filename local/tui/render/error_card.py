@@ -28,6 +28,12 @@ _FIXES = (
         re.compile(r"the budget of .{1,200} is used up"),
         "Raise it under `budgets` in the settings (/config edit) and come back; `ccb usage` shows what was used.",
     ),
+    (re.compile(r"the person has revoked that on the laptop"), "Leave, and resume the session, to grant it again."),
+    (
+        re.compile(r"the time that the laptop's settings give it is over"),
+        "Leave, and resume the session; `expiresHours` of `modelCalls` in the settings sets the time.",
+    ),
+    (re.compile(r"the laptop's settings (do not )?allow"), "`modelCalls` in the settings sets this (/config edit)."),
     (re.compile(r"API Error: (?!\d)"), "Send it again; /doctor examines the way to the model."),
 )
 """What helps where the error does not say it."""

@@ -114,7 +114,14 @@ class ModelPanel(Static, can_focus=True):
         count = f"{len(found)} of {len(self._offers)}" if self._sought else str(len(self._offers))
         notes = [Text(cut(one_line(each), width), style=palette.warn, no_wrap=True) for each in self._notes]
         self.update(
-            Group(head, *lines, *notes, Text(f"{count} models · {self.keymap.filled(_KEYS)}", style=palette.dim))
+            Group(
+                head,
+                *lines,
+                *notes,
+                Text(
+                    f"{count} {'model' if count == '1' else 'models'} · {self.keymap.filled(_KEYS)}", style=palette.dim
+                ),
+            )
         )
 
     def _line(self, offer: ModelOffer, width: int, palette: Palette, *, marked: bool) -> Text:

@@ -72,7 +72,9 @@ async def kept_in(kind: str, laptop: Laptop, model: FakeModel, token_url: str) -
         may_hold.write_text(PASSPHRASE)
         helper = f"cat {may_hold}"
         settings.write_text(json.dumps({"credentials": {"store": "file", "passphraseHelper": helper}}))
-        store = EncryptedFile(settings.with_name("credentials.sealed"), laptop.env, NobodyToAsk(), helper=helper)
+        store = EncryptedFile(
+            settings.with_name("credentials.sealed"), laptop.env, NobodyToAsk(), helper=helper, cost=1 << 14
+        )
         await store.unlock(create=True)
     ProviderAccounts(store, host, laptop.home / "locks").put(account)
     return may_hold

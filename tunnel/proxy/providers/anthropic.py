@@ -47,7 +47,8 @@ class AnthropicProvider(HttpProvider):
             **_UNENCODED,
             **(credential.headers(request.headers) if credential is not None else {}),
         }
-        async with self._client.request(replace(request, headers=headers)) as response:
+        sent = ProviderRequest(request.method, request.path, headers, request.body, request.size)
+        async with self._client.request(sent) as response:
             if response.status == 401 and await self._may_have_another(credential):
                 kept = [(name, value) for name, value in response.headers if name.lower() != "x-should-retry"]
                 response = replace(response, headers=[*kept, ("x-should-retry", "true")])

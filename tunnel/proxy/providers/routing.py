@@ -11,7 +11,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import Any, Self
 
 from ..guards.request_body import model_of
@@ -88,7 +87,8 @@ class ModelRouter:
             piece = b""
             provider, body, sent = await self._routed(pieces, size)
             await self._enter(provider)
-            async with provider.exchange(replace(request, body=body, size=sent)) as response:
+            routed = ProviderRequest(request.method, request.path, request.headers, body, sent)
+            async with provider.exchange(routed) as response:
                 pieces.clear()
                 self._in_memory -= size
                 size = 0

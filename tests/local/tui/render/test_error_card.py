@@ -8,6 +8,19 @@ from tests.support.repl.pilot import desk
 from ccb.local.tui.model.blocks import Level
 from ccb.local.tui.render.error_card import error_lines
 from ccb.tunnel.errors import ConnectionLost
+from ccb.tunnel.proxy.guards.grant import CallGrant
+
+
+def _revoked() -> CallGrant:
+    grant = CallGrant()
+    grant.revoke()
+    return grant
+
+
+def _said(grant: CallGrant) -> str:
+    refusal = grant.refusal()
+    assert refusal is not None
+    return refusal.message
 
 
 @pytest.mark.parametrize(
@@ -21,6 +34,9 @@ from ccb.tunnel.errors import ConnectionLost
         ("API Error: 429 slow down", "→ The provider limits how much you may ask"),
         ("API Error: 529 overloaded", "→ The provider has trouble of its own"),
         ("API Error: 400 bad", "→ Choose another model with /model, or begin anew"),
+        (f"API Error: {_said(CallGrant(0.0))}", "→ Leave, and resume the session; `expiresHours`"),
+        (f"API Error: {_said(_revoked())}", "→ Leave, and resume the session, to grant it again."),
+        ("API Error: the laptop's settings do not allow the model 'x' here, only y", "→ `modelCalls` in the settings"),
         ("API Error: the answer did not arrive", "→ Send it again; /doctor"),
         ("No more model calls: the budget of this day is used up: $2.00 of $1.00.", "→ Raise it under `budgets`"),
     ],

@@ -10,7 +10,7 @@ import importlib
 import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
 from ....heap import keep_receive_buffers
@@ -64,12 +64,19 @@ class ProviderClient:
 
         return HttpSession(self.endpoint, self._tls)
 
-    @asynccontextmanager
-    async def request(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
+    def request(self, request: ProviderRequest) -> AbstractAsyncContextManager[ProviderResponse]:
         """Send `request` and yield its response as a context. Leaving the context early aborts the call.
 
         The path of the request is appended to that of the base URL unchanged. Raise ProviderError.
         """
+        opening = self._opening
+        if opening is not None and opening.done() and not opening.cancelled() and opening.exception() is None:
+            return opening.result().request(request)
+        return self._requested(request)
+
+    @asynccontextmanager
+    async def _requested(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
+        """Send a request once what sends it is loaded."""
         self.prepare()
         assert self._opening is not None
         session = await asyncio.shield(self._opening)
