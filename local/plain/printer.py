@@ -90,7 +90,7 @@ class LinePrinter:
 def _result(block: ToolBlock, *, failed: bool) -> list[str]:
     if traits_of(block.name).view is View.CHECKLIST and not failed:
         return []
-    lines = neutralise(block.result).strip().splitlines()
+    lines = neutralise(block.unmarked(block.result)).strip().splitlines()
     if traits_of(block.name).view is View.FILE_LINES and not failed:
         return [f"  {len(lines)} line{'s' if len(lines) != 1 else ''}"]
     left = len(lines) - _MAX_LINES

@@ -3,6 +3,7 @@ order."""
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ _MAX_PICTURES = 8  # of one block
 _MAX_PICTURE_CHARS = 48_000_000
 """Most characters of base64 of all images that are kept to be drawn."""
 
+_MARKED_ERROR = re.compile(r"\s*<tool_use_error>(.*)</tool_use_error>\s*", re.DOTALL)
 _ONE_LINE_VIEWS = (View.COMMAND, View.FILE_LINES, View.PLAIN, View.OTHER_CALL)
 
 
@@ -148,6 +150,11 @@ class ToolBlock(PicturedBlock):
         values = self.tool_input.values()
         given = sum(len(value) if isinstance(value, str) else len(str(value)) for value in values)
         return given + len(self.output) + len(self.result) + len(str(self.patch))
+
+    def unmarked(self, text: str) -> str:
+        """Return a text of the tool without the marks of an error, which are for the model."""
+        marked = _MARKED_ERROR.fullmatch(text) if self.state is ToolState.FAILED else None
+        return text if marked is None else marked[1]
 
     @property
     def is_one_line(self) -> bool:

@@ -74,7 +74,7 @@ def _call(block: ToolBlock) -> Iterator[str]:
     elif rest := {key: value for key, value in given.items() if value != file}:
         yield fenced(json.dumps(rest, ensure_ascii=False, indent=2), "json")
     if block.result and traits.view is not View.CHECKLIST:
-        yield fenced(block.result)
+        yield fenced(block.unmarked(block.result))
 
 
 def _diff(patch: Iterable[Json]) -> str:

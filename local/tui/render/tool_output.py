@@ -28,7 +28,6 @@ MORE_KEY = DEFAULT_KEYMAP.name("details")
 _MAX_LIVE_LINES = 8
 _MAX_SUMMARY_LINES = 4
 _MAX_HEADLINE = 4_000
-_MARKED_ERROR = re.compile(r"\s*<tool_use_error>(.*)</tool_use_error>\s*", re.DOTALL)  # the marks are for the model
 _NUMBERED = re.compile(r"\d+\t")  # a line of a file in the result of Read
 _GAP = "  "
 _SUBJECTS = ("command", "file_path", "pattern", "path", "bash_id", "shell_id", "skill", "url", "query")
@@ -126,9 +125,7 @@ def _lines(block: ToolBlock, text: str) -> list[str]:
     """Return the lines of a text from a tool, safe to show. Blank lines at the end are left out."""
     if traits_of(block.name).view is View.COMMAND:
         text = last_state(text)
-    if block.state is ToolState.FAILED and (marked := _MARKED_ERROR.fullmatch(text)):
-        text = marked[1]
-    return neutralise(text).rstrip().splitlines()
+    return neutralise(block.unmarked(text)).rstrip().splitlines()
 
 
 def _folded(block: ToolBlock, lines: list[str], style: str, key: str) -> Text:

@@ -69,6 +69,9 @@ def test_what_the_host_says_cannot_leave_its_place_in_the_document() -> None:
     assert text.endswith("> a\n> b\n") and "\x1b" not in text
 
 
+ERROR = "tool_use_error"
+
+
 def test_a_call_can_be_read_as_a_person_would_write_it() -> None:
     patch = [{"lines": [" a", "-b", "+c"]}]
     todos = [{"content": "read", "status": "completed"}, {"content": "write", "status": "pending"}]
@@ -77,7 +80,7 @@ def test_a_call_can_be_read_as_a_person_would_write_it() -> None:
         ToolBlock(name="Write", tool_input={"file_path": "/srv/new.py", "content": "one\ntwo\n"}),
         ToolBlock(name="Read", tool_input={"file_path": "/srv/a.py"}, result="a"),
         ToolBlock(name="TodoWrite", tool_input={"todos": todos}, result="updated"),
-        ToolBlock(name="Grep", tool_input={"pattern": "x"}),
+        ToolBlock(name="Grep", tool_input={"pattern": "x"}, state=ToolState.FAILED, result=f"<{ERROR}>no</{ERROR}>"),
     ]
     parts = markdown_of("T", calls).split("\n\n")[1:]
     assert parts[:6] == [
@@ -86,4 +89,4 @@ def test_a_call_can_be_read_as_a_person_would_write_it() -> None:
         *("**Read** /srv/a.py", "```\na\n```"),
     ]
     assert parts[6:8] == ["**TodoWrite**", "- [x] read\n- [ ] write"]
-    assert '"pattern": "x"' in parts[9]
+    assert '"pattern": "x"' in parts[9] and parts[10] == "```\nno\n```\n"
