@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
 
 from rich.cells import cell_len
@@ -16,6 +18,8 @@ from ..theme.palette import Palette
 _STATES = {"running": "working", "requires_action": "asks you", "idle": "idle", "ended": "ended"}
 _NUMBER_CELLS, _STATE_CELLS, _MIN_PATH_CELLS = 5, 9, 60
 _SPEAKERS = (("prompt: ", "❯ "), ("agent: ", "● "), ("asks to use ", "? "), ("call ", "⚙ "), ("turn failed: ", "✗ "))
+_CALLS = ("? ", "⚙ ")
+_CALL = re.compile(r'^(\S+) \{"\w+": ?"((?:[^"\\]|\\["\\/bfnrt])*).*', re.DOTALL)
 _QUIET = ("idle", "ended", "")
 
 
@@ -74,8 +78,17 @@ class PreviewLines:
         for prefix, sign in _SPEAKERS:
             if said.startswith(prefix):
                 style = {"❯ ": f"bold {palette.accent}", "● ": "not bold", "✗ ": palette.bad}.get(sign, palette.dim)
-                return Text(cut(sign + one_line(said.removeprefix(prefix)), self._width), style=style, no_wrap=True)
+                words = one_line(
+                    _CALL.sub(_named, said.removeprefix(prefix)) if sign in _CALLS else said[len(prefix) :]
+                )
+                return Text(cut(sign + words, self._width), style=style, no_wrap=True)
         return Text(cut(one_line(said), self._width), style=palette.dim, no_wrap=True)
+
+
+def _named(call: re.Match[str]) -> str:
+    """Return a call as the tool and the first text of its input, such as the command."""
+    first = json.loads('"' + call[2] + '"', strict=False)
+    return f"{call[1]} {first}"
 
 
 def question_lines(host: str, row: SessionRow, typed: str, palette: Palette, *, deletes: bool) -> list[Text]:

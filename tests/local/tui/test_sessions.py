@@ -48,7 +48,8 @@ class Shelf:
         return self.rows
 
     async def last_said(self, session: str) -> Sequence[str]:
-        return [f"prompt: what is {session}?", "call Bash {}", f"agent: \x1b[31m{session} is a session"]
+        call = 'call Bash {"command": "say \\"hi\\"\\n\\u001b[2Jnow", "desc…'
+        return [f"prompt: what is {session}?", call, f"agent: \x1b[31m{session} is a session"]
 
     async def rename(self, session: str, title: str) -> None:
         self._change("rename", session, title)
@@ -166,7 +167,7 @@ async def test_the_last_messages_of_the_marked_session_are_shown() -> None:
     for size in ((100, 30), (140, 30)):
         async with switching([ScriptedSession()], size=size) as (at, _):
             await say(at, "/resume")
-            await at.sees("❯ what is aaaa1111?", "⚙ Bash {}", "aaaa1111 is a session")
+            await at.sees("❯ what is aaaa1111?", '⚙ Bash say "hi" ', "aaaa1111 is a session")
             await at.pilot.press("down")
             await at.sees("❯ what is bbbb2222?")
             assert "\x1b" not in at.screen and "aaaa1111?" not in at.screen
