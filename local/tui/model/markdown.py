@@ -139,6 +139,8 @@ class _Table(TableElement):
         for each in super().__rich_console__(console, options):
             if isinstance(each, Table):
                 each.show_edge = False
+                for column in each.columns:
+                    column.overflow = "fold"  # a word that is too long is broken, not cut
                 self._tables.append(each)
                 widths = _widths_of(columns, console, options) if columns is not None else []
                 if widths:
@@ -158,10 +160,16 @@ def _widths_of(columns: TableColumns, console: Console, options: ConsoleOptions)
         if not measured.tables:
             return []
         table = measured.tables[0]
-        padded = table._calculate_column_widths(console, options)
-        spare = max(0, room - sum(padded)) // len(padded)
+        for_cells = max(1, room - table._extra_width)  # without what is between the columns
+        padded = table._calculate_column_widths(console, options.update_width(for_cells))
+        spare = max(0, for_cells - sum(padded)) // len(padded)
         widths = [width - table._get_padding_width(at) for at, width in enumerate(padded)]
-        columns.widths[room] = [width + min(spare, _SPARE_CELLS + width // 4) for width in widths]
+        widest = max(widths)
+        lent = max(0, _SPARE_CELLS - spare) if 2 * _SPARE_CELLS * len(widths) <= widest else 0
+        place = widths.index(widest)
+        widths = [width + lent + min(spare, _SPARE_CELLS + width // 4) for width in widths]
+        widths[place] -= lent * len(widths)  # where there is no room, the widest column lends some
+        columns.widths[room] = widths
     return columns.widths[room]
 
 

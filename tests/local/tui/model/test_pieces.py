@@ -28,8 +28,8 @@ TABLE = "| n | name | value |\n|---|---|---|\n" + ROWS
 RENDERER = BlockRenderer(palette_of(DARK.to_color_system().generate(), dark=True))
 
 
-def drawn(block: MarkdownBlock) -> list[str]:
-    return [text.rstrip() for text in texts_of(draw_lines(Console(width=100), RENDERER, block, 100))]
+def drawn(block: MarkdownBlock, width: int = 100) -> list[str]:
+    return [text.rstrip() for text in texts_of(draw_lines(Console(width=width), RENDERER, block, width))]
 
 
 def blocks_of(text: str) -> list[MarkdownBlock]:
@@ -41,10 +41,10 @@ def blocks_of(text: str) -> list[MarkdownBlock]:
     return blocks
 
 
-def stacked(text: str) -> list[str]:
+def stacked(text: str, width: int = 100) -> list[str]:
     lines: list[str] = []
     for block in blocks_of(text):
-        lines += drawn(block) if block.tight or not lines else ["", *drawn(block)]
+        lines += drawn(block, width) if block.tight or not lines else ["", *drawn(block, width)]
     return lines
 
 
@@ -69,6 +69,20 @@ def test_a_table_begins_a_piece_so_that_its_columns_are_those_of_its_own_beginni
     assert texts[0] == "Some words.\n\n"
     assert texts[1].startswith("| n | name")
     assert texts[-1].endswith("And a word after it.\n")
+
+
+@pytest.mark.parametrize("width", [30, 58, 78])
+def test_no_character_of_a_table_is_lost_where_there_is_little_room(width: int) -> None:
+    rows = [
+        f"| test_{n} | failed | passed{'_' * n} | the {n}th of the tests, about which there is much to say |"
+        for n in range(16)
+    ]
+    lines = stacked("| test | before | after | remark |\n|---|---|---|---|\n" + "\n".join(rows) + "\n", width)
+    assert max(map(len, lines)) <= width
+    assert "…" not in "".join(lines)
+    assert sum(line.count("_") for line in lines) == 16 + sum(range(16))
+    if width > 30:  # words of a usual length stay whole
+        assert sum("test_15" in line for line in lines) == sum("test_9" in line for line in lines) == 1
 
 
 def test_a_second_table_has_columns_of_its_own() -> None:
