@@ -30,23 +30,29 @@ _VARIABLES = ("CI", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 _KEYRING_S = 5.0
 _TRIES = 3
 _WELCOME = """\
-Welcome to ccb. Three short steps; Enter skips a step, Ctrl+C skips all. ccb does not ask again.
+Welcome to ccb. Three short steps; Enter skips a step, Ctrl+C skips all.
+ccb does not ask again.
 """
 _CREDENTIAL = """\
-1 of 3: the credential of Claude models. It stays on this machine; no host ever gets it.
-  1  type an API key now: it is checked, and kept in the keyring of this machine
+1 of 3: the credential of Claude models.
+  It stays on this machine; no host ever gets it.
+  1  type an API key now: it is checked, and kept in this machine's keyring
   2  use something else: say how
   Enter  later, with `ccb auth login`"""
 _OTHERS = """\
-  A model of another provider needs no key of Anthropic's: export its key, such as OPENAI_API_KEY=..., and start
-  `ccb --model openai/gpt-5`, or set "model" in ~/.config/ccb/settings.json. `ccb models` lists what can be used.
-  For Claude models:
-  export ANTHROPIC_API_KEY=... before you start ccb; or name a command that prints the key as "apiKeyHelper" in
-  ~/.config/ccb/settings.json, such as "pass show anthropic". Start ccb again after that."""
+  A model of another provider needs no key of Anthropic's: export its key,
+  such as OPENAI_API_KEY=..., and start `ccb --model openai/gpt-5`, or set
+  "model" in ~/.config/ccb/settings.json. `ccb models` lists what can be used.
+  For Claude models: export ANTHROPIC_API_KEY=... before you start ccb; or name
+  a command that prints the key as "apiKeyHelper" in
+  ~/.config/ccb/settings.json, such as "pass show anthropic".
+  Start ccb again after that."""
 _TRUST = """\
 3 of 3: trust.
-  The agent works on the host, and asks here before it changes anything that your rules do not allow.
-  The files of a project may bring settings, hooks and servers: ccb shows them once and asks before any of them counts.
+  The agent works on the host, and asks here before it changes anything that
+  your rules do not allow.
+  The files of a project may bring settings, hooks and servers: ccb shows them
+  once and asks before any of them counts.
   Nothing that a host sends can run on this machine, or read a file of it."""
 
 

@@ -101,7 +101,7 @@ async def streaming(at: Desk) -> None:
     at.session.open_block("text", message_id="msg_2")
     for start in range(0, len(ANSWER) // 2, 24):
         at.session.delta(ANSWER[start : start + 24])
-    await at.sees("test for an empty cart")
+    await at.sees("total multiplies the price", "test for an empty cart")
 
 
 async def rewind(at: Desk) -> None:
