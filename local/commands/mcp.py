@@ -11,6 +11,7 @@ from typing import Any
 
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.kinds.mcp import WANTS_LOGIN
 from ccb.tunnel.wire.requests import RequestRefused
 
 from ..command_line.exit_codes import ExitCode
@@ -114,8 +115,11 @@ async def _test(name: str, config: ServerConfig, secrets: SecretStore) -> int:
         hello = (await server.reply({"id": 0, "method": "initialize"}))["result"]
         listed = await server.reply({"id": 1, "method": "tools/list"}) if "tools" in hello["capabilities"] else {}
     except RequestRefused as error:
-        why = f"  {one_line(server.why)}\n" if server.why else ""
-        sys.stderr.write(f"ccb: {one_line(str(error))}\n{why}  -> `ccb mcp get {name}` shows how it is started.\n")
+        what, why, do = str(error), server.why, f"`ccb mcp get {name}` shows how it is started."
+        if WANTS_LOGIN in what:
+            what, why, do = f"the MCP server {name} {WANTS_LOGIN}", "", f"Log in: ccb mcp login {name}"
+        evidence = f"  {one_line(why)}\n" if why else ""
+        sys.stderr.write(f"ccb: {one_line(what)}\n{evidence}  -> {do}\n")
         return ExitCode.AGENT_FAILED
     finally:
         await server.close()

@@ -11,7 +11,9 @@ import httpx2
 from ccb.tunnel.errors import CredentialError
 from ccb.tunnel.plain_text import one_line
 
+from ..credentials.keyring_store import NoKeyring
 from ..credentials.store import SecretStore
+from ..terminal.stdio import in_thread
 from .config import HttpServer
 from .connection import ClientSide, Refusals, connected
 from .oauth import Callback, LoginStore, interactive_login
@@ -23,9 +25,15 @@ async def log_in(name: str, server: HttpServer, secrets: SecretStore) -> str:
     await secrets.unlock(create=True)
     store = LoginStore(server, secrets)
     asked = False
+    no_place: NoKeyring | None = None
 
     async def open_page(address: str) -> None:
-        nonlocal asked
+        nonlocal asked, no_place
+        try:
+            await in_thread(secrets.described)
+        except NoKeyring as error:  # before the person logs in for nothing
+            no_place = error
+            raise
         asked = True
         sys.stderr.write(f"Log in at {name} in your browser. If it does not open, open this address there:\n")
         sys.stderr.write(f"{one_line(address)}\n")
@@ -42,6 +50,9 @@ async def log_in(name: str, server: HttpServer, secrets: SecretStore) -> str:
                 pass
         except Exception as error:  # noqa: BLE001 - whatever the server says, there is no login
             why = reason_of(error)
+            if no_place is not None:
+                do = 'Set "credentials": {"store": "file"} in the settings: a file under a passphrase keeps it then.'
+                raise CredentialError(f"a login at {name} cannot be kept", evidence=no_place.what, do=do) from None
             raise CredentialError(f"the login at {name} has failed", evidence=why, do="Try again.") from None
     return f"You are logged in at {name}." if asked else f"{name} wants no login."
 

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from keyring.backends import fail
 from tests.support.mcp_http import Authority, HttpMcp
 from tests.support.person.typist import Typist
 
@@ -100,6 +101,17 @@ async def test_without_a_keyring_the_login_is_in_the_encrypted_file(
             await greeted(config, file())
         assert authority.grants == ["authorization_code"]
         assert await log_out(config, file("correct horse"))
+
+
+async def test_where_no_login_can_be_kept_the_person_is_told_before_the_browser_opens(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("keyring.get_keyring", fail.Keyring)
+    async with protected(monkeypatch) as (authority, config):
+        with pytest.raises(CredentialError, match="a login at far cannot be kept") as refused:
+            await log_in("far", config, KeyStore())
+        assert "no usable keyring" in refused.value.evidence and '{"store": "file"}' in refused.value.do
+        assert "in your browser" not in capfd.readouterr().err and not authority.grants
 
 
 async def test_a_login_that_is_refused_or_that_is_somebody_elses_gives_nothing(
