@@ -10,6 +10,7 @@ from .card_rows import GOES_ON, CardLine, Voice
 from .untrusted.escapes import escaped, escaped_name
 
 OWN_TEXT = "something else: type it"
+_ONLY_TEXT = "type the answer"
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ def _field_page(form: Form, of: FormField) -> FormPage:
     if of.own_text:
         gutter = f"{_key(len(of.options))} {_box(of, chosen=bool(entry.text))} "
         voice = Voice.EXACT if entry.text else Voice.CCB
-        lines.append(CardLine(gutter, escaped_name(entry.text) or OWN_TEXT, voice, f"    {GOES_ON} "))
+        asked = OWN_TEXT if of.options else _ONLY_TEXT
+        lines.append(CardLine(gutter, escaped_name(entry.text) or asked, voice, f"    {GOES_ON} "))
         rows.append((len(lines) - 1, len(lines) - 1))
     return FormPage(lines, rows)
 
@@ -53,7 +55,8 @@ def _overview(form: Form) -> FormPage:
     rows: list[tuple[int, int]] = []
     for place, (of, entry) in enumerate(zip(form.fields, form.entries, strict=True)):
         first = len(lines)
-        lines.append(CardLine(f"{_key(place)} ", escaped_name(of.question), Voice.CONTEXT, f"{GOES_ON} "))
+        question = " ".join(of.question.split("\n"))
+        lines.append(CardLine(f"{_key(place)} ", escaped_name(question), Voice.CONTEXT, f"{GOES_ON} "))
         answers = entry.answers(of)
         lines += [CardLine("  → ", escaped_name(answer), Voice.EXACT, f"  {GOES_ON} ") for answer in answers]
         if not answers:

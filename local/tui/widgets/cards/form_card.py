@@ -153,6 +153,11 @@ class FormCard(QuestionCard):
     @property
     def wants_text(self) -> bool:
         of = self.form.field
+        return self._text_is_marked or (of is not None and of.own_text and not of.options)
+
+    @property
+    def _text_is_marked(self) -> bool:
+        of = self.form.field
         return of is not None and of.own_text and self._marked == len(of.options)
 
     def text_begins(self, char: str) -> None:
@@ -166,7 +171,7 @@ class FormCard(QuestionCard):
         of = self.form.field
         if of is None:
             self._send_or_show_missing()
-        elif self.wants_text:
+        elif self._text_is_marked:
             self._declining = False
             self.ask_for_text(_OWN_ANSWER, self.form.entry.text)
         elif of.several and self.form.answered(self.form.place):

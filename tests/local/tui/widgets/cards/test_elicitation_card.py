@@ -55,11 +55,14 @@ async def test_a_form_is_filled_in_and_its_values_have_their_types() -> None:
         await keys(at, "backspace", "enter")
         await at.sees("gift (optional)", "1 ○ yes")
         await keys(at, "2", "enter")
-        await at.sees("note: for the parcel (optional)")
+        await at.sees("note: for the parcel (optional)", "1 ○ type the answer")
         await keys(at, "enter")
-        await at.sees("your answers", "→ 7", "→ no answer")
+        await at.sees("your answers", "1 What shall it be? Colour", "→ 7", "→ no answer")
+        await keys(at, "left", "a", "s", "enter")  # where only a text is asked for, it can be typed at once
+        await at.sees("→ as")
         await keys(at, "enter")
-        assert await answer(at) == {"action": "accept", "content": {"colour": "r", "count": 7, "gift": False}}
+        filled = {"colour": "r", "count": 7, "gift": False, "note": "as"}
+        assert await answer(at) == {"action": "accept", "content": filled}
 
 
 async def test_esc_declines_and_a_form_that_cannot_be_shown_can_only_be_declined() -> None:
