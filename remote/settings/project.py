@@ -10,6 +10,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.tool_traits import no_such_tool
 
 from .front_matter import NESTED, read_markdown
 from .nested_yaml import read_nested
@@ -81,6 +82,7 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
         elif values is not None:
             problems += [f"{at_line(path, name)}: {why}" for name, why in unknown_keys(values)]
             problems += [f"{at_line(path, name)}: {why}" for name, why in _not_a_projects(values, path, home)]
+            problems += _rules_without_tool(values, path)
             layers.append(Layer(source, path, values, on_host=True))
     texts: list[Switch] = []
     shared: list[Layer] = []
@@ -156,6 +158,17 @@ def _not_a_projects(values: Json, path: str, home: str) -> list[tuple[str, str]]
     if given:
         permissions["additionalDirectories"] = kept
     return found
+
+
+def _rules_without_tool(values: Json, path: str) -> Iterator[str]:
+    """Yield a sentence for each permission rule about a tool that there is not."""
+    permissions = values.get("permissions", {})
+    for key in _LISTS[:3]:
+        for rule in permissions.get(key, []):
+            wrong = no_such_tool(rule.strip().partition("(")[0])
+            if wrong:
+                at = line_in(read_text(path) or "", ("permissions", key, rule))
+                yield f"{path}, line {at}: permissions.{key}: {wrong}"
 
 
 def at_line(path: str, dotted: str) -> str:

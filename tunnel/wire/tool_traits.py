@@ -175,6 +175,17 @@ def is_tool(name: str) -> bool:
     return name in BUILT_IN or name in _OFFERED_AT_TIMES or name in FINDERS or name in _BY_ALIAS
 
 
+def no_such_tool(name: str) -> str:
+    """Return a sentence that there is no tool of this name, with the name that may be meant; "" if there may be one.
+    Which MCP tools there are is known once their servers are connected."""
+    if name in ("default", "*") or name.startswith("mcp__") or is_tool(name):
+        return ""
+    from difflib import get_close_matches  # most sessions name no wrong tools
+
+    near = get_close_matches(name, BUILT_IN, n=1)
+    return f"there is no tool {name[:80]!r}" + (f"; did you mean {near[0]}?" if near else "")
+
+
 def traits_of(name: str) -> ToolTraits:
     """Return the traits of a built-in tool, also under an alias. A tool of any other name is assumed to have any
     effect."""

@@ -10,10 +10,6 @@ from ccb.tunnel.errors import UsageError
 from ..model import Arguments
 from ..option_values import shortened
 
-_ANY = ("default", "*")
-_MANY = "mcp__"
-"""The start of the names of MCP tools. Which there are is known once their servers are connected."""
-
 
 def unknown_tools(arguments: Arguments) -> Iterable[str]:
     """Return a sentence for each name that no tool has. Raise UsageError for the first one in `--tools`, unless a
@@ -37,13 +33,10 @@ def unknown_tools(arguments: Arguments) -> Iterable[str]:
 
 
 def no_such_tool(name: str) -> str:
-    """Return a sentence that there is no tool of this name, with the name that may be meant; "" if there may be one."""
-    from ccb.tunnel.wire.tool_traits import is_tool  # most starts name no tools
+    """See `tool_traits.no_such_tool`."""
+    from ccb.tunnel.wire.tool_traits import no_such_tool as told  # most starts name no tools
 
-    if name in _ANY or name.startswith(_MANY) or is_tool(name):
-        return ""
-    near = _nearest(name)
-    return f"there is no tool {shortened(name)!r}" + (f"; did you mean {near}?" if near else "")
+    return told(shortened(name))
 
 
 def _nearest(name: str) -> str:
