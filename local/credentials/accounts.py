@@ -19,12 +19,10 @@ from ccb.tunnel.errors import ConfigError, CredentialError
 from ccb.tunnel.proxy.providers.credential import Credential
 from ccb.tunnel.secret import Secret
 
+from .key_text import OAUTH_BETA, is_login_token
 from .store import SecretStore
 
 DEFAULT = "default"
-OAUTH_BETA = "oauth-2025-04-20"
-"""Anthropic's API takes the tokens of a login only with this beta."""
-
 Kind = Literal["api_key", "bearer", "oauth"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@+-]{0,63}")
 _FORMAT = 1
@@ -45,9 +43,10 @@ class Account:
     client_id: str = ""
 
     def credential(self, source: str) -> Credential:
-        if self.kind == "api_key":
+        of_login = self.kind == "oauth" or is_login_token(self.secret)
+        if self.kind == "api_key" and not of_login:
             return Credential(source, api_key=self.secret, workspace=self.workspace)
-        betas = (OAUTH_BETA,) if self.kind == "oauth" else ()
+        betas = (OAUTH_BETA,) if of_login else ()
         return Credential(source, bearer=self.secret, workspace=self.workspace, betas=betas)
 
 

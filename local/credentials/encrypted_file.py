@@ -76,8 +76,8 @@ class EncryptedFile:
                 return
         raise StoreLocked(
             f"{self.path} stays locked: nobody has given its passphrase.",
-            do="Type the passphrase in a terminal, name a command that prints it as credentials.passphraseHelper, "
-            "or export the key.",
+            do="Type the passphrase in a session on a terminal (not with -p), name a command that prints it as "
+            "credentials.passphraseHelper, or export the key.",
         )
 
     def get(self, name: str) -> Secret | None:

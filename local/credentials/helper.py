@@ -12,7 +12,7 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.proxy.providers.credential import Credential
 
 from .command import TIMEOUT_S, output_of
-from .key_text import checked
+from .key_text import OAUTH_BETA, checked, is_login_token
 
 HELPER = "apiKeyHelper"
 CACHE_S = 300.0
@@ -54,13 +54,16 @@ class HelperCredential:
 
     async def refused(self, credential: Credential) -> bool:
         async with self._lock:
-            if self._known is not None and self._known.api_key == credential.api_key:
+            if self._known is not None and self._known.bearer == credential.bearer:
                 with suppress(CcbError):
                     await self._refresh()
-            return self._known is not None and self._known.api_key != credential.api_key
+            return self._known is not None and self._known.bearer != credential.bearer
 
     async def _refresh(self) -> None:
         self._known = None
         secret = checked(await output_of(self._command, HELPER, self._environ, self._timeout), HELPER)
-        self._known = Credential(HELPER, api_key=secret, bearer=secret, workspace=self._workspace)
+        if is_login_token(secret):
+            self._known = Credential(HELPER, bearer=secret, workspace=self._workspace, betas=(OAUTH_BETA,))
+        else:
+            self._known = Credential(HELPER, api_key=secret, bearer=secret, workspace=self._workspace)
         self._until = self._clock() + self._keep_s

@@ -10,6 +10,10 @@ from ccb.tunnel.secret import Secret
 from .command import MAX_SECRET
 
 _LOGIN = "Run `ccb auth login`, or export ANTHROPIC_API_KEY."
+OAUTH_BETA = "oauth-2025-04-20"
+"""Anthropic's API takes the tokens of a login only with this beta."""
+
+_LOGIN_TOKEN = "sk-ant-oat"  # noqa: S105  # how one begins
 _WORKSPACE = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
 
@@ -26,6 +30,12 @@ def checked(text: str, origin: str) -> Secret:
             do=f"Check {origin}: it must be the key alone.",
         )
     return Secret(text)
+
+
+def is_login_token(secret: Secret | None) -> bool:
+    """Return whether this is a token of a login at Anthropic (`claude setup-token`), wherever the person has put it.
+    The API takes one as a bearer token only, and only with a beta."""
+    return secret is not None and secret.reveal().startswith(_LOGIN_TOKEN)
 
 
 def checked_workspace(text: str, origin: str) -> str:

@@ -15,7 +15,8 @@ from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
 from ccb.tunnel.proxy.providers.provider import ProviderError, ProviderRequest
 from ccb.tunnel.secret import Secret
 
-from .accounts import OAUTH_BETA, Account
+from .accounts import Account
+from .key_text import OAUTH_BETA
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ccb.tunnel.proxy.providers.credential import Credential, CredentialSource, FixedCredential
 
 from .helper import HELPER, HelperCredential
-from .key_text import checked, checked_workspace
+from .key_text import OAUTH_BETA, checked, checked_workspace, is_login_token
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
@@ -48,12 +48,12 @@ def environ_credential(environ: Mapping[str, str], workspace: str = "") -> Crede
     key, token = environ.get(API_KEY_VARIABLE, "").strip(), environ.get(TOKEN_VARIABLE, "").strip()
     if not key and not token:
         return None
-    return Credential(
-        API_KEY_VARIABLE if key else TOKEN_VARIABLE,
-        api_key=checked(key, API_KEY_VARIABLE) if key else None,
-        bearer=checked(token, TOKEN_VARIABLE) if token else None,
-        workspace=workspace,
-    )
+    source = API_KEY_VARIABLE if key else TOKEN_VARIABLE
+    api_key = checked(key, API_KEY_VARIABLE) if key else None
+    bearer = checked(token, TOKEN_VARIABLE) if token else None
+    if is_login_token(bearer or api_key):
+        return Credential(source, bearer=bearer or api_key, workspace=workspace, betas=(OAUTH_BETA,))
+    return Credential(source, api_key=api_key, bearer=bearer, workspace=workspace)
 
 
 def workspace_for(environ: Mapping[str, str], settings: Settings) -> str:

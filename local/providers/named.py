@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from ccb.tunnel.errors import ConfigError
+from ccb.tunnel.errors import ConfigError, UsageError
+from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.proxy.providers.anthropic import BASE_URL_VARIABLE
 from ccb.tunnel.proxy.providers.kinds import ANTHROPIC, KINDS, DialectName, ProviderKind
 from ccb.tunnel.proxy.providers.models.fetching import ListCall
@@ -136,6 +137,24 @@ def named_provider(name: str, environ: Mapping[str, str], settings: Settings) ->
     if kind is None:
         kind = KINDS["anthropic-compatible" if own.dialect == "anthropic" else "compatible"]
     return NamedProvider(name, kind, own.dialect or kind.dialect, own)
+
+
+def refuse_provider(name: str, settings: Settings) -> NoReturn:
+    """Raise UsageError for a name for which `named_provider` finds nothing."""
+    if name in KINDS:
+        raise UsageError(
+            f"behind {BASE_URL_VARIABLE} there is no provider {name}: its models would be the gateway's",
+            do=f"Add {name} to providers in settings.json, or unset {BASE_URL_VARIABLE}.",
+        )
+    import difflib  # no session that begins needs it
+
+    known = list(dict.fromkeys([*settings.providers, *KINDS]))
+    near = difflib.get_close_matches(name, known, 3)
+    raise UsageError(
+        f"there is no provider {one_line(name)!r}",
+        evidence=f"Known are {', '.join(known)}.",
+        do=f"Did you mean {' or '.join(near)}?" if near else "Name one of these, or add yours to providers.",
+    )
 
 
 def granted_names(settings: Settings, models: Iterable[str | None]) -> set[str]:

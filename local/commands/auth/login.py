@@ -30,6 +30,7 @@ from .targets import AuthTarget, target
 
 _CHECK_S = 30.0
 _MAX_INPUT = 64 * 1024
+_MILLISECONDS = 1e11  # a Unix time above this is in milliseconds, as some tools keep it
 _TOKEN_PATH = "/v1/oauth/token"  # noqa: S105  # a path
 
 
@@ -108,6 +109,8 @@ def _login_in(text: str, where: AuthTarget, name: str) -> Account:
         given = json.loads(text)
         token, refresh, client = (str(given[each]) for each in ("access_token", "refresh_token", "client_id"))
         ends, lasts = given.get("expires_at"), given.get("expires_in")
+        if ends is not None and float(ends) > _MILLISECONDS:
+            ends = float(ends) / 1000
         expires = float(ends) if ends is not None else time.time() + float(lasts) if lasts is not None else None
         token_url = str(given.get("token_url") or str(where.endpoint.base).rstrip("/") + _TOKEN_PATH)
     except (ValueError, TypeError, KeyError, AttributeError):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 
 from ccb.tunnel.errors import ConfigError, UsageError
-from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.proxy.providers.anthropic import anthropic_endpoint, list_models
 from ccb.tunnel.proxy.providers.credential import Credential
 from ccb.tunnel.proxy.providers.kinds import KINDS
@@ -18,7 +16,7 @@ from ccb.tunnel.proxy.providers.provider import ProviderRequest
 from ...config.settings import Settings
 from ...credentials.helper import HELPER
 from ...credentials.sources import ANTHROPIC, API_KEY_VARIABLE, TOKEN_VARIABLE
-from ...providers.named import named_provider
+from ...providers.named import named_provider, refuse_provider
 
 _CHECKED_AT = {"openrouter": "/key"}
 """Where a wrong key is refused; `/models` elsewhere. OpenRouter's list of models is for everybody."""
@@ -65,11 +63,7 @@ def target(name: str, environ: Mapping[str, str], settings: Settings) -> AuthTar
         return AuthTarget(name, endpoint, True, "x-api-key", variables, settings.apiKeyHelper or "", HELPER)
     named = named_provider(name, environ, settings)
     if named is None:
-        near = difflib.get_close_matches(name, [ANTHROPIC, *KINDS, *settings.providers], 3)
-        raise UsageError(
-            f"there is no provider {one_line(name)!r}",
-            do=f"Did you mean {' or '.join(near)}?" if near else "docs/guide/models.md lists them.",
-        )
+        refuse_provider(name, settings)
     own, kind = named.own, named.kind
     if named.dialect in ("bedrock", "vertex"):
         raise UsageError(f"{name} is signed with the credentials of the cloud's own tools", do="Log in with those.")

@@ -8,16 +8,16 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from ccb.tunnel.errors import CcbError, UsageError
+from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.proxy.providers.kinds import ANTHROPIC, KINDS
+from ccb.tunnel.proxy.providers.kinds import ANTHROPIC
 from ccb.tunnel.proxy.providers.provider import ProviderError
 
 from ...command_line.exit_codes import ExitCode
 from ...config.settings import Settings
 from ...config.settings_loading import load_settings
 from ...providers.known_models import current_list, short_names
-from ...providers.named import NamedProvider, named_provider
+from ...providers.named import NamedProvider, named_provider, refuse_provider
 from ...providers.offered import ModelOffer, default_provider, offers_of, price_text, usable_providers
 from ..running import CommandParser, exit_code
 from ..sessions.table import cut
@@ -61,11 +61,7 @@ def _providers(name: str | None, environ: Mapping[str, str], settings: Settings)
         return usable_providers(environ, settings, [settings.model or ""])
     named = default_provider() if name == ANTHROPIC else named_provider(name, environ, settings)
     if named is None:
-        raise UsageError(
-            f"there is no provider {one_line(name)!r}",
-            evidence=f"Known are {', '.join(dict.fromkeys([*settings.providers, *KINDS]))}.",
-            do="Name one of these, or add yours to providers in settings.json.",
-        )
+        refuse_provider(name, settings)
     return [named]
 
 

@@ -67,5 +67,7 @@ async def test_a_provider_without_a_list_and_an_unknown_one_are_told(
     assert "anthropic: no list of models: it answered its list of models with HTTP 401" in capsys.readouterr().err
     assert await asyncio.to_thread(run_models, ["--provider", "nobody"], environ) == ExitCode.USAGE
     assert "there is no provider 'nobody'" in capsys.readouterr().err
+    assert await asyncio.to_thread(run_models, ["--provider", "foundry"], environ) == ExitCode.USAGE
+    assert "behind ANTHROPIC_BASE_URL there is no provider foundry" in capsys.readouterr().err
     assert await asyncio.to_thread(run_models, ["--colour"], environ) == ExitCode.USAGE
     assert "ccb models: unrecognized arguments" in capsys.readouterr().err

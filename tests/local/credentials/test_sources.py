@@ -11,6 +11,7 @@ import pytest
 
 from ccb.local.config.sections import CredentialSettings
 from ccb.local.config.settings import Settings
+from ccb.local.credentials.accounts import Account
 from ccb.local.credentials.helper import HelperCredential
 from ccb.local.credentials.sources import api_key_source, credential_source, environ_credential
 from ccb.local.credentials.stored import StoredCredential, StoredCredentials
@@ -80,6 +81,21 @@ async def test_the_settings_say_how_long_the_output_of_the_helper_is_used(tmp_pa
 def test_only_the_names_of_the_public_protocol_are_told_to_clients() -> None:
     names = ["ANTHROPIC_API_KEY", "apiKeyHelper", "ANTHROPIC_AUTH_TOKEN", "keyring"]
     assert [api_key_source(name) for name in names] == ["ANTHROPIC_API_KEY", "apiKeyHelper", "none", "none"]
+
+
+async def test_a_token_of_a_login_is_sent_as_one_wherever_it_stands() -> None:
+    token = "sk-ant-oat01-token"
+    wanted = {"authorization": f"Bearer {token}", "anthropic-beta": "oauth-2025-04-20"}
+    for environ in ({"ANTHROPIC_AUTH_TOKEN": token}, {"ANTHROPIC_API_KEY": token}):
+        found = environ_credential(environ)
+        assert found is not None and found.headers() == wanted
+    helper = HelperCredential(f"echo {token}", PATH)
+    credential = await helper.get()
+    assert credential.headers() == wanted
+    assert credential.headers({"anthropic-beta": "a-1"})["anthropic-beta"] == "a-1,oauth-2025-04-20"
+    assert not await helper.refused(credential), "the helper gives the same one again"
+    for kind in ("api_key", "bearer"):
+        assert Account("default", kind, Secret(token)).credential("s").headers() == wanted
 
 
 async def test_the_helper_is_a_shell_command_whose_output_goes_into_both_headers() -> None:
