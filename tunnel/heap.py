@@ -13,6 +13,9 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _RECEIVED = 256 * 1024
 """The size of the buffer that asyncio makes each time before it reads from a socket."""
 
+_KEPT = 4 * 1024 * 1024
+"""Free memory that is kept. With less than an answer has in its buffers, each of its pieces would be got anew."""
+
 
 class FreedMemory:
     """Counts what becomes free, and gives it back now and then.
@@ -47,7 +50,7 @@ def keep_receive_buffers() -> None:
     option = _of_libc("mallopt")
     if option is not None:
         option(_M_MMAP_THRESHOLD, _RECEIVED + 16 * 1024)
-        option(_M_TRIM_THRESHOLD, 4 * _RECEIVED)
+        option(_M_TRIM_THRESHOLD, _KEPT)
 
 
 def _give_back() -> None:
