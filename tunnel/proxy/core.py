@@ -22,7 +22,6 @@ from .guards.grant import CallGrant
 from .guards.nonce import MAX_WRONG, NonceGuard
 from .guards.pace import CallPace
 from .guards.refusal import Refusal
-from .guards.request_body import model_of, read_request
 from .headers import request_headers, response_headers
 from .metering import Accounts, CallMeter, NoAccounts
 from .policy import Policy, RequestHead, WrongNonce
@@ -314,11 +313,10 @@ class AuthProxy:
             call.fail(Refusal(500, text, kind="laptop_failed"))
         finally:
             meter.uploaded(upload.sent, upload.digest)
-            if upload.digest and not meter.knows_model and call.state is not CallState.DONE:
-                meter.asked(_model_in(upload.kept_body() or b""))
 
     async def _exchange(self, call: Call, head: RequestHead, upload: Upload, meter: CallMeter) -> None:
-        request = ProviderRequest(head.method, head.path, request_headers(head.headers), upload.pieces(), head.size)
+        headers = request_headers(head.headers)
+        request = ProviderRequest(head.method, head.path, headers, upload.pieces(), head.size, meter.asked)
         async with self._provider.exchange(request) as response:
             seen = ResponseHead(response.status, response_headers(response.headers))
             call.start(seen)
@@ -340,13 +338,6 @@ class AuthProxy:
 def _answer_too_long(limit: int) -> Refusal:
     text = f"the laptop's settings allow answers of {limit} bytes"
     return Refusal(502, text, kind="laptop_not_allowed", headers={"x-should-retry": "false"})
-
-
-def _model_in(body: bytes) -> str:
-    try:
-        return model_of(read_request(body))
-    except Refusal:
-        return ""
 
 
 def _own_answer(refusal: Refusal) -> ProxiedResponse:

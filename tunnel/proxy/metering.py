@@ -90,13 +90,8 @@ class CallMeter:
         if self._first_byte is None:
             self._first_byte = time.monotonic()
 
-    @property
-    def knows_model(self) -> bool:
-        """Whether the answer has said which model it is of."""
-        return bool(self._model)
-
     def asked(self, model: str) -> None:
-        """Note which model was asked, for an answer that does not say it any more."""
+        """Note which model was asked, for an answer that does not say it."""
         self._model = self._model or model[:200]
 
     def event(self, event: Json) -> None:

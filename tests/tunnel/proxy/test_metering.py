@@ -23,6 +23,7 @@ from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.metering import CallMeter, CallReport
 from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
 from ccb.tunnel.proxy.providers.credential import Credential, FixedCredential
+from ccb.tunnel.proxy.providers.routing import ModelRouter
 from ccb.tunnel.secret import Secret
 
 STREAM = {"content-type": "text/event-stream; charset=utf-8"}
@@ -138,6 +139,21 @@ async def test_every_call_is_reported_once_and_none_starts_that_the_accounts_ref
     assert accounts.reserved == 0
 
 
+async def test_a_call_that_fails_is_of_the_model_that_was_asked(fake_model: FakeModel) -> None:
+    fake_model.add({"status": 529})
+    accounts, body = KeptAccounts(), message_body()
+    client = anthropic_client({"ANTHROPIC_BASE_URL": fake_model.url})
+    provider = AnthropicProvider(FixedCredential(Credential("k", api_key=Secret(API_KEY))), client)
+    async with (
+        AuthProxy(ModelRouter(provider, lambda name: None), accounts=accounts) as proxy,
+        proxy.call(request_head(body), pieces(body), nonce=guard()) as answer,
+    ):
+        assert answer.status == 529
+        await read_all(answer)
+    (report,) = accounts.reports
+    assert (report.status, report.model, report.cost_usd) == (529, "m", 0)
+
+
 async def test_what_a_call_reserves_is_released_however_it_ends(fake_model: FakeModel) -> None:
     accounts = KeptAccounts()
     provider = AnthropicProvider(
@@ -210,7 +226,8 @@ async def test_an_answer_that_is_not_read_to_its_end_is_paid_for(seen: str) -> N
     body = json.dumps({"model": "claude-opus-4-5", "max_tokens": 9, "messages": ["x" * 40_000]}).encode()
     async with serving(upstream) as url:
         provider = AnthropicProvider(credential, anthropic_client({"ANTHROPIC_BASE_URL": url}))
-        async with AuthProxy(provider, accounts=accounts) as proxy, asyncio.timeout(20):
+        router = ModelRouter(provider, lambda name: None)
+        async with AuthProxy(router, accounts=accounts) as proxy, asyncio.timeout(20):
             await left_early(proxy, body, seen, arrived)
             while not accounts.reports:
                 await asyncio.sleep(0)

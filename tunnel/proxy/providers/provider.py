@@ -8,7 +8,7 @@ and the limits are the same for every provider.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, Self
@@ -32,7 +32,7 @@ class ProviderRequest:
     `path` is the raw request target with its query. `headers` have passed the closed list, with names in lower case,
     and hold no credential. `body` can be read once; it raises when the worker breaks off or sends too much, and the
     provider must let that error through or end its own request. `size` is the length of the body in bytes, None if
-    unknown.
+    unknown. Who reads the body calls `asks` with the model that it names.
     """
 
     method: str
@@ -40,6 +40,7 @@ class ProviderRequest:
     headers: Mapping[str, str] = field(repr=False)
     body: AsyncIterator[bytes] = field(repr=False)
     size: int | None
+    asks: Callable[[str], None] = field(default=lambda model: None, repr=False)
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ class ModelRouter:
                     yield refused_answer(529, "overloaded_error", "too many large requests at once")
                     return
             piece = b""
-            provider, body, sent = await self._routed(pieces, size)
+            provider, body, sent = await self._routed(pieces, size, request.asks)
             await self._enter(provider)
             routed = ProviderRequest(request.method, request.path, request.headers, body, sent)
             async with provider.exchange(routed) as response:
@@ -96,11 +96,15 @@ class ModelRouter:
         finally:
             self._in_memory -= size
 
-    async def _routed(self, pieces: list[bytes], size: int) -> tuple[Provider, AsyncIterator[bytes], int]:
+    async def _routed(
+        self, pieces: list[bytes], size: int, asks: Callable[[str], None]
+    ) -> tuple[Provider, AsyncIterator[bytes], int]:
         """Return the provider for a body, and what it is sent. The body is not held beside its pieces."""
         whole = b"".join(pieces)
         asked = await read_json(whole)
-        provider = self._provider_of(model_of(asked))
+        model = model_of(asked)
+        asks(model)
+        provider = self._provider_of(model)
         if provider is self._default and _OURS in whole:
             changed = _without_foreign_thinking(asked)
             return provider, as_body(changed), len(changed)
