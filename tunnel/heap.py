@@ -13,7 +13,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _RECEIVED = 256 * 1024
 """The size of the buffer that asyncio makes each time before it reads from a socket."""
 
-_KEPT = 4 * 1024 * 1024
+_KEPT = 2 * 1024 * 1024
 """Free memory that is kept. With less than an answer has in its buffers, each of its pieces would be got anew."""
 
 
