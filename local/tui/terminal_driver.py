@@ -11,13 +11,14 @@ import os
 import selectors
 import signal
 import termios
+import time
 from codecs import getincrementaldecoder
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TextIO
 
-from textual import events
+from textual import constants, events
 from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
 from textual.app import App
@@ -31,7 +32,13 @@ from ..terminal.asking.graphics import CELL_ASKED
 from .painting.key_priority import KeyPriority
 
 _INPUT_S = 0.1
+_ESCAPE_S = 0.025
+"""Seconds after which Esc is the key and not the beginning of another one, whose characters come together. Textual's
+tenth of a second could be felt. ESCDELAY, in milliseconds, is another time, as in other programs."""
+
 _INPUT_BYTES = 4096
+_ANSWERS_S = 3.0
+"""Seconds after a question in which Esc alone may be the first character of an answer, and is kept back a little."""
 
 
 class _ClosableFile:
@@ -89,6 +96,7 @@ class TerminalDriver(LinuxDriver):
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._answers = AnswerFilter()
+        self._asked_at = -_ANSWERS_S
         self.keys_first = KeyPriority()
         self.translate: Callable[[str], str] | None = None
         """Makes of the cells of images what the terminal shows."""
@@ -108,7 +116,7 @@ class TerminalDriver(LinuxDriver):
     def ask(self, questions: str) -> None:
         """Ask the terminal. `BackgroundReport` and `Answered` follow if it answers."""
         if self.input_tty:
-            self._answers.expects = True
+            self._asked_at = time.monotonic()
             self.write(questions)
 
     def write(self, data: str) -> None:
@@ -142,17 +150,20 @@ class TerminalDriver(LinuxDriver):
     def _read_input(self) -> None:
         """Turn what the terminal sends into messages. Textual's own loop would take answers to `ask_background` for
         keys."""
+        if "ESCDELAY" not in os.environ:
+            vars(constants)["ESCAPE_DELAY"] = _ESCAPE_S
         parser = XTermParser(self._debug)
         decode = getincrementaldecoder("utf-8")().decode
         try:
             with selectors.DefaultSelector() as selector:
                 selector.register(self.fileno, selectors.EVENT_READ)
                 while not self.exit_event.is_set():
-                    if selector.select(_INPUT_S):
+                    if selector.select(_INPUT_S if parser._timeout_time is None else _ESCAPE_S):
                         data = os.read(self.fileno, _INPUT_BYTES)
                         if not data:
                             self.exit_event.wait(_INPUT_S)  # the window is closed, which SIGHUP tells
                             continue
+                        self._answers.expects = time.monotonic() - self._asked_at < _ANSWERS_S
                         typed, answers = self._answers.feed(decode(data))
                         for answer in answers:
                             self._take(answer)
