@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from ccb.tunnel.errors import ConfigError
@@ -58,11 +59,16 @@ class ProjectRecord:
         return self.directory == directory and not set(self.host.keys).isdisjoint(host.keys)
 
 
+def projects_path(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the path of the file. It may not exist."""
+    return config_dir(environ) / "projects.json"
+
+
 class Projects:
     """The file. Every method blocks, and may raise ConfigError."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        self.path = config_dir(environ) / "projects.json"
+        self.path = projects_path(environ)
         self._environ = environ
 
     def all(self) -> list[ProjectRecord]:

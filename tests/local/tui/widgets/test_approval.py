@@ -95,7 +95,10 @@ async def test_4_keeps_the_rule_for_this_host_and_directory_on_the_laptop() -> N
         ask(at.session)
         await at.card_focused()
         await at.sees("4 always")
-        await at.answer("4")
+        await at.pause_of_a_person()
+        await at.pilot.press("4")
+        await at.sees("4 always: for this host and directory, in ", "projects.json")
+        await at.answer("enter")
         await at.sees("Kept for this host and directory, on the laptop: allow Bash(")
         assert kept == [{**RULE, "destination": "localSettings"}]
         assert at.session.answers["ask"]["updatedPermissions"] == kept
