@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -16,7 +17,6 @@ def resident_mb():
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
 
 async def main():
-    bytes(1_000_000)  # from now on glibc takes blocks of this size from its heap
     kept, bodies = [], []
     for number in range(100):
         bodies.append(b"x" * (200_000 + number))
@@ -35,16 +35,22 @@ asyncio.run(main())
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc keeps it")
 def test_memory_of_many_requests_is_given_back() -> None:
-    ran = subprocess.run([sys.executable, "-c", _BURST], capture_output=True, text=True, check=True, timeout=60)
-    assert float(ran.stdout) > 10
+    # Blocks of this size are in its heap, and nothing of that is given back by itself, wherever it lies.
+    keeps = {"MALLOC_MMAP_THRESHOLD_": "1000000", "MALLOC_TRIM_THRESHOLD_": "1000000000"}
+    assert float(ran(keeps, _BURST)) > 10
+
+
+def ran(environ: dict[str, str], *program: str) -> str:
+    """What a program printed whose glibc is set in this way."""
+    argv, env = [sys.executable, "-c", *program], {**os.environ, **environ}
+    return subprocess.run(argv, env=env, capture_output=True, text=True, check=True, timeout=60).stdout
 
 
 _READS = """
-import resource, socket, sys
+import resource, socket
 from ccb.tunnel.heap import keep_receive_buffers
 
-if sys.argv[1] == "kept":
-    keep_receive_buffers()
+keep_receive_buffers()
 near, far = socket.socketpair()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 for _ in range(1000):
@@ -55,8 +61,6 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only glibc is told")
-@pytest.mark.parametrize(("how", "least", "most"), [("asked for each time", 1000, None), ("kept", 0, 100)])
-def test_a_read_from_a_socket_needs_no_new_memory(how: str, least: int, most: int | None) -> None:
-    ran = subprocess.run([sys.executable, "-c", _READS, how], capture_output=True, text=True, check=True, timeout=60)
-    faults = int(ran.stdout)
-    assert faults >= least and (most is None or faults <= most)
+def test_a_read_from_a_socket_needs_no_new_memory() -> None:
+    """Without the function there are 1,000 to 2,000 faults, unless the program has left that much memory free."""
+    assert int(ran({"MALLOC_MMAP_THRESHOLD_": "131072"}, _READS)) <= 100
