@@ -173,7 +173,7 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("place", ELSEWHERE)
 async def test_a_python_that_is_on_no_path_is_found(place: str, tmp_path: Path) -> None:
-    setup = f"{NO_PYTHON}{ELSEWHERE[place]}\nmkdir -p {Path(place).parent} && ln -s {PYTHON} {place}"
+    setup = f"{ELSEWHERE[place]}\nmkdir -p {Path(place).parent} && cp {PYTHON.resolve()} {place}\n{NO_PYTHON}"
     program = str(scene(tmp_path, setup))
     transport = CommandTransport(
         PipeCommand("box", program, lambda line: [program, "sh", "-c", line], partial(command_failure, "box", program)),

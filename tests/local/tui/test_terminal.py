@@ -154,7 +154,10 @@ async def test_nothing_the_remote_says_is_a_command_to_the_terminal() -> None:
         assert len([each for each in sequences if each.startswith(b"52;")]) == 1  # ours, asked for by /copy
         titles = [each.decode() for each in sequences if each.startswith(b"2;")]
         assert set(titles) <= {"2;ccb host:/srv", *(f"2;{state} · ccb host:/srv" for state in STATES), "2;"}
-        assert not [each for each in sequences if each.startswith(b"8;")]
+        links = re.findall(rb"\x1b\]8;[^;]*;([^\x07\x1b]+)\x1b\\(.*?)\x1b\]8;;\x1b\\", at.written, re.DOTALL)
+        shown = {(target, re.sub(rb"\x1b\[[\d;]*m", b"", text)) for target, text in links}
+        assert shown == {(b"http://evil/", b"http://evil/")}, "a link leads only where it says"
+        assert len(links) == len([each for each in sequences if each.startswith(b"8;") and each != b"8;;"])
         assert not [each for each in sequences if b"ZXZpbA" in each]
         assert "⟨ESC⟩]52;c;ZXZpbA" in at.text, "the card shows what the command has in it"
         assert not re.search("[\x80-\x9f]", at.written.decode("utf-8"))
