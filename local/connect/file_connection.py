@@ -10,12 +10,15 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import ConnectError, ConnectionLost, CopyFailed, Unreachable
 from ccb.tunnel.transports.pipe import Pipe, Transport
 
-from ..files.copy import OpenTransport
 from ..session.client import LinkState
+
+if TYPE_CHECKING:  # few sessions copy files
+    from ..files.copy import OpenTransport
 
 log = logging.getLogger(__name__)
 
