@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from ccb.tunnel.errors import CcbError, ConfigError, UsageError
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.proxy.costs import ANSWERED
+from ccb.tunnel.proxy.guards.costs import ANSWERED
 from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.metering import CallReport
 from ccb.tunnel.wire.dataclass import dataclass

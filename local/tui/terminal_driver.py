@@ -18,8 +18,8 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TextIO
 
-from textual import constants, events
-from textual._parser import ParseError
+from textual import events
+from textual._parser import ParseError, Read1
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
@@ -39,6 +39,17 @@ tenth of a second could be felt. ESCDELAY, in milliseconds, is another time, as 
 _INPUT_BYTES = 4096
 _ANSWERS_S = 3.0
 """Seconds after a question in which Esc alone may be the first character of an answer, and is kept back a little."""
+
+
+class _SoonRead(Read1):
+    """Waits _ESCAPE_S for a character where Textual waits ESCDELAY."""
+
+    def __new__(cls, timeout: float | None = None) -> _SoonRead:
+        return super().__new__(cls, timeout if timeout is None or "ESCDELAY" in os.environ else _ESCAPE_S)
+
+
+class _InputParser(XTermParser):
+    read1 = _SoonRead
 
 
 class _ClosableFile:
@@ -150,9 +161,7 @@ class TerminalDriver(LinuxDriver):
     def _read_input(self) -> None:
         """Turn what the terminal sends into messages. Textual's own loop would take answers to `ask_background` for
         keys."""
-        if "ESCDELAY" not in os.environ:
-            vars(constants)["ESCAPE_DELAY"] = _ESCAPE_S
-        parser = XTermParser(self._debug)
+        parser = _InputParser(self._debug)
         decode = getincrementaldecoder("utf-8")().decode
         try:
             with selectors.DefaultSelector() as selector:

@@ -238,9 +238,11 @@ def derived(journal: str) -> Json:
 
 
 def latest_of(path: str) -> Entry | None:
-    """Return the most recently used session of that canonical directory, None when there is none. A session in a
-    worktree of its own belongs to the directory that it was started for, too. Return a session that never had a prompt
-    only if there is no other."""
+    """Return the most recently used session of a directory (a canonical path), None if it has none.
+
+    A session that works in a worktree belongs to the directory in which it was started, too. A session without a prompt
+    is returned only if there is no other.
+    """
     there = [entry for entry in sessions() if path in (entry.cwd, _OF_WORKTREE.sub("", entry.cwd))]
     return next((entry for entry in there if entry.prompted), there[0] if there else None)
 

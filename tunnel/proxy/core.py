@@ -17,7 +17,7 @@ from .auditing import Auditor, NoAuditor
 from .bodies import RequestBodies
 from .call import BUFFER, DIRECT_BUFFER, Call, CallState, Reader, ResponseHead
 from .call_registry import HOLD, CallRegistry
-from .costs import ANSWERED
+from .guards.costs import ANSWERED
 from .guards.grant import CallGrant
 from .guards.nonce import MAX_WRONG, NonceGuard
 from .guards.pace import CallPace

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from ..wire.dataclass import dataclass
 from ..wire.models import count
-from .costs import ANSWERED, DETAILS, TOKENS, answer_cost, tokens_of
+from .guards.costs import ANSWERED, DETAILS, TOKENS, answer_cost, tokens_of
 
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .costs import ANSWERED
+from .guards.costs import ANSWERED
 from .guards.nonce import NonceGuard
 from .guards.refusal import Refusal
 from .guards.request_limits import RequestLimits

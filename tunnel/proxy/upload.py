@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 
 from .auditing import MAX_BODY
 from .call import Call
-from .costs import ANSWERED
+from .guards.costs import ANSWERED
 from .guards.refusal import Refusal
 from .policy import Policy, RequestHead
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..wire.models import cost_usd, count, facts
+from ...wire.models import cost_usd, count, facts
 
 Json = dict[str, Any]
 
