@@ -1,13 +1,21 @@
 """The promises of the auth proxy: time to the first byte beside 50 streams, throughput against a bare aiohttp relay in
 the same run, and memory with 100 streams. Proxy and relay run alone in their processes, without the test kit.
 
-Run: .venv/bin/python -m benchmarks.proxy_budget
+The first byte is that of one more call while 50 streams go on, each with an event every 20 ms. The one who asks is a
+plain socket that asks at random moments; it, the streams' reader and the provider share one core, for every way, and
+the proxy or the relay has another: what the load itself costs is not the proxy's.
+
+Run: .venv/bin/python -m benchmarks.proxy_budget [speed] [realtime]
+`realtime` (as root) takes the cores from whatever else the machine does.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import random
+import socket
 import statistics
 import sys
 import tempfile
@@ -23,7 +31,9 @@ from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_alone import NONCE
 
 STREAMS, MEMORY_STREAMS = 50, 100
-CALLS, ROUNDS = 150, 4  # the ways take turns: what else the machine does meets all of them
+CALLS, WARM, ROUNDS = 200, 10, 6  # the ways take turns: what else the machine does meets all of them
+ALL_CORES = os.sched_getaffinity(0)
+LOAD_CORE, CORE = min(ALL_CORES), max(ALL_CORES)
 MB = 1_000_000
 BODY = json.dumps({"model": "claude-test", "max_tokens": 10, "stream": True, "messages": []}).encode()
 HEADERS = {"x-auth-nonce": NONCE, "content-type": "application/json"}
@@ -33,9 +43,11 @@ MOST_MB = {"claude-test": 60, "deepseek/deepseek-chat": 110, "openai/gpt-5": 110
 
 
 @asynccontextmanager
-async def _process(module: str, *args: str) -> AsyncIterator[tuple[Process, str]]:
+async def _process(module: str, *args: str, core: int | None = None) -> AsyncIterator[tuple[Process, str]]:
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", module, *args, stdin=PIPE, stdout=PIPE)
     assert process.stdin is not None and process.stdout is not None
+    if core is not None:
+        os.sched_setaffinity(process.pid, {core})
     try:
         yield process, (await process.stdout.readline()).decode().strip()
     finally:
@@ -43,21 +55,49 @@ async def _process(module: str, *args: str) -> AsyncIterator[tuple[Process, str]
         await process.wait()
 
 
-async def _first_byte(session: aiohttp.ClientSession) -> float:
-    """Milliseconds from sending a call to the first byte of its body."""
-    started = time.perf_counter()
-    async with session.post("/v1/messages?events=2&gap=1", data=BODY, headers=HEADERS) as answer:
-        answer.raise_for_status()
-        await answer.content.readany()
+class _Asker:
+    """Asks over one connection, and waits as a blocking program does: no loop of its own adds to the time."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.rpartition(":")
+        self._socket = socket.socket(socket.AF_INET if host else socket.AF_UNIX)
+        self._socket.connect((host, int(port)) if host else address)
+        lines = [
+            f"{name}: {value}" for name, value in {"host": "model", **HEADERS, "content-length": len(BODY)}.items()
+        ]
+        head = "\r\n".join(["POST /v1/messages?events=2&gap=1 HTTP/1.1", *lines, "", ""])
+        self._request = head.encode() + BODY
+
+    def first_byte(self) -> float:
+        """Milliseconds from sending a call to the first byte of its body."""
+        started = time.perf_counter()
+        self._socket.sendall(self._request)
+        text = b""
+        while not text.partition(b"\r\n\r\n")[2]:
+            text += self._socket.recv(1 << 16) or sys.exit("the connection was closed")
         took = time.perf_counter() - started
-        await answer.read()
-    return took * 1000
+        if not text.startswith(b"HTTP/1.1 200"):
+            sys.exit(text[:300].decode())
+        while not text.endswith(b"0\r\n\r\n"):
+            text += self._socket.recv(1 << 16) or sys.exit("the connection was closed")
+        return took * 1000
+
+    def close(self) -> None:
+        self._socket.close()
 
 
-async def _stream(session: aiohttp.ClientSession, over: asyncio.Event) -> None:
-    while not over.is_set():
-        async with session.post("/v1/messages?events=100&gap=20", data=BODY, headers=HEADERS) as answer:
-            await answer.read()
+async def _first_bytes(address: str) -> list[float]:
+    """Ask CALLS times while the streams go on at the same address."""
+    async with _process("tests.support.proxy.load_alone", address, str(STREAMS), NONCE, core=LOAD_CORE):
+        asker = _Asker(address)
+        try:
+            took = []
+            for _ in range(CALLS + WARM):
+                time.sleep(random.uniform(0, 0.02))
+                took.append(asker.first_byte())
+            return took[WARM:]
+        finally:
+            asker.close()
 
 
 async def _seconds(session: aiohttp.ClientSession) -> float:
@@ -75,36 +115,31 @@ def _percentiles(values: Sequence[float]) -> tuple[float, float]:
 
 
 async def _speed(directory: Path) -> None:
+    os.sched_setaffinity(0, {LOAD_CORE})
     async with AsyncExitStack() as stack:
-        _, url = await stack.enter_async_context(_process("tests.support.model.bulk_upstream"))
-        _, front = await stack.enter_async_context(
-            _process("tests.support.proxy.proxy_alone", str(directory), "claude-test", url)
-        )
-        bare = _process("tests.support.proxy.relay_alone", str(directory / "relay"), url)
+        upstream = _process("tests.support.model.bulk_upstream", core=LOAD_CORE)
+        _, url = await stack.enter_async_context(upstream)
+        bare = _process("tests.support.proxy.relay_alone", str(directory / "relay"), url, core=CORE)
         _, relay = await stack.enter_async_context(bare)
-        ways = {"direct": await stack.enter_async_context(aiohttp.ClientSession(url))}
-        for name, socket in (("relay", relay), ("proxy", front)):
-            connector = aiohttp.UnixConnector(socket, limit=0)
-            ways[name] = await stack.enter_async_context(aiohttp.ClientSession("http://model", connector=connector))
-        took: dict[str, list[float]] = {name: [] for name in ways}
-        for session in ways.values():
-            for _ in range(20):
-                await _first_byte(session)
-        for name, session in [*ways.items()] * ROUNDS:  # each beside 50 streams on its own way
-            over = asyncio.Event()
-            streams = [asyncio.create_task(_stream(session, over)) for _ in range(STREAMS)]
-            await _first_byte(session)
-            took[name] += [await _first_byte(session) for _ in range(CALLS)]
-            over.set()
-            await asyncio.gather(*streams)
-        shown = {name: _percentiles(values) for name, values in took.items()}
+        alone = _process("tests.support.proxy.proxy_alone", str(directory), "claude-test", url, core=CORE)
+        _, front = await stack.enter_async_context(alone)
+        addresses = {"direct": url.removeprefix("http://"), "relay": relay, "proxy": front}
+        first: dict[str, list[float]] = {name: [] for name in addresses}
+        for name, address in [*addresses.items()] * ROUNDS:
+            first[name] += await _first_bytes(address)
+        shown = {name: _percentiles(values) for name, values in first.items()}
         for name, (middle, late) in shown.items():
             print(f"first byte beside {STREAMS} streams, {name}: p50 {middle:.2f} ms, p99 {late:.2f} ms")
         for name in ("relay", "proxy"):
-            added = [got - bare for got, bare in zip(shown[name], shown["direct"], strict=True)]
+            added = [got - bare_one for got, bare_one in zip(shown[name], shown["direct"], strict=True)]
             limits = (" (limit 1)", " (limit 5)") if name == "proxy" else ("", "")
             print(f"  added by the {name}: p50 {added[0]:.2f} ms{limits[0]}, p99 {added[1]:.2f} ms{limits[1]}")
-        took = {name: [] for name in ways}
+        os.sched_setaffinity(0, ALL_CORES)
+        ways = {"direct": await stack.enter_async_context(aiohttp.ClientSession(url))}
+        for name, path in (("relay", relay), ("proxy", front)):
+            connector = aiohttp.UnixConnector(path, limit=0)
+            ways[name] = await stack.enter_async_context(aiohttp.ClientSession("http://model", connector=connector))
+        took: dict[str, list[float]] = {name: [] for name in ways}
         for name, session in [*ways.items()] * 5:
             took[name].append(await _seconds(session))
         took = {name: sorted(values) for name, values in took.items()}
@@ -177,8 +212,10 @@ async def _memory(directory: Path, model: str, kb: int) -> None:
     print(f"memory with {MEMORY_STREAMS} streams of {kb} KB, {model}: {said}", flush=True)
 
 
-async def _main() -> None:
-    for kb in BODIES_KB:
+async def _main(*, speed_only: bool, realtime: bool) -> None:
+    if realtime:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    for kb in () if speed_only else BODIES_KB:
         for model in MOST_MB:
             with tempfile.TemporaryDirectory() as directory:
                 await _memory(Path(directory), model, kb)
@@ -187,4 +224,4 @@ async def _main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_main())
+    asyncio.run(_main(speed_only="speed" in sys.argv, realtime="realtime" in sys.argv))

@@ -9,24 +9,26 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import astuple, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ccb.tunnel.errors import CcbError, ConfigError, UsageError
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.proxy.guards.costs import ANSWERED
+from ccb.tunnel.proxy.guards.costs import ANSWERED, MostCost, most_cost
 from ccb.tunnel.proxy.guards.refusal import Refusal
-from ccb.tunnel.proxy.metering import CallReport
+from ccb.tunnel.proxy.metering import CallReport, Reservation
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.models import ALIASES, facts
 
 from .dollars import dollars
-from .entries import CallPlace, Spent
+from .entries import CallPlace
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
+    from .reservations import Reservations
     from .store import CallLedger
 
 log = logging.getLogger(__name__)
@@ -36,8 +38,9 @@ BUDGET_KIND = "laptop_budget"
 
 _TELLS_AT = 0.8  # of a budget
 _SOFT_USD = 5.0  # of this run, told to a person who has set no budget in dollars
-_BYTES_PER_TOKEN = 3
-_MOST_OUTPUT = 64_000
+_WAITS_S, _LOOKS_EVERY_S = 60.0, 0.2
+"""How long a call waits here for those under way, and how often it looks for their end."""
+
 _NO_RETRY = {"x-should-retry": "false"}
 
 
@@ -59,9 +62,13 @@ class Budgets:
         """Whether a budget is in dollars, which needs the prices of models."""
         return any(each is not None for each in (self.run_usd, self.session_usd, self.day_usd, self.host_usd))
 
+    @property
+    def shared(self) -> bool:
+        """Whether a budget holds over several ccb."""
+        return any(each is not None for each in astuple(self)[1:])
+
     def __bool__(self) -> bool:
-        in_tokens = any(each is not None for each in (self.day_tokens, self.session_tokens, self.host_tokens))
-        return self.in_dollars or in_tokens
+        return any(each is not None for each in astuple(self))
 
 
 def budgets(run_usd: float | None, settings: Settings, host: str) -> Budgets:
@@ -73,13 +80,28 @@ def budgets(run_usd: float | None, settings: Settings, host: str) -> Budgets:
 
 @dataclass(frozen=True)
 class _Limit:
+    """One budget: what is spent of it, held for calls under way, and what the next one may take at most."""
+
     name: str
     spent: float
+    held: float
+    most: float
     limit: float
     dollars: bool = True
 
     def text(self, value: float) -> str:
         return dollars(value) if self.dollars else f"{value:,.0f} tokens"
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """Whether a call may go out: the row that is reserved for it, else `said`. `waits` is the budget that the calls
+    under way may use up. `told` are texts for the person, each with a name by which it is told once."""
+
+    row: int = 0
+    said: str = ""
+    waits: str = ""
+    told: Sequence[tuple[str, str]] = ()
 
 
 class SessionAccounts:
@@ -95,11 +117,12 @@ class SessionAccounts:
         self._state = state
         self._budgets = budgets
         self._ledger: CallLedger | None = None
+        self._reservations: Reservations | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         self._broken = ""
         self._here = 0.0  # dollars
-        self._unwritten: list[CallReport] = []
-        self._reserved = 0.0
+        self._unwritten: list[tuple[CallReport | None, int]] = []  # each with the row that was reserved for it
+        self._reserved = 0.0  # dollars, for calls of this run
         self._unpriced = ""
         self._told: set[str] = set()
 
@@ -119,55 +142,99 @@ class SessionAccounts:
                 do="Choose a model whose price ccb knows, or leave the budget out.",
             )
 
-    def check(self, size: int | None) -> float:
-        """See Accounts."""
+    async def reserve(self, request: Mapping[str, Any], size: int) -> Reservation:
+        """See Accounts. A call that might cross a budget together with those under way waits for them, in whichever ccb
+        they are."""
         if not self._budgets:
-            return 0.0
-        if self._broken:
-            raise _refusal(f"the ledger of the laptop cannot be used, so no budget can hold: {self._broken}")
-        if self._unpriced and self._budgets.in_dollars:
-            raise _refusal(f"the price of {self._unpriced} is not known, so the budget in dollars cannot hold")
-        reserve = _most(size)
-        for each in self._limits():
-            if each.spent >= each.limit:
-                said = f"the budget of {each.name} is used up: {each.text(each.spent)} of {each.text(each.limit)}"
-                self._tell(each.name + " over", f"No more model calls: {said}.")
-                raise _refusal(said)
-            if each.dollars and self._reserved and each.spent + self._reserved + reserve > each.limit:
-                raise Refusal(
-                    529,
-                    f"the calls under way may use up the budget of {each.name}: this one waits for them",
-                    kind="laptop_rate_limit",
-                    headers={"retry-after": "1"},
-                )
-            if each.spent >= _TELLS_AT * each.limit:
-                spent, limit = each.text(each.spent), each.text(each.limit)
-                self._tell(each.name, f"{spent} of the budget of {each.name} ({limit}) are spent.")
-        self._reserved += reserve
-        return reserve
+            return Reservation()
+        most, loop = most_cost(request, size), asyncio.get_running_loop()
+        until = loop.time() + _WAITS_S
+        while True:
+            verdict = self._verdict_here(most)
+            if not (verdict.said or verdict.waits):
+                self._reserved += most.usd
+                try:
+                    verdict = await self._verdict_of_all(most)
+                except BaseException:
+                    self._reserved -= most.usd
+                    raise
+                if not (verdict.said or verdict.waits):
+                    self._tell_all(verdict)
+                    return Reservation(most.usd, verdict.row)
+                self._reserved -= most.usd
+            self._tell_all(verdict)
+            if verdict.said:
+                raise _refusal(verdict.said)
+            if loop.time() >= until:
+                said = f"the calls under way may use up the budget of {verdict.waits}: this one waits for them"
+                raise Refusal(529, said, kind="laptop_rate_limit", headers={"retry-after": "1"})
+            await asyncio.sleep(_LOOKS_EVERY_S)
 
-    def ended(self, report: CallReport, reserved: float) -> None:
+    def ended(self, report: CallReport, reserved: Reservation) -> None:
         """See Accounts."""
-        self._reserved = max(0.0, self._reserved - reserved)
-        if report.path != ANSWERED:
-            return
-        self._here += report.cost_usd
-        if self._here >= _SOFT_USD and not self._budgets.in_dollars:
-            said = f"This session has cost {dollars(self._here)} since you connected, and nothing limits it."
-            self._tell("soft", f"{said} `budgets` in the settings and --max-budget-usd do; ccb usage shows more.")
-        if report.output_tokens and not facts(report.model).input_price:
-            self._unpriced = one_line(report.model)
-        self._unwritten.append(report)
+        self._reserved = max(0.0, self._reserved - reserved.usd)
+        answered = report.path == ANSWERED
+        if answered:
+            self._here += report.cost_usd
+            if self._here >= _SOFT_USD and not self._budgets.in_dollars:
+                said = f"This session has cost {dollars(self._here)} since you connected, and nothing limits it."
+                self._tell("soft", f"{said} `budgets` in the settings and --max-budget-usd do; ccb usage shows more.")
+            if report.output_tokens and not facts(report.model).input_price:
+                self._unpriced = one_line(report.model)
+        if answered or reserved.row:
+            self._note(report if answered else None, reserved.row)
+
+    def _note(self, report: CallReport | None, row: int) -> None:
+        self._unwritten.append((report, row))
         try:
             self._writer.submit(self._write)
         except RuntimeError:  # the interpreter ends
             log.warning("a model call is not in the ledger: the program ends")
 
-    def _limits(self) -> Iterator[_Limit]:
-        budgets = self._budgets
-        if budgets.run_usd is not None:
-            yield _Limit("this run", self._here, budgets.run_usd)
-        here, midnight = self.place, _midnight()
+    def _verdict_here(self, most: MostCost) -> _Verdict:
+        """Decide by what this run knows alone."""
+        if self._broken:
+            return _Verdict(said=f"the ledger of the laptop cannot be used, so no budget can hold: {self._broken}")
+        if self._unpriced and self._budgets.in_dollars:
+            return _Verdict(said=f"the price of {self._unpriced} is not known, so the budget in dollars cannot hold")
+        if self._budgets.run_usd is None:
+            return _Verdict()
+        return _judged([_Limit("this run", self._here, self._reserved, most.usd, self._budgets.run_usd)])
+
+    async def _verdict_of_all(self, most: MostCost) -> _Verdict:
+        """Decide by what all ccb have spent and reserved, and reserve. Who is cancelled meanwhile reserves nothing."""
+        if not self._budgets.shared:
+            return _Verdict()
+        deciding = self._writer.submit(self._reserve_or_not, most)
+        try:
+            return await asyncio.wrap_future(deciding)
+        except asyncio.CancelledError:
+            deciding.add_done_callback(self._give_back)
+            raise
+
+    def _give_back(self, deciding: Future[_Verdict]) -> None:
+        if not deciding.cancelled() and deciding.result().row:
+            self._note(None, deciding.result().row)
+
+    def _reserve_or_not(self, most: MostCost) -> _Verdict:
+        """Runs in the thread of the writer."""
+        import sqlite3
+
+        try:
+            self._write()
+            if self._ledger is None or self._reservations is None:
+                raise ConfigError(self._broken)
+            with self._ledger.transaction():
+                verdict = _judged(list(self._limits(self._ledger, self._reservations, most)))
+                if verdict.said or verdict.waits:
+                    return verdict
+                return replace(verdict, row=self._reservations.add(self.place, most.usd, most.tokens))
+        except (CcbError, sqlite3.Error, OSError) as error:
+            self._broken = one_line(error.what if isinstance(error, CcbError) else str(error))
+            return _Verdict(said=f"the ledger of the laptop cannot be read, so no budget can hold: {self._broken}")
+
+    def _limits(self, ledger: CallLedger, reservations: Reservations, most: MostCost) -> Iterator[_Limit]:
+        budgets, here, midnight = self._budgets, self.place, _midnight()
         for name, usd, tokens, since, session, host in (
             ("the session", budgets.session_usd, budgets.session_tokens, 0.0, here.session, None),
             ("the day", budgets.day_usd, budgets.day_tokens, midnight, None, None),
@@ -175,47 +242,52 @@ class SessionAccounts:
         ):
             if usd is None and tokens is None:
                 continue
-            spent = self._spent(since, session, host)
+            spent = ledger.spent(since=since, session=session, host=host)
+            held = reservations.open(since=since, session=session, host=host)
             if usd is not None:
-                yield _Limit(name, spent.usd, usd)
+                yield _Limit(name, spent.usd, held.usd, most.usd, usd)
             if tokens is not None:
-                yield _Limit(name, spent.tokens, tokens, dollars=False)
-
-    def _spent(self, since: float, session: str | None, host: str | None) -> Spent:
-        """Return what is in the ledger, once the rows of this session are. Raise Refusal if it cannot be read."""
-        try:
-            return self._writer.submit(self._written_and_spent, since, session, host).result()
-        except CcbError as error:
-            self._broken = error.what
-            raise _refusal(f"the ledger of the laptop cannot be read, so no budget can hold: {error.what}") from error
-
-    def _written_and_spent(self, since: float, session: str | None, host: str | None) -> Spent:
-        self._write()
-        if self._ledger is None:
-            raise ConfigError(self._broken)
-        return self._ledger.spent(since=since, session=session, host=host)
+                yield _Limit(name, spent.tokens, held.tokens, most.tokens, tokens, dollars=False)
 
     def _write(self) -> None:
         """Append the calls that have ended. Runs in the thread of the writer."""
         import sqlite3
 
+        from .reservations import Reservations
         from .store import open_ledger
 
         try:
-            self._ledger = self._ledger or open_ledger(self._state)
+            if self._ledger is None:
+                self._ledger = open_ledger(self._state)
+                self._reservations = Reservations(self._ledger, self._state / "ledger.owners")
             while self._unwritten:
-                self._ledger.add(self.place, self._unwritten[0])
+                self._write_one(self._ledger, *self._unwritten[0])
                 del self._unwritten[0]
         except (CcbError, sqlite3.Error) as error:
             if not self._broken:
                 log.warning("model calls are not in the ledger: %s", error)
             self._broken = one_line(str(error))
 
+    def _write_one(self, ledger: CallLedger, report: CallReport | None, row: int) -> None:
+        """Append a call, and settle what was reserved for it, in one step: no other ccb sees the one without the
+        other."""
+        with ledger.transaction():
+            if report is not None:
+                ledger.add(self.place, report)
+            if row and self._reservations is not None:
+                self._reservations.settle(row)
+
     def _close(self) -> None:
         if self._unwritten:
             self._write()
+        if self._reservations is not None:
+            self._reservations.close()
         if self._ledger is not None:
             self._ledger.close()
+
+    def _tell_all(self, verdict: _Verdict) -> None:
+        for once, text in verdict.told:
+            self._tell(once, text)
 
     def _tell(self, once: str, text: str) -> None:
         if once not in self._told:
@@ -223,10 +295,21 @@ class SessionAccounts:
             self.warn(text)
 
 
-def _most(size: int | None) -> float:
-    """Return what a call with a body of this size may cost at most, at the highest price that is known, in dollars."""
-    dear = facts("claude-opus-4-1")
-    return ((size or 0) / _BYTES_PER_TOKEN * 1.25 * dear.input_price + _MOST_OUTPUT * dear.output_price) / 1_000_000
+def _judged(limits: Sequence[_Limit]) -> _Verdict:
+    """Decide whether a call may go out under all of these limits."""
+    told: list[tuple[str, str]] = []
+    for each in limits:
+        if each.spent >= each.limit:
+            said = f"the budget of {each.name} is used up: {each.text(each.spent)} of {each.text(each.limit)}"
+            return _Verdict(said=said, told=((f"{each.name} over", f"No more model calls: {said}."),))
+        if each.spent >= _TELLS_AT * each.limit:
+            text = f"{each.text(each.spent)} of the budget of {each.name} ({each.text(each.limit)}) are spent."
+            told.append((each.name, text))
+    for each in limits:
+        if each.held and each.spent + each.held + each.most > each.limit:
+            text = f"A model call waits: those under way may use up the budget of {each.name}."
+            return _Verdict(waits=each.name, told=(*told, (f"{each.name} waits", text)))
+    return _Verdict(told=told)
 
 
 def _midnight() -> float:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -19,7 +20,7 @@ Json = dict[str, Any]
 By = Literal["host", "model", "day", "session"]
 
 _BUSY_MS = 5_000
-_VERSION = 3
+_VERSION = 4
 _TABLE = """
 CREATE TABLE IF NOT EXISTS calls (
     id INTEGER PRIMARY KEY,
@@ -53,21 +54,37 @@ CREATE TABLE IF NOT EXISTS events (
     name TEXT NOT NULL,
     text TEXT NOT NULL
 )"""
+_RESERVATIONS = """
+CREATE TABLE IF NOT EXISTS reservations (
+    id INTEGER PRIMARY KEY,
+    at REAL NOT NULL,
+    owner TEXT NOT NULL,
+    session TEXT NOT NULL,
+    host TEXT NOT NULL,
+    usd REAL NOT NULL,
+    tokens INTEGER NOT NULL
+)"""
+_SETTLEMENTS = """
+CREATE TABLE IF NOT EXISTS settlements (
+    reservation INTEGER PRIMARY KEY,
+    at REAL NOT NULL
+)"""
 _INDEXES = (
+    "CREATE INDEX IF NOT EXISTS reservations_at ON reservations (at)",
     "CREATE INDEX IF NOT EXISTS calls_began ON calls (began)",
     "CREATE INDEX IF NOT EXISTS calls_session ON calls (session, began)",
     "CREATE INDEX IF NOT EXISTS events_session ON events (session, id)",
     "CREATE INDEX IF NOT EXISTS events_tool_use ON events (tool_use) WHERE kind = 'wanted'",
 )
-_APPEND_ONLY = (
-    "CREATE TRIGGER IF NOT EXISTS kept BEFORE UPDATE ON calls BEGIN SELECT RAISE(ABORT, 'rows are not changed'); END",
-    "CREATE TRIGGER IF NOT EXISTS kept_events BEFORE UPDATE ON events "
-    "BEGIN SELECT RAISE(ABORT, 'rows are not changed'); END",
-    *(
-        f"CREATE TRIGGER IF NOT EXISTS all_{table} BEFORE DELETE ON {table} "
-        "BEGIN SELECT RAISE(ABORT, 'rows are not removed'); END"
-        for table in ("calls", "events")
-    ),
+_APPEND_ONLY = tuple(
+    f"CREATE TRIGGER IF NOT EXISTS {name} BEFORE {change} ON {table} BEGIN SELECT RAISE(ABORT, '{said}'); END"
+    for table, kept, whole in (
+        ("calls", "kept", "all_calls"),
+        ("events", "kept_events", "all_events"),
+        ("reservations", "kept_reservations", "all_reservations"),
+        ("settlements", "kept_settlements", "all_settlements"),
+    )
+    for name, change, said in ((kept, "UPDATE", "rows are not changed"), (whole, "DELETE", "rows are not removed"))
 )
 _GROUPS: Mapping[By, str] = {
     "host": "host",
@@ -110,7 +127,8 @@ class CallLedger:
             base.execute("PRAGMA journal_mode=WAL")
         base.execute("PRAGMA synchronous=NORMAL")
         if base.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
-            for statement in (_TABLE, _EVENTS, *_INDEXES, *_APPEND_ONLY, f"PRAGMA user_version={_VERSION}"):
+            tables = (_TABLE, _EVENTS, _RESERVATIONS, _SETTLEMENTS)
+            for statement in (*tables, *_INDEXES, *_APPEND_ONLY, f"PRAGMA user_version={_VERSION}"):
                 base.execute(statement)
 
     def close(self) -> None:
@@ -141,24 +159,20 @@ class CallLedger:
             "digest": report.digest,
         }
         names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
-        self._run(f"INSERT INTO calls ({names}) VALUES ({marks})", _storable(row))  # noqa: S608 - fixed names
+        self.run(f"INSERT INTO calls ({names}) VALUES ({marks})", _storable(row))  # noqa: S608 - fixed names
 
     def note(self, place: CallPlace, entries: Sequence[AuditEntry]) -> None:
         """Append what was seen of a session, in one transaction."""
         names = ("at", "session", "host", "kind", "call", "tool_use", "name", "text")
-        if self._base is None:
-            raise sqlite3.ProgrammingError("the ledger is closed")
-        with self._base:
-            self._base.execute("BEGIN IMMEDIATE")
-            self._base.executemany(
-                f"INSERT INTO events ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})",  # noqa: S608
-                [_storable({**asdict(each), "session": place.session, "host": place.host}) for each in entries],
-            )
+        insert = f"INSERT INTO events ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})"  # noqa: S608
+        with self.transaction():
+            for each in entries:
+                self.run(insert, _storable({**asdict(each), "session": place.session, "host": place.host}))
 
     def has_wanted(self, tool_use: str) -> bool:
         """Return whether a model was seen to make this tool call, in any session."""
         query = "SELECT 1 FROM events WHERE tool_use = :id AND kind = 'wanted' LIMIT 1"
-        return bool(list(self._run(query, {"id": tool_use})))
+        return bool(list(self.run(query, {"id": tool_use})))
 
     def audited(self, session: str) -> list[tuple[str, AuditEntry]]:
         """Return what was seen of the sessions whose ID begins so, with their IDs, in the order in which it
@@ -167,7 +181,7 @@ class CallLedger:
             "SELECT session, kind, at, call, tool_use, name, text FROM events "
             "WHERE substr(session, 1, length(:session)) = :session ORDER BY id"
         )
-        return [(str(row[0]), AuditEntry(*row[1:])) for row in self._run(query, {"session": session})]
+        return [(str(row[0]), AuditEntry(*row[1:])) for row in self.run(query, {"session": session})]
 
     def spent(self, *, since: float = 0.0, session: str | None = None, host: str | None = None) -> Spent:
         """Return what calls have cost that began at `since` or later, of one session or host if it is given."""
@@ -175,7 +189,7 @@ class CallLedger:
         where += " AND session = :session" if session is not None else ""
         where += " AND host = :host" if host is not None else ""
         total = "TOTAL(usd), SUM(input + cache_write + cache_read + output)"
-        found = self._run(f"SELECT {total} FROM calls WHERE {where}", values)  # noqa: S608 - fixed names
+        found = self.run(f"SELECT {total} FROM calls WHERE {where}", values)  # noqa: S608 - fixed names
         (usd, tokens), *_ = found
         return Spent(float(usd), int(tokens or 0))
 
@@ -186,7 +200,7 @@ class CallLedger:
             "SUM(cache_write), SUM(cache_read), SUM(output), TOTAL(usd), MAX(began) AS last "
             "FROM calls WHERE began >= :since GROUP BY name ORDER BY last"
         )
-        return [UsageSum(str(row[0]), *row[1:]) for row in self._run(query, {"since": since})]
+        return [UsageSum(str(row[0]), *row[1:]) for row in self.run(query, {"since": since})]
 
     def places(self, most: int = 50) -> list[tuple[str, str, float]]:
         """Return the hosts and directories for which calls were made, each with the time of the last one, the one used
@@ -195,9 +209,19 @@ class CallLedger:
             "SELECT host, directory, MAX(began) AS last FROM calls WHERE host != '' AND directory != '' "
             "GROUP BY host, directory ORDER BY last DESC LIMIT :most"
         )
-        return [(str(host), str(where), float(last)) for host, where, last in self._run(query, {"most": most})]
+        return [(str(host), str(where), float(last)) for host, where, last in self.run(query, {"most": most})]
 
-    def _run(self, statement: str, values: Mapping[str, object]) -> Iterable[tuple[Any, ...]]:
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Let what is read and written in the context be one step, which no other ccb comes between."""
+        if self._base is None:
+            raise sqlite3.ProgrammingError("the ledger is closed")
+        with self._base:
+            self._base.execute("BEGIN IMMEDIATE")
+            yield
+
+    def run(self, statement: str, values: Mapping[str, object]) -> Sequence[tuple[Any, ...]]:
+        """Run one statement, and return the rows that it finds."""
         if self._base is None:
             raise sqlite3.ProgrammingError("the ledger is closed")
         return self._base.execute(statement, values).fetchall()

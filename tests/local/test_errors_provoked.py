@@ -50,7 +50,7 @@ from ccb.tunnel.link.link import Link, new_nonce
 from ccb.tunnel.link.refusals import refusal_error
 from ccb.tunnel.login.prompter import NobodyToAsk
 from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.http_front import HttpFront
+from ccb.tunnel.proxy.http_front.front import HttpFront
 from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client, anthropic_endpoint
 from ccb.tunnel.proxy.providers.credential import Credential, FixedCredential
 from ccb.tunnel.proxy.providers.network.endpoint import tls_context

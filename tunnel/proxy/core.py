@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, closing
-from typing import Self
+from typing import Any, Self
 
 from ..errors import CcbError
 from ..heap import FreedMemory
@@ -22,8 +22,9 @@ from .guards.grant import CallGrant
 from .guards.nonce import MAX_WRONG, NonceGuard
 from .guards.pace import CallPace
 from .guards.refusal import Refusal
+from .guards.request_body import model_of
 from .headers import request_headers, response_headers
-from .metering import Accounts, CallMeter, NoAccounts
+from .metering import Accounts, CallMeter, NoAccounts, Reservation
 from .policy import Policy, RequestHead, WrongNonce
 from .providers.provider import Provider, ProviderError, ProviderRequest
 from .providers.request_body import as_body
@@ -103,6 +104,7 @@ class AuthProxy:
         self._epoch = 0
         self._calls = CallRegistry(self._abort, hold)
         self._tasks: dict[Call, asyncio.Task[None]] = {}
+        self._reserved: dict[Call, Reservation | None] = {}  # None until it is, so for ever where it is refused
         self._grant = CallGrant(self._policy.lasts_s)
         self._pace = CallPace(self._policy.max_burst, self._policy.max_per_minute, time.monotonic())
         self._warned_at = -_WARNED_EVERY_S
@@ -225,14 +227,13 @@ class AuthProxy:
         if len(self._tasks) >= self._policy.max_calls:
             raise Refusal(529, f"more than {self._policy.max_calls} model calls at once", headers={"retry-after": "1"})
         self._check_pace()
-        reserved = self._accounts.check(head.size)
         log.info("model call %s", head.id)
         call = Call(head.id, BUFFER if keep else DIRECT_BUFFER)
         reader = call.attach(0)
         meter = CallMeter(head.id, head.path.partition("?")[0])
         task = asyncio.create_task(self._run(call, head, body, meter), name=f"model call {head.id}")
         self._tasks[call] = task
-        task.add_done_callback(lambda task: self._ended(call, meter, reserved, given_up=task.cancelled()))
+        task.add_done_callback(lambda task: self._ended(call, meter, given_up=task.cancelled()))
         if head.id:
             self._calls.add(call)
         return call, reader
@@ -289,9 +290,11 @@ class AuthProxy:
             return Refusal(502, text, kind=kind, headers={"x-should-retry": "false"})
         return Refusal(503, f"{text}; check {self._provider.what_to_check}", kind=kind)
 
-    def _ended(self, call: Call, meter: CallMeter, reserved: float, *, given_up: bool) -> None:
+    def _ended(self, call: Call, meter: CallMeter, *, given_up: bool) -> None:
         self._tasks.pop(call, None)
-        self._accounts.ended(meter.report(complete=call.state is CallState.DONE, given_up=given_up), reserved)
+        reserved = self._reserved.pop(call, Reservation())
+        if reserved is not None:
+            self._accounts.ended(meter.report(complete=call.state is CallState.DONE, given_up=given_up), reserved)
 
     async def _run(self, call: Call, head: RequestHead, body: AsyncIterator[bytes], meter: CallMeter) -> None:
         """Send the call to the provider and fill `call` with the response."""
@@ -315,12 +318,20 @@ class AuthProxy:
             meter.uploaded(upload.sent, upload.digest)
 
     async def _exchange(self, call: Call, head: RequestHead, upload: Upload, meter: CallMeter) -> None:
+        answers = head.path.partition("?")[0] == ANSWERED
+
+        async def asks(asked: Mapping[str, Any], size: int) -> None:
+            meter.asked(model_of(asked))
+            if answers:
+                self._reserved[call] = None
+                self._reserved[call] = await self._accounts.reserve(asked, size)
+
         headers = request_headers(head.headers)
-        request = ProviderRequest(head.method, head.path, headers, upload.pieces(), head.size, meter.asked)
+        request = ProviderRequest(head.method, head.path, headers, upload.pieces(), head.size, asks)
         async with self._provider.exchange(request) as response:
             seen = ResponseHead(response.status, response_headers(response.headers))
             call.start(seen)
-            if upload.digest and head.path.partition("?")[0] == ANSWERED:
+            if upload.digest and answers:
                 self._auditor.sent(head.id, upload.kept_body(), upload.digest)
             upload.forget_body()
             self._freed.add(upload.sent)

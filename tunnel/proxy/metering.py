@@ -6,6 +6,7 @@ The worker's word does not count: a hostile one could say that it has used nothi
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ..wire.dataclass import dataclass
@@ -44,24 +45,34 @@ class CallReport:
     digest: str
 
 
+@dataclass(frozen=True)
+class Reservation:
+    """What is set aside for a call until it has ended, in dollars. `row` is its number in the ledger, 0 if it is not
+    there."""
+
+    usd: float = 0.0
+    row: int = 0
+
+
 class Accounts(Protocol):
     """Keeps account of the calls of one auth proxy."""
 
-    def check(self, size: int | None) -> float:
-        """Return the dollars to reserve for a call with a body of `size` bytes. Raise Refusal if no call may start."""
+    async def reserve(self, request: Mapping[str, Any], size: int) -> Reservation:
+        """Set aside what a call may cost, before anything of its request goes out. `size` is that of its body in
+        bytes. May wait for other calls. Raise Refusal if it may not go out."""
 
-    def ended(self, report: CallReport, reserved: float) -> None:
+    def ended(self, report: CallReport, reserved: Reservation) -> None:
         """Note a call that has ended, whatever came of it."""
 
 
 class NoAccounts:
     """Lets every call start, and keeps nothing."""
 
-    def check(self, size: int | None) -> float:
+    async def reserve(self, request: Mapping[str, Any], size: int) -> Reservation:
         """See Accounts."""
-        return 0.0
+        return Reservation()
 
-    def ended(self, report: CallReport, reserved: float) -> None:
+    def ended(self, report: CallReport, reserved: Reservation) -> None:
         """See Accounts."""
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ccb.tunnel.errors import ConfigError, CredentialError, Unreachable, UsageError
 from ccb.tunnel.proxy.providers.anthropic import anthropic_endpoint
@@ -32,6 +33,12 @@ _CHECK_S = 30.0
 _MAX_INPUT = 64 * 1024
 _MILLISECONDS = 1e11  # a Unix time above this is in milliseconds, as some tools keep it
 _TOKEN_PATH = "/v1/oauth/token"  # noqa: S105  # a path
+_CLAUDE_CODE = "9d1c250a-e61b-44d9-88ed-5944d1962f5e"
+"""The client that Claude Code logs in as, which its file does not name: a login can only be renewed by its client."""
+
+_CLAUDE_CODE_RENEWS_AT = "https://console.anthropic.com/v1/oauth/token"
+
+Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -106,7 +113,7 @@ def _login_in(text: str, where: AuthTarget, name: str) -> Account:
     if where.name != ANTHROPIC:
         raise UsageError("only Anthropic's logins can be renewed", do="Store a key, or use keyHelper in the settings.")
     try:
-        given = json.loads(text)
+        given = _as_answered(json.loads(text))
         token, refresh, client = (str(given[each]) for each in ("access_token", "refresh_token", "client_id"))
         ends, lasts = given.get("expires_at"), given.get("expires_in")
         if ends is not None and float(ends) > _MILLISECONDS:
@@ -126,6 +133,20 @@ def _login_in(text: str, where: AuthTarget, name: str) -> Account:
         token_url=token_url,
         client_id=client,
     )
+
+
+def _as_answered(given: Json) -> Json:
+    """Return a login in the words of a token endpoint. Claude Code's file of credentials has its own."""
+    kept = given.get("claudeAiOauth")
+    if not isinstance(kept, dict):
+        return given
+    return {
+        "access_token": kept["accessToken"],
+        "refresh_token": kept["refreshToken"],
+        "expires_at": kept.get("expiresAt"),
+        "client_id": kept.get("clientId") or _CLAUDE_CODE,
+        "token_url": _CLAUDE_CODE_RENEWS_AT,
+    }
 
 
 async def _check(where: AuthTarget, account: Account, environ: Mapping[str, str]) -> str:

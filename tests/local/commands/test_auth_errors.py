@@ -37,6 +37,7 @@ def auth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
     [
         (["login", "--oauth-stdin"], "not JSON", "The input is not a login"),
         (["login", "--oauth-stdin"], '{"access_token": "a"}', "The input is not a login"),
+        (["login", "--oauth-stdin"], '{"claudeAiOauth": {"accessToken": "a"}}', "The input is not a login"),
         (["login", "openai", "--oauth-stdin"], LOGIN, "only Anthropic's logins can be renewed"),
         (["login", "opnai", "--api-key-stdin"], "k", "Did you mean openai"),
         (["login", "--account", "a b", "--api-key-stdin"], "k", "cannot be the name of an account"),

@@ -6,18 +6,21 @@ import asyncio
 import multiprocessing
 import sqlite3
 import stat
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ccb.local.ledger import accounts as module
 from ccb.local.ledger.accounts import Budgets, SessionAccounts
 from ccb.local.ledger.dollars import dollars
 from ccb.local.ledger.entries import CallPlace
 from ccb.local.ledger.store import CallLedger, ledger_path, open_ledger
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.proxy.guards.refusal import Refusal
-from ccb.tunnel.proxy.metering import CallReport
+from ccb.tunnel.proxy.metering import CallReport, Reservation
 
 PLACE = CallPlace("s1", "gpu", "/work")
 
@@ -96,19 +99,23 @@ def test_an_amount_never_rounds_to_nothing(amount: float, shown: str) -> None:
     assert dollars(amount) == shown
 
 
+ASKED: dict[str, Any] = {"model": "claude-haiku-4-5", "max_tokens": 1_000}
+DEAR: dict[str, Any] = {"model": "claude-opus-4-1", "max_tokens": 64_000}
+FREE = Reservation()
+
+
 async def test_a_budget_counts_what_other_ccb_have_spent(tmp_path: Path) -> None:
     with CallLedger(ledger_path(tmp_path)) as other:
         other.add(CallPlace("s9", "web", "/"), report(0.7))
         async with SessionAccounts(tmp_path, Budgets(day_usd=1.0)) as accounts:
             told: list[str] = []
             accounts.place, accounts.warn = PLACE, told.append
-            reserved = accounts.check(100)
-            accounts.ended(report(0.2), reserved)
-            accounts.ended(report(0.0), accounts.check(100))
+            accounts.ended(report(0.2), await accounts.reserve(ASKED, 100))
+            accounts.ended(report(0.0), await accounts.reserve(ASKED, 100))
             assert told == ["$0.90 of the budget of the day ($1.00) are spent."]
             other.add(CallPlace("s9", "web", "/"), report(0.2))
             with pytest.raises(Refusal, match=r"the budget of the day is used up: \$1.10 of \$1.00") as refused:
-                accounts.check(100)
+                await accounts.reserve(ASKED, 100)
             assert (refused.value.kind, refused.value.headers) == ("laptop_budget", {"x-should-retry": "false"})
             assert told[1:] == ["No more model calls: the budget of the day is used up: $1.10 of $1.00."]
         assert other.spent(session="s1").usd == pytest.approx(0.2)
@@ -122,20 +129,111 @@ async def test_a_budget_counts_what_other_ccb_have_spent(tmp_path: Path) -> None
 async def test_each_kind_of_budget_ends(tmp_path: Path, budgets: Budgets) -> None:
     async with SessionAccounts(tmp_path, budgets) as accounts:
         accounts.place = PLACE
-        accounts.ended(report(0.5), accounts.check(100))
+        accounts.ended(report(0.5), await accounts.reserve(ASKED, 100))
         with pytest.raises(Refusal) as refused:
-            accounts.check(100)
+            await accounts.reserve(ASKED, 100)
         assert refused.value.kind == "laptop_budget"
 
 
-async def test_near_the_end_of_a_budget_calls_wait_for_those_under_way(tmp_path: Path) -> None:
-    async with SessionAccounts(tmp_path, Budgets(run_usd=1.0)) as accounts:
-        reserved = accounts.check(4_000_000)  # may cost more than all of it
-        with pytest.raises(Refusal) as refused:
-            accounts.check(10)
+@pytest.mark.parametrize("budgets", [Budgets(run_usd=1.0), Budgets(day_usd=1.0), Budgets(session_tokens=70_000)])
+async def test_near_the_end_of_a_budget_calls_wait_for_those_under_way(
+    tmp_path: Path, budgets: Budgets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SessionAccounts(tmp_path, budgets) as accounts:
+        reserved = await accounts.reserve(DEAR, 1_000)  # may cost more than all of it
+        waiting = asyncio.create_task(accounts.reserve(DEAR, 10))
+        await asyncio.sleep(0)  # it has begun to wait
+        with monkeypatch.context() as at:
+            at.setattr(module, "_WAITS_S", 0.0)
+            with pytest.raises(Refusal) as refused:
+                await accounts.reserve(DEAR, 10)
         assert (refused.value.status, refused.value.headers) == (529, {"retry-after": "1"})
+        assert not waiting.done()
         accounts.ended(report(0.1), reserved)
-        assert accounts.check(10) > 0
+        accounts.ended(report(0.1), await waiting)
+
+
+async def test_small_calls_go_out_together(tmp_path: Path) -> None:
+    async with SessionAccounts(tmp_path, Budgets(day_usd=1.0, run_usd=1.0)) as accounts:
+        for _ in range(50):
+            assert (await accounts.reserve(ASKED, 300)).usd == pytest.approx(0.005 + 0.0002)
+
+
+async def test_who_gives_up_while_it_reserves_holds_nothing(tmp_path: Path) -> None:
+    async with SessionAccounts(tmp_path, Budgets(day_usd=1.0)) as accounts:
+        reserving = asyncio.create_task(accounts.reserve(DEAR, 10))
+        await asyncio.sleep(0)
+        reserving.cancel()
+        await asyncio.gather(reserving, return_exceptions=True)
+        accounts.ended(report(0.0), await accounts.reserve(DEAR, 10))
+
+
+OTHER_CCB = """
+import asyncio, sys
+from asyncio.subprocess import PIPE
+from pathlib import Path
+from ccb.local.ledger import accounts as module
+from ccb.local.ledger.accounts import Budgets, SessionAccounts
+from tests.local.ledger.test_ledger import DEAR, PLACE, report
+
+async def main():
+    async with SessionAccounts(Path(sys.argv[1]), Budgets(day_usd=1.0)) as accounts:
+        accounts.place = PLACE
+        for line in sys.stdin:
+            reserved = await accounts.reserve(DEAR, 10)
+            print("reserved", flush=True)
+            sys.stdin.readline()
+            accounts.ended(report(0.1), reserved)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_budget_holds_over_the_calls_under_way_of_several_ccb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process has a call under way that may use the budget up: no call goes out here before that has ended,
+    or its process."""
+    root = Path(__file__).parents[3]
+    other = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        OTHER_CCB,
+        str(tmp_path),
+        cwd=root,
+        env={"PYTHONPATH": f"{root}/src:{root}"},
+        stdin=-1,
+        stdout=-1,
+    )
+    assert other.stdin is not None and other.stdout is not None
+    told: list[str] = []
+    async with SessionAccounts(tmp_path, Budgets(day_usd=1.0)) as accounts:
+        accounts.warn = told.append
+        for ends in ("its call", "its process"):
+            other.stdin.write(b"\n")
+            assert await other.stdout.readline() == b"reserved\n"
+            waiting = asyncio.create_task(accounts.reserve(DEAR, 10))
+            await asyncio.sleep(0)  # it has begun to wait
+            with monkeypatch.context() as at:
+                at.setattr(module, "_WAITS_S", 0.0)
+                with pytest.raises(Refusal) as refused:
+                    await accounts.reserve(DEAR, 10)
+            assert refused.value.status == 529 and not waiting.done()
+            if ends == "its call":
+                other.stdin.write(b"\n")
+            else:
+                other.kill()
+            async with asyncio.timeout(30):
+                accounts.ended(report(0.1), await waiting)
+    await other.wait()
+    assert told == ["A model call waits: those under way may use up the budget of the day."]
+    with CallLedger(ledger_path(tmp_path)) as ledger:
+        assert ledger.spent().usd == pytest.approx(0.3), "the call of the process that was killed is not known"
+        assert ledger._base is not None
+        for table in ("reservations", "settlements"):
+            with pytest.raises(sqlite3.IntegrityError, match="not removed"):
+                ledger._base.execute(f"DELETE FROM {table}")
+    assert not list((tmp_path / "ledger.owners").iterdir())
 
 
 async def test_a_budget_in_dollars_needs_prices(tmp_path: Path) -> None:
@@ -144,9 +242,9 @@ async def test_a_budget_in_dollars_needs_prices(tmp_path: Path) -> None:
         accounts.check_model(None)
         with pytest.raises(UsageError, match="the price of grok-9 is not known"):
             accounts.check_model("grok-9")
-        accounts.ended(report(0.0, model="grok-9"), accounts.check(10))
+        accounts.ended(report(0.0, model="grok-9"), await accounts.reserve(ASKED, 10))
         with pytest.raises(Refusal, match="the price of grok-9 is not known"):
-            accounts.check(10)
+            await accounts.reserve(ASKED, 10)
     async with SessionAccounts(tmp_path, Budgets()) as accounts:
         accounts.check_model("grok-9")
 
@@ -158,23 +256,28 @@ async def test_without_a_usable_ledger_calls_go_on_and_budgets_refuse(
     with pytest.raises(ConfigError, match="cannot be used"):
         open_ledger(tmp_path)
     async with SessionAccounts(tmp_path, Budgets()) as accounts:
-        accounts.ended(report(), accounts.check(10))
+        accounts.ended(report(), await accounts.reserve(ASKED, 10))
     assert "not in the ledger" in caplog.text
     async with SessionAccounts(tmp_path, Budgets(day_usd=1.0)) as accounts:
         for _ in range(2):
             with pytest.raises(Refusal, match="no budget can hold"):
-                accounts.check(10)
+                await accounts.reserve(ASKED, 10)
 
 
-async def test_writing_does_not_hold_up_the_answers(tmp_path: Path) -> None:
-    """Another program holds the file for writing. The row waits, the loop does not."""
+async def test_writing_and_reserving_do_not_hold_up_the_answers(tmp_path: Path) -> None:
+    """Another program holds the file for writing. Rows and reservations wait, the loop does not."""
     with CallLedger(ledger_path(tmp_path)) as ledger:
         assert ledger._base is not None
         ledger._base.execute("BEGIN IMMEDIATE")
-        async with SessionAccounts(tmp_path, Budgets()) as accounts:
+        async with SessionAccounts(tmp_path, Budgets(day_usd=9.0)) as accounts:
             async with asyncio.timeout(1):
-                accounts.ended(report(), accounts.check(10))
+                accounts.ended(report(), FREE)
+                reserving = asyncio.create_task(accounts.reserve(ASKED, 10))
+                for _ in range(10):
+                    await asyncio.sleep(0)
+                assert not reserving.done()
             ledger._base.execute("COMMIT")
+            assert (await reserving).row
         assert ledger.spent().usd == 0.5
 
 
@@ -183,9 +286,9 @@ async def test_a_person_without_a_budget_is_told_once_that_five_dollars_are_spen
         async with SessionAccounts(tmp_path, budgets) as accounts:
             told: list[str] = []
             accounts.place, accounts.warn = PLACE, told.append
-            accounts.ended(report(4.9), 0.0)
+            accounts.ended(report(4.9), FREE)
             assert told == []
-            accounts.ended(report(0.3), 0.0)
-            accounts.ended(report(3.0), 0.0)
+            accounts.ended(report(0.3), FREE)
+            accounts.ended(report(3.0), FREE)
             assert len(told) == count
             assert all(text.startswith("This session has cost $5.20 since you connected") for text in told)

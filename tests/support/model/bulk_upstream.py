@@ -36,6 +36,8 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     for number in range(events):
         if number and gap:
             await asyncio.sleep(gap / 1000)
+        if writer.is_closing():
+            _gone()
         event = f"data: {time.monotonic_ns()}\n\n".encode()
         writer.write(b"%x\r\n%b\r\n" % (len(event), event))
     while size > 0:

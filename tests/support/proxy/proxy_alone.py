@@ -14,7 +14,7 @@ from pathlib import Path
 from ccb.local.config.settings import Settings
 from ccb.local.providers.choosing import session_provider
 from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.http_front import HttpFront
+from ccb.tunnel.proxy.http_front.front import HttpFront
 from ccb.tunnel.proxy.policy import Policy
 from ccb.tunnel.secret import Secret
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.support.proxy.proxy_client import NONCE, proxy_to
 
 from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.http_front import HttpFront
+from ccb.tunnel.proxy.http_front.front import HttpFront
 from ccb.tunnel.proxy.inband import InbandCalls
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Credit, Data, End, Frame, Open

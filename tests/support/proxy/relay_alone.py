@@ -28,7 +28,7 @@ async def _main(socket: str, upstream: str) -> None:
 
         app = web.Application(client_max_size=1 << 30)
         app.router.add_post("/{path:.*}", relay)
-        runner = web.AppRunner(app, access_log=None)
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True)  # as the front does
         await runner.setup()
         await web.UnixSite(runner, socket).start()
         sys.stdout.write(f"{socket}\n")

@@ -17,7 +17,7 @@ from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import NONCE, message_body, proxy_to
 
 from ccb.tunnel.errors import ConfigError
-from ccb.tunnel.proxy.http_front import HttpFront
+from ccb.tunnel.proxy.http_front.front import HttpFront
 from ccb.tunnel.secret import Secret
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import NONCE, proxy_to
 
-from ccb.tunnel.proxy.http_front import HttpFront
+from ccb.tunnel.proxy.http_front.front import HttpFront
 from ccb.tunnel.proxy.policy import ROUTES
 from ccb.tunnel.secret import Secret
 

@@ -6,7 +6,9 @@ import asyncio
 import hashlib
 import itertools
 import json
+from collections.abc import Mapping
 from contextlib import closing
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -19,8 +21,9 @@ from tests.support.proxy.proxy_client import guard, message_body, pieces, read_a
 from ccb.tunnel.proxy.answer_reader import AnswerReader
 from ccb.tunnel.proxy.auditing import NoAuditor
 from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.proxy.guards.costs import most_cost
 from ccb.tunnel.proxy.guards.refusal import Refusal
-from ccb.tunnel.proxy.metering import CallMeter, CallReport
+from ccb.tunnel.proxy.metering import CallMeter, CallReport, Reservation
 from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
 from ccb.tunnel.proxy.providers.credential import Credential, FixedCredential
 from ccb.tunnel.proxy.providers.routing import ModelRouter
@@ -103,17 +106,19 @@ class KeptAccounts:
     def __init__(self, most: int = 100) -> None:
         self.reports: list[CallReport] = []
         self.reserved = 0.0
+        self.reservations = 0
         self.most = most
 
-    def check(self, size: int | None) -> float:
+    async def reserve(self, request: Mapping[str, Any], size: int) -> Reservation:
         if len(self.reports) >= self.most:
             raise Refusal(403, "no more", kind="laptop_budget")
         self.reserved += 1
-        return 1.0
+        self.reservations += 1
+        return Reservation(1.0)
 
-    def ended(self, report: CallReport, reserved: float) -> None:
+    def ended(self, report: CallReport, reserved: Reservation) -> None:
         self.reports.append(report)
-        self.reserved -= reserved
+        self.reserved -= reserved.usd
 
 
 async def test_every_call_is_reported_once_and_none_starts_that_the_accounts_refuse(fake_model: FakeModel) -> None:
@@ -122,7 +127,7 @@ async def test_every_call_is_reported_once_and_none_starts_that_the_accounts_ref
     client = anthropic_client({"ANTHROPIC_BASE_URL": fake_model.url})
     provider = AnthropicProvider(FixedCredential(Credential("k", api_key=Secret(API_KEY))), client)
     body = message_body()
-    async with AuthProxy(provider, accounts=accounts) as proxy:
+    async with AuthProxy(ModelRouter(provider, lambda name: None), accounts=accounts) as proxy:
         async with proxy.call(request_head(body, call_id="c1"), pieces(body), nonce=guard()) as answer:
             assert answer.status == 200
             await read_all(answer)
@@ -135,8 +140,31 @@ async def test_every_call_is_reported_once_and_none_starts_that_the_accounts_ref
         assert (report.request_bytes, report.digest) == (len(body), hashlib.sha256(body).hexdigest())
         async with proxy.call(request_head(body, call_id="c2"), pieces(body), nonce=guard()) as answer:
             assert (answer.status, "laptop_budget" in (await read_all(answer)).decode()) == (403, True)
-    assert len(fake_model.requests) == 1
-    assert accounts.reserved == 0
+    assert len(fake_model.requests) == len(accounts.reports) == 1
+    assert (accounts.reserved, accounts.reservations) == (0, 1)
+
+
+OPUS = {"model": "claude-opus-4-5", "max_tokens": 1_000}
+DEAREST = {"model": "claude-opus-4-1", "max_tokens": 1_000}
+
+
+@pytest.mark.parametrize(
+    ("request_", "like"),
+    [
+        ({**OPUS, "tools": [{"name": "Bash", "input_schema": {}}]}, OPUS),
+        ({**OPUS, "max_tokens": "x"}, {**OPUS, "max_tokens": 64_000}),
+        ({**OPUS, "model": "grok-9"}, DEAREST),
+        ({**OPUS, "model": ["claude-opus-4-5"]}, DEAREST),
+        ({**OPUS, "speed": "fast"}, DEAREST),
+        ({**OPUS, "fallbacks": "default"}, DEAREST),
+        ({**OPUS, "tools": [{"type": "web_search_20250305", "name": "web_search"}]}, DEAREST),
+        ({**OPUS, "tools": "all"}, DEAREST),
+    ],
+)
+def test_what_a_call_may_cost_at_most_follows_its_request(request_: dict[str, Any], like: dict[str, Any]) -> None:
+    assert most_cost(request_, 3_000) == most_cost(like, 3_000)
+    assert most_cost(OPUS, 3_000).usd == pytest.approx(1_000 * 2 * 5e-6 + 1_000 * 25e-6)
+    assert most_cost(OPUS, 3_000).tokens == 2_000
 
 
 async def test_a_call_that_fails_is_of_the_model_that_was_asked(fake_model: FakeModel) -> None:
@@ -161,9 +189,10 @@ async def test_what_a_call_reserves_is_released_however_it_ends(fake_model: Fake
         anthropic_client({"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}),
     )
     body = message_body()
-    async with AuthProxy(provider, accounts=accounts) as proxy:
+    async with AuthProxy(ModelRouter(provider, lambda name: None), accounts=accounts) as proxy:
         async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
             assert answer.status >= 500
+        assert accounts.reservations == 1
         proxy._find_or_start(request_head(body, call_id="c2"), pieces(body), 0, keep=True)
         proxy.discard("c2")  # before its task has begun
     assert accounts.reserved == 0 and [each.status for each in accounts.reports] == [0, 0]

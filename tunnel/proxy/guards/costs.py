@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...wire.dataclass import dataclass
 from ...wire.models import cost_usd, count, facts
 
 Json = dict[str, Any]
@@ -24,6 +25,12 @@ _DETAILS = frozenset(DETAILS)
 _SEARCH_USD = 0.01
 _HOUR_SHARE = 2.0
 """What a token costs that the cache keeps for an hour, in input tokens; `write_share` is for five minutes."""
+
+_BYTES_PER_TOKEN = 3
+_MOST_OUTPUT = 64_000
+_DEAREST = "claude-opus-4-1"
+_DEARER = frozenset(("fallbacks", "models", "speed", "inference_geo"))
+"""The members of a request that make an answer dearer than its model is."""
 
 _DEAR_FAST = ("opus-4-6", "opus-4-7", "opus-4.6", "opus-4.7")
 _IN_ONE_COUNTRY = 1.1
@@ -49,6 +56,28 @@ def answer_cost(model: str, usage: Mapping[str, Any]) -> float:
     if usage.get("inference_geo") == "us":
         dollars *= _IN_ONE_COUNTRY
     return dollars + _SEARCH_USD * count(_object(usage, "server_tool_use"), "web_search_requests")
+
+
+@dataclass(frozen=True)
+class MostCost:
+    """What a call may cost at most: dollars, and tokens of all kinds."""
+
+    usd: float = 0.0
+    tokens: int = 0
+
+
+def most_cost(request: Mapping[str, Any], size: int) -> MostCost:
+    """Return what a request with a body of `size` bytes may cost at most. One that asks for more than an answer of its
+    model, or for a model without a known price, counts as the dearest model."""
+    tools, longest = request.get("tools"), request.get("max_tokens")
+    own = all(isinstance(each, dict) and "type" not in each for each in tools) if isinstance(tools, list) else not tools
+    known = facts(_text(request, "model"))
+    if not own or not known.input_price or not _DEARER.isdisjoint(request):
+        known = facts(_DEAREST)
+    output = longest if isinstance(longest, int) and 0 <= longest <= _MOST_OUTPUT else _MOST_OUTPUT
+    tokens = size // _BYTES_PER_TOKEN
+    usd = (tokens * max(_HOUR_SHARE, known.write_share) * known.input_price + output * known.output_price) / 1_000_000
+    return MostCost(usd, tokens + output)
 
 
 def _tokens_cost(model: str, usage: Mapping[str, Any]) -> float:

@@ -9,7 +9,7 @@ numbers that are not JSON's.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from .refusal import Refusal
@@ -35,7 +35,7 @@ def read_request(body: bytes) -> Json:
     return data
 
 
-def model_of(request: Json) -> str:
+def model_of(request: Mapping[str, Any]) -> str:
     """Return the model that a request names, "" if it names none."""
     model = request.get("model")
     return model if isinstance(model, str) else ""

@@ -8,10 +8,10 @@ and the limits are the same for every provider.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 
 class ProviderError(Exception):
@@ -25,6 +25,10 @@ class ProviderError(Exception):
         self.permanent = permanent
 
 
+async def _allow(request: Mapping[str, Any], size: int) -> None:
+    """Let a request pass, whatever it asks for."""
+
+
 @dataclass(frozen=True)
 class ProviderRequest:
     """A request of the worker that the policy has allowed.
@@ -32,7 +36,8 @@ class ProviderRequest:
     `path` is the raw request target with its query. `headers` have passed the closed list, with names in lower case,
     and hold no credential. `body` can be read once; it raises when the worker breaks off or sends too much, and the
     provider must let that error through or end its own request. `size` is the length of the body in bytes, None if
-    unknown. Who reads the body calls `asks` with the model that it names.
+    unknown. Who reads the body waits for `asks`, with the object in it and its size, before anything goes out; that may
+    raise Refusal.
     """
 
     method: str
@@ -40,7 +45,7 @@ class ProviderRequest:
     headers: Mapping[str, str] = field(repr=False)
     body: AsyncIterator[bytes] = field(repr=False)
     size: int | None
-    asks: Callable[[str], None] = field(default=lambda model: None, repr=False)
+    asks: Callable[[Mapping[str, Any], int], Awaitable[None]] = field(default=_allow, repr=False)
 
 
 @dataclass(frozen=True)

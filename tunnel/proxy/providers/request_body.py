@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Self
 
 from ..guards.request_body import read_request
 
@@ -23,13 +23,29 @@ async def read_json(body: bytes) -> Json:
     return await asyncio.to_thread(read_request, body) if len(body) > _IN_THREAD else read_request(body)
 
 
-async def in_pieces(pieces: list[bytes]) -> AsyncIterator[bytes]:
-    """Yield a body piece by piece, and take each one out of the list: who has read all of it may never ask for more."""
-    pieces.reverse()
-    while pieces:
-        yield pieces.pop()
+class WholeBody:
+    """A body that is all there. Reading it takes each piece out of the list `left`: who has read all of it may never
+    ask for more."""
+
+    def __init__(self, pieces: list[bytes]) -> None:
+        self.left = pieces
+        pieces.reverse()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self.left:
+            raise StopAsyncIteration
+        return self.left.pop()
+
+    def take(self) -> bytes:
+        """Return all that is left, at once."""
+        whole = b"".join(reversed(self.left))
+        self.left.clear()
+        return whole
 
 
-def as_body(data: bytes) -> AsyncIterator[bytes]:
+def as_body(data: bytes) -> WholeBody:
     """Return a body in one piece."""
-    return in_pieces([data])
+    return WholeBody([data])

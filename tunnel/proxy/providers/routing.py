@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Self
 
 from ..guards.request_body import model_of
 from ..policy import MAX_BODY, ROUTES
 from .provider import Provider, ProviderRequest, ProviderResponse
-from .request_body import as_body, in_pieces, read_json
+from .request_body import WholeBody, as_body, read_json
 
 Json = dict[str, Any]
 
@@ -97,18 +97,17 @@ class ModelRouter:
             self._in_memory -= size
 
     async def _routed(
-        self, pieces: list[bytes], size: int, asks: Callable[[str], None]
+        self, pieces: list[bytes], size: int, asks: Callable[[Mapping[str, Any], int], Awaitable[None]]
     ) -> tuple[Provider, AsyncIterator[bytes], int]:
         """Return the provider for a body, and what it is sent. The body is not held beside its pieces."""
         whole = b"".join(pieces)
         asked = await read_json(whole)
-        model = model_of(asked)
-        asks(model)
-        provider = self._provider_of(model)
+        await asks(asked, size)
+        provider = self._provider_of(model_of(asked))
         if provider is self._default and _OURS in whole:
             changed = _without_foreign_thinking(asked)
             return provider, as_body(changed), len(changed)
-        return provider, in_pieces(pieces), size
+        return provider, WholeBody(pieces), size
 
     def _provider_of(self, model: str) -> Provider:
         name, slash, _ = model.partition("/")

@@ -12,7 +12,7 @@ from tests.support.providers.dialect_server import KEY, DialectServer
 from tests.support.providers.turns import Said
 from tests.support.proxy.proxy_client import NONCE
 
-from ccb.tunnel.proxy.http_front import HttpFront
+from ccb.tunnel.proxy.http_front.front import HttpFront
 from ccb.tunnel.secret import Secret
 
 pytestmark = pytest.mark.slow  # the two packages take seconds to load

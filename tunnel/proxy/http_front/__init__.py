@@ -1,0 +1,1 @@
+"""HTTP on a unix socket: `connection` speaks HTTP, `front` hands what came to the auth proxy."""

@@ -1,0 +1,104 @@
+"""The front for programs that speak HTTP: a unix socket that only this user can open. Each request needs the nonce too.
+
+The nonce comes in the header `x-auth-nonce`, or in the path as `/n/<nonce>/v1/…` for clients that cannot set headers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from pathlib import Path
+from typing import Self
+
+from ...errors import ConfigError
+from ...secret import Secret
+from ..core import AuthProxy
+from ..guards.nonce import NonceGuard
+from ..guards.refusal import Refusal
+from ..policy import RequestHead
+from ..providers.provider import ProviderError
+from .connection import HttpAnswer, HttpConnection, HttpRequest
+
+NONCE_HEADER = "x-auth-nonce"
+SOCKET_NAME = "model.sock"
+_MAX_SOCKET_PATH = 100  # sun_path is 104 bytes on macOS, 108 on Linux
+_MAX_CONNECTIONS = 256
+
+
+class HttpFront:
+    """Serves HTTP on a socket in `directory` while its context is open. A call ends when its client disconnects.
+
+    The directory is made with mode 0700 if it is missing. Entering raises ConfigError if others can reach it.
+    """
+
+    def __init__(self, proxy: AuthProxy, nonce: Secret, directory: Path) -> None:
+        self._proxy = proxy
+        self._nonce = NonceGuard(nonce)
+        self._directory = directory
+        self._server: asyncio.Server | None = None
+        self._connections: set[HttpConnection] = set()
+
+    @property
+    def socket_path(self) -> Path:
+        """The path of the socket."""
+        return self._directory / SOCKET_NAME
+
+    async def __aenter__(self) -> Self:
+        _own_directory(self._directory)
+        if len(os.fsencode(self.socket_path)) > _MAX_SOCKET_PATH:
+            raise ConfigError(
+                f"The path of the proxy socket is too long: {self.socket_path}", do="Set a shorter TMPDIR."
+            )
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(self._connection, str(self.socket_path))
+        self.socket_path.chmod(0o600)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._server is not None:
+            self._server.close()
+        await asyncio.gather(*(each.close() for each in list(self._connections)))
+        self.socket_path.unlink(missing_ok=True)
+
+    def _connection(self) -> HttpConnection:
+        return HttpConnection(self._answer, self._connections, _MAX_CONNECTIONS)
+
+    async def _answer(self, request: HttpRequest, answer: HttpAnswer) -> None:
+        nonce, path = _nonce_and_path(request)
+        head = RequestHead("", nonce, request.method, path, dict(request.headers), request.size)
+        async with self._proxy.call(head, request.body, nonce=self._nonce) as response:
+            answer.begin(response.status, response.headers)
+            if not response.has_more:
+                answer.flush()
+            try:
+                async for piece in response.body():
+                    await answer.write(piece)
+            except (ProviderError, Refusal):  # an incomplete body must not look complete
+                answer.break_off()
+            else:
+                answer.finish()
+
+
+def _nonce_and_path(request: HttpRequest) -> tuple[str, str]:
+    path = request.path
+    if path.startswith("/n/"):
+        nonce, slash, rest = path[3:].partition("/")
+        return nonce, slash + rest
+    return request.headers.get(NONCE_HEADER, ""), path
+
+
+def _own_directory(directory: Path) -> None:
+    """Make `directory` with mode 0700. Raise ConfigError if it exists and is not ours or is open to others."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = directory.lstat()
+    except OSError as error:
+        raise ConfigError(
+            f"The directory for the proxy socket cannot be made: {directory}", evidence=str(error)
+        ) from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise ConfigError(
+            f"Other users can reach the directory of the proxy socket: {directory}",
+            do=f"Remove it, or: chmod 700 {directory}",
+        )
