@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import ccb
+from ccb.tunnel.wire.dataclass import dataclass
 
 
 def _pack(data: bytes, form: str) -> bytes:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..terminal.keymap import DEFAULT_KEYMAP, Keymap, KeyRefused, keymap_of
 from .settings import EVERYTHING, IMAGE_CHOICES, SettingsChoice, settings_path

@@ -34,8 +34,17 @@ from ..session.answers.notification_hooks import NotificationHooks
 from ..session.connection import AttachOptions
 from .project_trust import ProjectDesk
 from .session_request import options_for_existing, reconnect_seconds, session_options, session_parameters
-from .startup import SessionStartup, StartupLoader, chosen_model, load_session_startup, load_startup, without_alias
-from .transport import cancelled, first_transport, open_transport, startup_loader
+from .startup import (
+    SessionStartup,
+    Startup,
+    StartupLoader,
+    chosen_model,
+    load_dialing_startup,
+    load_session_startup,
+    load_startup,
+    without_alias,
+)
+from .transport import SessionLoading, cancelled, first_transport, open_transport, startup_loader
 
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
@@ -113,16 +122,21 @@ async def connect_session(
         choice = settings_choice(arguments)
         models = (arguments.agent.model, arguments.sdk.fallback_model)
         host = host_label(arguments.connection)
-        loader = startup_loader(lambda: load_session_startup(environ, choice, models, prompts, host))
-        loader = await stack.enter_async_context(loader)
+        loading = SessionLoading(
+            lambda: load_dialing_startup(environ, choice),
+            lambda basics: load_session_startup(environ, basics, models, prompts, host),
+        )
+        loading = await stack.enter_async_context(loading)
         unclear = any(each and not may_be_model(each) for each in models)  # one of the person's short names, or a slip
         if unclear or not _has_environ_credential(environ) or "/" in (arguments.agent.model or ""):
-            loader.start()
-            await _credential_name(arguments, await loader.loaded(), environ)
-        dialer, startup, proxy_desk = await _first_dialer(arguments, prompts, environ, loader, stack, kept)
+            await _credential_name(arguments, await loading.all(), environ)
+        dialer, basics = await _first_dialer(arguments, prompts, environ, loading.basics, stack, kept)
         dialer.parameters = await session_parameters(
-            arguments, session_id, startup.settings, lambda: _choose(arguments, dialer, startup.bundle, choose)
+            arguments, session_id, basics.settings, lambda: _choose(arguments, dialer, basics.bundle, choose)
         )
+        dialer.begin()
+        startup = await loading.all()
+        proxy_desk = await _proxy_desk(arguments, startup, environ, dialer, stack)
         from ..ledger.entries import CallPlace
         from ..providers.choice import ModelChoice
         from ..providers.known_models import check_models, refresh_lists, said_at_start
@@ -223,12 +237,11 @@ async def _first_dialer(
     arguments: Arguments,
     prompts: Prompts,
     environ: Mapping[str, str],
-    loader: StartupLoader[SessionStartup],
+    loader: StartupLoader[Startup],
     stack: AsyncExitStack,
     kept: KeptTransport | None,
-) -> tuple[Dialer, SessionStartup, ProxyDesk]:
-    """Connect for the first time. The dialer keeps the connection; `stack` closes it, the auth proxy and its
-    accounts."""
+) -> tuple[Dialer, Startup]:
+    """Connect for the first time. The dialer keeps the connection; `stack` closes it."""
 
     async def log_in(ask: bool) -> Transport:
         def open_with(answering: Prompts) -> Awaitable[Transport]:
@@ -244,27 +257,38 @@ async def _first_dialer(
     else:
         loader.start()
     try:
-        startup = await loader.loaded()
-        from ..ledger.accounts import SessionAccounts, budgets
-        from ..ledger.audit import SessionAudit
-        from ..ledger.desk import ProxyDesk
+        basics = await loader.loaded()
+        from .dial import Dialer
 
-        host = host_label(arguments.connection)
-        spending = budgets(arguments.sdk.max_budget_usd, startup.settings, host)
-        accounts = SessionAccounts(state_dir(environ), spending)
-        record = arguments.agent.record or startup.settings.recordModelCalls
-        audit = SessionAudit(state_dir(environ), record=record)
-        dialer, proxy = startup.dialer(transport, log_in, host, accounts, audit)
+        dialer = Dialer(log_in, basics.bundle, transport)
     except BaseException:
         await transport.close()
         raise
     stack.push_async_callback(dialer.aclose)
     if kept is not None:
         stack.callback(kept.keep, dialer)
+    return dialer, basics
+
+
+async def _proxy_desk(
+    arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str], dialer: Dialer, stack: AsyncExitStack
+) -> ProxyDesk:
+    """Let an auth proxy serve the dialer. `stack` closes it, its accounts and its audit."""
+    from ..ledger.accounts import SessionAccounts, budgets
+    from ..ledger.audit import SessionAudit
+    from ..ledger.desk import ProxyDesk
+
+    host = host_label(arguments.connection)
+    spending = budgets(arguments.sdk.max_budget_usd, startup.settings, host)
+    accounts = SessionAccounts(state_dir(environ), spending)
+    record = arguments.agent.record or startup.settings.recordModelCalls
+    audit = SessionAudit(state_dir(environ), record=record)
+    proxy = startup.auth_proxy(host, accounts, audit)
     await stack.enter_async_context(accounts)
     await stack.enter_async_context(audit)
     await stack.enter_async_context(proxy)
-    return dialer, startup, ProxyDesk(proxy, accounts, audit)
+    dialer.serve(proxy)
+    return ProxyDesk(proxy, accounts, audit)
 
 
 def _models(arguments: Arguments, settings: Settings, *, new: bool) -> list[str]:

@@ -10,17 +10,21 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
-from ccb.deploy.bootstrap import launch
+from ccb.deploy.bootstrap import Launched, launch
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import CcbError, ConnectionLost, DeployError, Dropped
 from ccb.tunnel.link.link import Link, new_nonce
-from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.inband import InbandCalls
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire import Hello
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..session.connection import KnownSession
+
+if TYPE_CHECKING:  # the command line for the worker is on its way before these are loaded
+    from ccb.tunnel.proxy.core import AuthProxy
+    from ccb.tunnel.proxy.inband import InbandCalls
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +50,8 @@ class WorkerConnection:
 
     async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
         """See `connection.Connection`."""
+        from ccb.tunnel.proxy.inband import InbandCalls
+
         nonce = new_nonce()
         if role == "driver" or self._proxy.keeps_calls:  # a former driver reads its open calls to their end
             self._proxy.driven_at(self.link.next_epoch)
@@ -71,21 +77,35 @@ class WorkerConnection:
             await self._calls.read_out()
 
 
+@dataclass(frozen=True)
+class _EarlyLaunch:
+    """A worker that is started before the session is dialled."""
+
+    transport: Transport
+    task: asyncio.Task[Launched]
+
+    async def close(self) -> None:
+        """Give the worker up."""
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        if not self.task.cancelled() and self.task.exception() is None:
+            await self.task.result().pipe.close()
+
+
 class Dialer:
     """Dials one session, the first time over `transport`.
 
     `parameters` say how the worker finds or creates the session. They are used until its first hello; after that, only
-    that session is dialled. Call `aclose` at the end.
+    that session is dialled. `serve` must come before `dial`. Call `aclose` at the end.
     """
 
-    def __init__(
-        self, open_transport: OpenTransport, bundle: Bundle, proxy: AuthProxy, transport: Transport | None = None
-    ) -> None:
+    def __init__(self, open_transport: OpenTransport, bundle: Bundle, transport: Transport | None = None) -> None:
         self.parameters: Mapping[str, object] = {}
         self._open_transport = open_transport
         self._bundle = bundle
-        self._proxy = proxy
+        self._proxy: AuthProxy | None = None
         self._transport = transport
+        self._early: _EarlyLaunch | None = None
         self._opening = asyncio.Lock()
         self._tried = False
 
@@ -103,8 +123,22 @@ class Dialer:
         transport, self._transport = self._transport, None
         return transport
 
+    def begin(self) -> None:
+        """Start the worker now, over the transport that is there. It starts while this machine loads what the session
+        needs; `dial` takes it. A worker to which nobody attaches ends by itself."""
+        assert self._transport is not None
+        launching = launch(self._transport, self._parameters_for(None), self._bundle)
+        self._tried = True
+        self._early = _EarlyLaunch(self._transport, asyncio.create_task(launching, name="start the worker"))
+
+    def serve(self, proxy: AuthProxy) -> None:
+        """Let `proxy` answer the model calls of all connections."""
+        self._proxy = proxy
+
     async def aclose(self) -> None:
         """Close the transport."""
+        if self._early is not None:
+            await self._early.close()
         transport = self.release()
         if transport is not None:
             await transport.close()
@@ -124,10 +158,15 @@ class Dialer:
     @asynccontextmanager
     async def dial(self, *, known: KnownSession | None, ask: bool) -> AsyncIterator[WorkerConnection]:
         """See `connection.Dial`."""
+        assert self._proxy is not None
         parameters = self._parameters_for(known)
         self._tried = True
         async with AsyncExitStack() as stack:
-            link, hello = await self._hello(parameters, stack, warm=known is not None, ask=ask)
+            waiting = asyncio.get_running_loop().call_later(_SENT_S, self._proxy.prepare)
+            try:
+                link, hello = await self._hello(parameters, stack, warm=known is not None, ask=ask)
+            finally:
+                waiting.cancel()
             log.info("hello from worker pid %d of session %s", hello.pid, hello.session)
             try:
                 yield WorkerConnection(link, hello, self._proxy, stack)
@@ -160,19 +199,25 @@ class Dialer:
         self, transport: Transport, parameters: Mapping[str, object], stack: AsyncExitStack
     ) -> tuple[Link, Hello]:
         async with AsyncExitStack() as attempt:
-            waiting = asyncio.get_running_loop().call_later(_SENT_S, self._proxy.prepare)
             try:
-                launched = await launch(transport, parameters, self._bundle)
+                launched = await self._launched(transport, parameters)
                 link = await attempt.enter_async_context(Link(launched.pipe, launched.rest, host=transport.name))
                 hello = await link.hello()
             except DeployError as error:
                 if isinstance(error.__cause__, ConnectionLost) and not transport.alive:
                     raise Dropped(error.what, evidence=error.evidence, do=error.do) from error
                 raise
-            finally:
-                waiting.cancel()
             stack.push_async_exit(attempt.pop_all())
             return link, hello
+
+    async def _launched(self, transport: Transport, parameters: Mapping[str, object]) -> Launched:
+        """Start the worker, or return the one that `begin` has started over this transport. Raises CcbError."""
+        early, self._early = self._early, None
+        if early is not None and early.transport is transport:
+            return await early.task
+        if early is not None:
+            await early.close()
+        return await launch(transport, parameters, self._bundle)
 
     async def _drop_transport(self) -> None:
         transport, self._transport = self._transport, None

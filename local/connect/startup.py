@@ -25,15 +25,13 @@ if TYPE_CHECKING:
     from ccb.tunnel.proxy.core import AuthProxy
     from ccb.tunnel.proxy.metering import Accounts
     from ccb.tunnel.proxy.providers.provider import Provider
-    from ccb.tunnel.transports.pipe import Transport
 
     from ..config.settings import Settings, SettingsChoice
     from ..credentials.stored import StoredCredentials
-    from .dial import Dialer, OpenTransport
 
 
 _NEEDED_NEXT = (
-    *("ccb.local.connect.dial", "ccb.local.connect.file_connection", "ccb.local.connect.laptop_mcp"),
+    *("ccb.local.connect.file_connection", "ccb.local.connect.laptop_mcp", "ccb.tunnel.proxy.core"),
     *("ccb.local.ledger.audit", "ccb.local.ledger.desk", "ccb.local.providers.known_models"),
     *("ccb.local.providers.choice", "ccb.local.session.remote_session"),
 )
@@ -59,18 +57,14 @@ class SessionStartup(Startup):
     provider: Provider
     stored: StoredCredentials
 
-    def dialer(
-        self, transport: Transport, open_transport: OpenTransport, host: str, accounts: Accounts, auditor: Auditor
-    ) -> tuple[Dialer, AuthProxy]:
-        """Return the dialer of a session, which first uses `transport`, and the session's auth proxy (not yet
-        entered) with the limits of `host`. Its calls go into `accounts`, and what they are about to `auditor`."""
+    def auth_proxy(self, host: str, accounts: Accounts, auditor: Auditor) -> AuthProxy:
+        """Return the session's auth proxy (not yet entered) with the limits of `host`. Its calls go into `accounts`,
+        and what they are about to `auditor`."""
         from ccb.tunnel.proxy.core import AuthProxy
 
         from ..ledger.policies import call_policy
-        from .dial import Dialer
 
-        proxy = AuthProxy(self.provider, call_policy(self.settings, host), accounts=accounts, auditor=auditor)
-        return Dialer(open_transport, self.bundle, proxy, transport), proxy
+        return AuthProxy(self.provider, call_policy(self.settings, host), accounts=accounts, auditor=auditor)
 
 
 def load_startup(environ: Mapping[str, str], choice: SettingsChoice | None = None) -> Startup:
@@ -84,22 +78,27 @@ def load_startup(environ: Mapping[str, str], choice: SettingsChoice | None = Non
     return Startup(settings, tuple(settings.warnings), bundle.load())
 
 
+def load_dialing_startup(environ: Mapping[str, str], choice: SettingsChoice | None = None) -> Startup:
+    """Load the startup, and import the dialer: with these the worker can be started. Raises ConfigError."""
+    importlib.import_module("ccb.local.connect.dial")
+    return load_startup(environ, choice)
+
+
 def load_session_startup(
     environ: Mapping[str, str],
-    choice: SettingsChoice | None = None,
+    basics: Startup,
     models: Sequence[str | None] = (),
     prompts: Prompts | None = None,
     host: str = "",
 ) -> SessionStartup:
-    """Load the startup and the providers of models, and import the dialer. `models` are those of the command line: the
-    session's own, and what takes over. `prompts` may ask for the passphrase of stored credentials; `host` chooses among
-    them. Raises ConfigError, CredentialError."""
+    """Load the providers of models, and import what a session needs once its worker is there. `models` are those of the
+    command line: the session's own, and what takes over. `prompts` may ask for the passphrase of stored credentials;
+    `host` chooses among them. Raises ConfigError, CredentialError."""
     from ..credentials.stored import StoredCredentials
     from ..providers.choosing import session_provider
 
     for module in _NEEDED_NEXT:
         importlib.import_module(module)
-    basics = load_startup(environ, choice)
     settings = basics.settings
     others = (*(without_alias(settings, each) for each in models[1:]), settings.smallModel)
     stored = StoredCredentials(environ, settings=settings, prompts=prompts, host=host)
@@ -150,6 +149,10 @@ class StartupLoader(Generic[T]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Cancel a load that has not ended."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 

@@ -17,7 +17,7 @@ from ..command_line.transport_choice import TransportKind, host_label, open_chos
 from ..config.settings_loading import load_sharing
 from ..session.connection import FIRST_TRIES
 from ..terminal.stdio import in_thread
-from .startup import Startup, StartupLoader, T
+from .startup import SessionStartup, Startup, StartupLoader, T
 
 if TYPE_CHECKING:
     from ccb.tunnel.login.prompter import Prompts
@@ -25,15 +25,58 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_QUICK_LOGIN_S = 0.25
+"""Longer than it takes to load asyncssh and to log in to a host nearby."""
+
 
 def startup_loader(load: Callable[[], T]) -> StartupLoader[T]:
     """Return a loader that runs `load` in a thread."""
+    return StartupLoader(lambda: _in_paused_thread(load))
 
+
+class SessionLoading:
+    """Loads what a session needs in two steps: `basics`, with which the worker can be started, and the rest, which
+    nobody waits for before the worker is on its way.
+
+    Loading competes with the login for one interpreter, so the rest begins only when somebody asks for it, or when the
+    login takes so long that it must wait for the network. Use as a context manager.
+    """
+
+    def __init__(self, basics: Callable[[], Startup], rest: Callable[[Startup], SessionStartup]) -> None:
+        self._load_basics = basics
+        self._load_rest = rest
+        self.basics = StartupLoader(self._basics)
+        self._rest = StartupLoader(self._session)
+
+    async def __aenter__(self) -> SessionLoading:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._rest.close()
+        await self.basics.close()
+
+    async def all(self) -> SessionStartup:
+        """Return what a session needs. Raise what prevents it: ConfigError, CredentialError."""
+        self.basics.start()
+        self._rest.start()
+        return await self._rest.loaded()
+
+    async def _basics(self) -> Startup:
+        basics = await _in_paused_thread(self._load_basics)
+        asyncio.get_running_loop().call_later(_QUICK_LOGIN_S, self._rest.start)
+        return basics
+
+    async def _session(self) -> SessionStartup:
+        basics = await self.basics.loaded()
+        return await _in_paused_thread(lambda: self._load_rest(basics))
+
+
+async def _in_paused_thread(load: Callable[[], T]) -> T:
     def work() -> T:
         with collection_paused():
             return load()
 
-    return StartupLoader(lambda: in_thread(work))
+    return await in_thread(work)
 
 
 async def first_transport(

@@ -11,13 +11,14 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Literal, get_args
 
 from ccb.tunnel.errors import ConfigError, CredentialError
 from ccb.tunnel.proxy.providers.credential import Credential
 from ccb.tunnel.secret import Secret
+from ccb.tunnel.wire.dataclass import dataclass
 
 from .key_text import OAUTH_BETA, is_login_token
 from .store import SecretStore

@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import json
 import os
-from dataclasses import dataclass
 
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.secret import Secret
+from ccb.tunnel.wire.dataclass import dataclass
 
 FORMAT = "ccb-sealed-1"
 COST = 1 << 17

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import textwrap
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import Enum
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..command_line.error_text import evidence_lines
 

@@ -9,7 +9,6 @@ import os
 import posixpath
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 from ccb.deploy.bootstrap import launch_program
 from ccb.tunnel.errors import (
@@ -25,6 +24,7 @@ from ccb.tunnel.errors import (
 from ccb.tunnel.link.backoff import waits
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.transports.pipe import Pipe, Transport
+from ccb.tunnel.wire.dataclass import dataclass
 
 from .both_ends.channel import CannotCopy, CopyChannel, OtherEndFailed, StreamEnded
 from .both_ends.receiving import Receiver

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.requests import TRUST_PROJECT
 from ccb.tunnel.wire.tool_traits import View, traits_of
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CcbError, UsageError
@@ -15,6 +14,7 @@ from ccb.tunnel.proxy.providers.dialect.effort import clamped
 from ccb.tunnel.proxy.providers.kinds import ANTHROPIC
 from ccb.tunnel.proxy.providers.models.traits import ModelTraits
 from ccb.tunnel.proxy.providers.provider import ProviderError
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.models import ALIASES, learn, sent_name
 from ccb.tunnel.wire.models import facts as wire_facts
 

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.proxy.providers.models.fetching import ModelSource
 from ccb.tunnel.proxy.providers.models.listing import MAX_LIST_BYTES, MAX_LISTED, ListedModel, known_as
 from ccb.tunnel.proxy.providers.provider import ProviderError
+from ccb.tunnel.wire.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

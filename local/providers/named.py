@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from ccb.tunnel.errors import ConfigError, UsageError
@@ -14,6 +14,7 @@ from ccb.tunnel.proxy.providers.models.fetching import ListCall
 from ccb.tunnel.proxy.providers.models.listing import Facts
 from ccb.tunnel.proxy.providers.models.traits import TraitsTable
 from ccb.tunnel.proxy.providers.network.endpoint import Endpoint, endpoint_at
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..config.provider_settings import ModelSettings, ProviderSettings
 from .model_lists import ModelList, ModelLists

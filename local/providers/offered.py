@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.proxy.providers.kinds import ANTHROPIC, KINDS
 from ccb.tunnel.proxy.providers.models.listing import ListedModel
 from ccb.tunnel.proxy.providers.models.traits import ModelTraits
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.models import facts
 
 from ..config.provider_settings import ProviderSettings

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 DEFAULT_KEYS: Mapping[str, tuple[str, ...]] = {
     "send": ("enter",),

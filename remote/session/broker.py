@@ -278,7 +278,7 @@ class RequestBroker:
     def _begin(self, line: ControlRequestLine) -> Awaitable[Json]:
         try:
             return self._slow[line.subtype](line.request)
-        except Exception as error:  # noqa: BLE001 - raised again where the answer is made
+        except (RequestRefused, NotKept) as error:  # raised again where the answer is made
             return _raising(error)
 
     async def _work_on(self, line: ControlRequestLine, work: Awaitable[Json]) -> None:

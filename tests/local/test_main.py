@@ -17,6 +17,15 @@ from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
 
 pytestmark = pytest.mark.programs
 
+NEVER_START = (
+    "import asyncio\nlater = asyncio.BaseEventLoop.call_later\n"
+    "def never_start(loop, delay, call, *rest, **named):\n"
+    "    late = 3600 if getattr(call, '__name__', '') == 'start' else delay\n"
+    "    return later(loop, late, call, *rest, **named)\n"
+    "asyncio.BaseEventLoop.call_later = never_start\n"
+)
+"""Nothing is loaded because a machine is so slow that there would be time for it."""
+
 HEAVY = ("asyncssh", "textual", "anthropic", "openai", "aiohttp", "pydantic", "keyring")
 
 
@@ -74,23 +83,36 @@ def test_host_commands_load_nothing_of_the_way_to_the_model_and_no_pydantic_with
 def test_a_session_is_attached_before_what_sends_model_calls_is_loaded() -> None:
     environ = {"HOME": "/nonexistent", "ANTHROPIC_API_KEY": "k"}
     code = (
-        "import sys\nfrom ccb.local.connect.startup import load_session_startup\n"
-        f"load_session_startup({environ!r}).dialer(None, None, 'host', None, None)\n"
+        "import sys\nfrom ccb.local.connect.startup import load_dialing_startup, load_session_startup\n"
+        f"load_session_startup({environ!r}, load_dialing_startup({environ!r})).auth_proxy('host', None, None)\n"
         f"print([name for name in {(*HEAVY, 'http.client')!r} if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "[]\n"
 
 
-def test_nothing_that_a_connection_can_wait_for_is_loaded_before_it_is_asked_for(tmp_path: Path) -> None:
-    """What is loaded before the first packet delays every session; behind it there is time. On a busy machine `ssh -G`
-    takes so long that the rest is loaded beside it: here that never begins."""
+def test_the_worker_is_on_its_way_before_what_its_session_needs_is_loaded(tmp_path: Path) -> None:
     code = (
-        "import asyncio, sys\nfrom ccb.__main__ import main\n"
-        "later = asyncio.BaseEventLoop.call_later\n"
-        "def never_start(loop, delay, call, *rest, **named):\n"
-        "    late = 3600 if getattr(call, '__name__', '') == 'start' else delay\n"
-        "    return later(loop, late, call, *rest, **named)\n"
-        "asyncio.BaseEventLoop.call_later = never_start\n"
+        f"import os, sys\nfrom ccb.__main__ import main\n{NEVER_START}"
+        "def hook(event, arguments):\n"
+        "    if event == 'subprocess.Popen' and arguments[1][-1].startswith('exec sh -c '):\n"
+        "        os.write(1, repr(sorted(sys.modules)).encode())\n"
+        "        os._exit(0)\n"
+        "sys.addaudithook(hook)\n"
+        "sys.argv = ['ccb', '-p', 'go']\nmain()\n"
+    )
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "ANTHROPIC_API_KEY": "k"}
+    argv = [sys.executable, "-c", code]
+    done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60, env=env)
+    loaded = ast.literal_eval(done.stdout)
+    later = ("ccb.tunnel.proxy", "ccb.local.ledger", "ccb.local.providers", "ccb.local.credentials", "ccb.local.mcp")
+    assert "ccb.deploy.bootstrap" in loaded
+    assert not [name for name in loaded if name.startswith(later) or name in {*HEAVY, "yarl", "sqlite3"}]
+
+
+def test_nothing_that_a_connection_can_wait_for_is_loaded_before_it_is_asked_for(tmp_path: Path) -> None:
+    """What is loaded before the first packet delays every session; behind it there is time, and while `ssh -G` runs."""
+    code = (
+        f"import sys\nfrom ccb.__main__ import main\n{NEVER_START}"
         "def hook(event, arguments):\n"
         "    if event == 'socket.connect' and arguments[1] == ('127.0.0.1', 1):\n"
         "        sys.stdout.write(repr(sorted(sys.modules)))\n"

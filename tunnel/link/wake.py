@@ -6,8 +6,9 @@ import asyncio
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
+
+from ..wire.dataclass import dataclass
 
 Clock = Callable[[], float]
 Addresses = Callable[[], tuple[str | None, ...]]

@@ -16,13 +16,13 @@ import stat
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from ..errors import ConfigError
 from ..plain_text import neutralise
+from ..wire.dataclass import dataclass
 from .prompter import NobodyToAsk, Prompts
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,6 @@ import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import Unreachable
@@ -24,6 +23,7 @@ from ..ssh_config.target import SshTarget
 from ..transports.command import said_by
 from ..transports.environment import without_secrets
 from ..transports.pipe import Transport
+from ..wire.dataclass import dataclass
 from . import keeper
 from .keeper import has_slept, slept_s
 from .kept_records import Kept, has_keeper, kept_directory, key_of, private, read_record

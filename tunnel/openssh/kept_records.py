@@ -11,12 +11,12 @@ import signal
 import stat
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import ccb
 
 from ..ssh_config.host_config import HostConfig
+from ..wire.dataclass import dataclass
 from .keeper import has_slept
 
 _MAX_RECORD = 64 * 1024

@@ -9,11 +9,11 @@ import socket
 import stat
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..ssh_config.host_config import HostConfig
 from ..ssh_config.target import SshTarget
+from ..wire.dataclass import dataclass
 
 _HASH = re.compile(r"(?<![0-9a-f])[0-9a-f]{40}(?![0-9a-f])")
 """What `%C` in a ControlPath becomes: a hash of this machine, the host, the port and the user."""

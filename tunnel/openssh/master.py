@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import AuthFailed, Unreachable
@@ -22,6 +21,7 @@ from ..login.prompter import Prompts, is_told
 from ..plain_text import neutralise
 from ..transports.command import TransportProcess, start
 from ..transports.stderr_tail import LAST_WORDS_S, StderrTail
+from ..wire.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

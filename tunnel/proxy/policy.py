@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ..wire.dataclass import dataclass
 from .guards.costs import ANSWERED
 from .guards.nonce import NonceGuard
 from .guards.refusal import Refusal

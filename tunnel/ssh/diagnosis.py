@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import asyncssh
 from asyncssh import OPEN_ADMINISTRATIVELY_PROHIBITED
 from asyncssh.packet import PacketDecodeError
@@ -14,6 +12,7 @@ from ..login.prompter import NobodyToAsk, Prompts
 from ..login.server_messages import closed_before_login, expired, too_many_logins
 from ..plain_text import neutralise
 from ..ssh_config.target import SshTarget
+from ..wire.dataclass import dataclass
 from .client import LoginClient
 from .jumps import Hop
 from .proxy_command import Carrier

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import asyncssh
 from asyncssh.constants import OPEN_ADMINISTRATIVELY_PROHIBITED, OPEN_CONNECT_FAILED
 
 from ..plain_text import neutralise
+from ..wire.dataclass import dataclass
 from .client import LoginClient
 from .transport import SshTransport
 

@@ -11,13 +11,13 @@ import hashlib
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import asyncssh
 from asyncssh.packet import PacketDecodeError, SSHPacket
 
 from ..login.prompter import LoginMemory
+from ..wire.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -37,8 +37,8 @@ _OPEN_S = 30.0
 _LATER_WINDOW = 4 << 20
 """Bytes that a later command, such as a copy, may send ahead. With asyncssh's 2 MB it would stand still whenever the
 interface is busy for a moment. The first one is the session's link, which has a flow control of its own."""
-_HEAD_START_S = 0.1
-"""Longer than `ssh -G` takes, unless a `Match exec` is slow."""
+_STARTED_S = 0.005
+"""Longer than it takes to start `ssh -G`. This machine has time for other work while that runs."""
 
 
 async def connect(
@@ -49,7 +49,7 @@ async def connect(
 ) -> SshTransport:
     """Log in to `target` and return the connection. The options are those that `ssh -G` prints for it.
 
-    `on_wait` is called when the network, or a slow `ssh -G`, leaves time for other work. With `past`, logins are
+    `on_wait` is called when `ssh -G`, or the network, leaves time for other work. With `past`, logins are
     pipelined where the last one allows it; the transport may then be returned before the end of the login (see
     `logged_in`). Raise Unreachable, AuthFailed, HostKeyError, ConfigError.
     """
@@ -147,7 +147,7 @@ async def _log_in_over(
 
 
 async def _route(target: SshTarget, on_wait: Callable[[], None]) -> list[Hop]:
-    waiting = asyncio.get_running_loop().call_later(_HEAD_START_S, on_wait)
+    waiting = asyncio.get_running_loop().call_later(_STARTED_S, on_wait)
     try:
         return await route(target)
     finally:

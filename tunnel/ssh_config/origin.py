@@ -7,11 +7,12 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from ..transports.command import said_by
 from ..transports.environment import without_secrets
+from ..wire.dataclass import dataclass
 from .resolve import config_command
 from .target import SshTarget, flags_of
 

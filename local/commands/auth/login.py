@@ -8,13 +8,14 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.errors import ConfigError, CredentialError, Unreachable, UsageError
 from ccb.tunnel.proxy.providers.anthropic import anthropic_endpoint
 from ccb.tunnel.proxy.providers.network.endpoint import endpoint_at
 from ccb.tunnel.proxy.providers.provider import ProviderError
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ...config.log import state_dir
 from ...config.settings import Settings

@@ -6,9 +6,9 @@ import json
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ccb.tunnel.errors import CredentialError, UsageError
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ...command_line.exit_codes import ExitCode
 from ...config.log import state_dir

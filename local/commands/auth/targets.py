@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
 
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.proxy.providers.anthropic import anthropic_endpoint, list_models
@@ -12,6 +11,7 @@ from ccb.tunnel.proxy.providers.kinds import KINDS
 from ccb.tunnel.proxy.providers.network.endpoint import Endpoint
 from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
 from ccb.tunnel.proxy.providers.provider import ProviderRequest
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ...config.settings import Settings
 from ...credentials.helper import HELPER

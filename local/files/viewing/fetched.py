@@ -10,11 +10,11 @@ import os
 import posixpath
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from ccb.tunnel.errors import CcbError, CopyFailed, UsageError
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ...terminal.stdio import in_thread
 from ..copy import CopyOrder

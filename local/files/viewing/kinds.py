@@ -9,10 +9,10 @@ from __future__ import annotations
 import codecs
 import posixpath
 import re
-from dataclasses import dataclass
 
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.content.images import image_size, image_type
+from ccb.tunnel.wire.dataclass import dataclass
 
 HEAD_BYTES = 64 * 1024
 """How much of a file is read to tell what it is."""

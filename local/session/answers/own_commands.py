@@ -10,8 +10,9 @@ import re
 import signal
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

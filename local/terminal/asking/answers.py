@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 
 class AnswerKind(Enum):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from .answers import AnswerKind, TerminalAnswer
 from .background import NO_ANSWER

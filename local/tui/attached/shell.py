@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..painting.key_priority import KeyPriority
 from ..sessions.switching import Switching

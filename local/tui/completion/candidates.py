@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from .offers import Offer, Offers
 

@@ -7,9 +7,9 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ccb.tunnel.errors import CcbError
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ...session.client import FoundNames, SessionClient
 from .history import holds_in_order

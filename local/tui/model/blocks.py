@@ -6,10 +6,11 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any, Protocol
 
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ...session.images import PictureData

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 PIECE_CHARS = 600
 """A piece is at least this long, so that a text is not hundreds of blocks."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ...session.client import SnapshotPrompt
 from .blocks import MAX_BLOCK_CHARS, Block, BlockContainer, KeptPictures, PromptBlock, PromptFacts, PromptState

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from rich.columns import Columns
 from rich.console import RenderableType
@@ -12,6 +11,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import EDIT, View, traits_of
 
 from ..model.blocks import (

@@ -8,12 +8,13 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
 from rich.text import Text
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..theme.palette import Palette
 from .untrusted.escapes import symbols, tokens

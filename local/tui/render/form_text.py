@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ..model.forms.form import Form, FormField
 from .approval_text import doubts

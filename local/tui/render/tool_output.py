@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ...terminal.keymap import DEFAULT_KEYMAP

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ...command_line.model import Arguments, SessionChoice
 

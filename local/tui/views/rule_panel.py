@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 from rich.console import Group
 from rich.text import Text
@@ -13,6 +12,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ...terminal.keymap import DEFAULT_KEYMAP
 from ..theme.palette import Palette, palette_of

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from . import motions
 from .command import UNFINISHED, UNKNOWN, VimCommand, parse_keys

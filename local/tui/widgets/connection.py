@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 from textual.widgets import Static
 
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ...session.client import LinkChange, LinkState, SessionClient
 from ...terminal.keymap import Keymap

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.dataclass import dataclass
 
 _SHORT_ID = 8
 _MAX_ANSWER_LINES = 60

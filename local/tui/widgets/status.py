@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass
 from ipaddress import ip_address
 
 from rich.cells import cell_len, set_cell_size
@@ -12,6 +11,7 @@ from rich.text import Text
 from textual.widgets import Static
 
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ...session.client import LinkState
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap

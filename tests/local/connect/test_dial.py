@@ -12,9 +12,10 @@ from tests.support.proxy.proxy_client import proxy_to
 from ccb.deploy.bundle import Bundle
 from ccb.deploy.bundling.files import joined
 from ccb.local.connect.dial import Dialer
-from ccb.tunnel.errors import AuthFailed
+from ccb.tunnel.errors import AuthFailed, ProtocolError
+from ccb.tunnel.transports.command import CommandPipe
 from ccb.tunnel.transports.local import LocalTransport
-from ccb.tunnel.transports.pipe import Transport
+from ccb.tunnel.transports.pipe import Pipe, Transport
 
 
 class Host:
@@ -41,7 +42,8 @@ def host() -> Host:
 @pytest.fixture
 async def dialer(host: Host, fake_model: FakeModel) -> AsyncIterator[Dialer]:
     async with proxy_to(fake_model.url) as proxy:
-        dialer = Dialer(host.log_in, Bundle.of(b""), proxy)
+        dialer = Dialer(host.log_in, Bundle.of(b""))
+        dialer.serve(proxy)
         yield dialer
         await dialer.aclose()
 
@@ -66,7 +68,8 @@ async def test_what_sends_model_calls_is_loaded_while_the_worker_starts(
     prepared = asyncio.Event()
     async with proxy_to(fake_model.url) as proxy:
         monkeypatch.setattr(proxy, "prepare", prepared.set)
-        dialer = Dialer(host.log_in, Bundle.of(joined(worker)), proxy)
+        dialer = Dialer(host.log_in, Bundle.of(joined(worker)))
+        dialer.serve(proxy)
         dialer.parameters = {"keep": False}
         host.answers.set()
 
@@ -92,3 +95,38 @@ async def test_a_caller_behind_a_login_that_failed_tries_itself(dialer: Dialer, 
     with pytest.raises(AuthFailed):
         await first
     assert (await second).alive and host.logins == 2
+
+
+async def test_a_worker_that_was_started_early_is_the_one_that_is_dialled_and_is_given_up_with_the_dialer() -> None:
+    """One command, whoever waits for it. A session that cannot be begun after all leaves no worker that waits."""
+    hello = '{"t": "hello"}'
+    starts = f"import os\ndef start(*_):\n    os.write(1, b'{hello}\\n')\n    os.read(0, 1)\n"
+    worker = {"ccb/__init__.py": "", "ccb/remote/__init__.py": "", "ccb/remote/main.py": starts}
+    commands: list[Pipe] = []
+
+    class Counting(LocalTransport):
+        async def execute(self, command: str) -> CommandPipe:
+            pipe = await super().execute(command)
+            commands.append(pipe)
+            return pipe
+
+    async def no_login(ask: bool) -> Transport:
+        raise AuthFailed("refused")
+
+    async with asyncio.timeout(30), proxy_to("http://127.0.0.1:1") as proxy:
+        for dials in (True, False):
+            dialer = Dialer(no_login, Bundle.of(joined(worker)), Counting())
+            dialer.parameters = {"keep": False}
+            dialer.begin()
+            dialer.serve(proxy)
+            if dials:
+                with pytest.raises(ProtocolError):  # it is no whole hello
+                    async with dialer.dial(known=None, ask=False):
+                        pass
+            else:
+                while not commands:
+                    await asyncio.sleep(0)
+            await dialer.aclose()
+            pipe = commands.pop()
+            assert not commands
+            await pipe.exit_status()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
+from ...wire.dataclass import dataclass
 from .chat.rules import ChatRules
 from .models.fetching import ListCall
 from .models.traits import ModelTraits

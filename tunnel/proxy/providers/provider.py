@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, Self
+
+from ...wire.dataclass import dataclass
 
 
 class ProviderError(Exception):

@@ -6,9 +6,9 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
+from ...wire.dataclass import dataclass
 from ...wire.models import learn
 from .answers.events import PING, dump
 from .answers.whole import whole_message

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import asyncssh
@@ -15,6 +14,7 @@ from asyncssh.constants import MSG_USERAUTH_LAST
 from asyncssh.packet import Boolean, SSHPacketLogger, String
 from asyncssh.public_key import SigningKey
 
+from ...wire.dataclass import dataclass
 from .input_buffer import InputBuffer
 from .past_logins import PastLogin, fingerprint, standing_for
 

@@ -4,7 +4,7 @@ between the two machines."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ...queue.editing import QueueEditing
 from ...sessions.choosing import SessionChoosing

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.commands import CHANGE_RULES, LIST_RULES, RENAME_SESSION
 from ccb.tunnel.wire.kinds.rewind import REWIND_FILES, REWIND_POINTS, FileRewind
 from ccb.tunnel.wire.requests import Request, RequestFailed

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from .form import MAX_CHARS, MAX_FIELDS, MAX_OPTIONS, Answers, Form, FormEntry, FormField, FormOption
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ....session.messages import TaskNote
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Any
 
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.dataclass import dataclass
 
 _MAX_ITEMS = 200
 _MAX_CHARS = 500

@@ -4,7 +4,6 @@ the old text beside the new one."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import PurePosixPath
@@ -14,6 +13,8 @@ from rich.style import Style
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ...model.blocks import ToolBlock
 from ...theme.palette import Palette

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..card_rows import GOES_ON, CardLine, Voice

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 PLACEHOLDER = "\U0010eeee"
 """A private character, which is a part of an image."""

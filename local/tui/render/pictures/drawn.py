@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 from rich.console import Console, ConsoleOptions
 from rich.segment import Segment
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ....session.images import PictureData
 from ...model.blocks import Block

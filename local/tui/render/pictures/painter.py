@@ -11,7 +11,8 @@ import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ....terminal.asking.graphics import Protocol, through_tmux
 from .cells import PLACEHOLDER, RUN, Part, parts

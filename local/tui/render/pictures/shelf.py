@@ -10,13 +10,13 @@ import base64
 import binascii
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
 
 from rich.segment import Segment
 
 from ccb.tunnel.wire.content.images import image_size
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ....session.images import PictureData
 from ....terminal.asking.graphics import Protocol

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.text import Text
 from textual.widgets import Static
 
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ....config.projects import projects_path
 from ....terminal.keymap import Keymap

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from textual import events
@@ -18,6 +17,8 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from ....session.messages import ControlRequest
 from ....terminal.keymap import DEFAULT_KEYMAP, Keymap

@@ -11,7 +11,6 @@ import re
 import shlex
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 
@@ -25,6 +24,7 @@ from ccb.tunnel.wire.content.images import (
     image_trouble,
     image_type,
 )
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 
 from ...render.pictures.decoding import NotDecoded, can_decode

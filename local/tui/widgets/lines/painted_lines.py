@@ -7,13 +7,14 @@ the rows that are new. The way of Textual's own widgets makes all of them anew w
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
 from textual.filter import LineFilter
 from textual.strip import Strip
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 from .drawn_lines import Line
 

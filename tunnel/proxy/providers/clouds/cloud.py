@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Protocol
 
 from ....errors import ConfigError
+from ....wire.dataclass import dataclass
 
 Json = dict[str, Any]
 

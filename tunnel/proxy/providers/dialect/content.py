@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from ....wire.dataclass import dataclass
 from ..answers.events import dump
 
 Json = dict[str, Any]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from ....wire.dataclass import dataclass
 from ..answers.answer import Answer
 from ..models.traits import ModelTraits
 

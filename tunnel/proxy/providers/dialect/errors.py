@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from ....wire.dataclass import dataclass
 from ..answers.events import dump
 
 Json = dict[str, Any]

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from ....wire.dataclass import dataclass
 from ....wire.models import facts
 
 Json = dict[str, Any]

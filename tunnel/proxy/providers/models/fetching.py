@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
+from ....wire.dataclass import dataclass
 from ..credential import CredentialSource, key_headers
 from ..network.http_client import ProviderClient
 from ..provider import ProviderError, ProviderRequest

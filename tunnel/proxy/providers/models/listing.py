@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from ....wire.dataclass import dataclass
 from ..dialect.effort import LEVELS
 from .cloud_items import cloud_item
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from ....wire.dataclass import dataclass
 from ....wire.models import ModelFacts, facts
 from ..dialect.effort import LEVELS
 from .listing import Facts

@@ -8,12 +8,13 @@ import os
 import re
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from yarl import URL
 
 from ....errors import ConfigError
+from ....wire.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 
