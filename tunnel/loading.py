@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -85,9 +86,9 @@ def _quick_library_search() -> Iterator[None]:
     """Let `find_library` answer at once that a library is missing.
 
     asyncssh asks for liboqs and libnettle when it is imported. For a missing one, `find_library` runs ldconfig, gcc and
-    ld, twice, which takes 50 ms or more. This replaces a function of another package, but for this import only, and
-    the answer stays the same: what the cache of the dynamic loader does not name cannot be loaded by its name. A
-    thread that searches meanwhile gets the same answer.
+    ld, twice, which takes 50 ms or more, and for one that is there ldconfig. This replaces a function of another
+    package, but for this import only, and the answer stays the same: what the cache of the dynamic loader does not name
+    cannot be loaded by its name. A thread that searches meanwhile gets the same answer.
     """
     from ctypes import util  # 4 ms, which only asyncssh needs
 
@@ -103,10 +104,9 @@ def _quick_library_search() -> Iterator[None]:
 def quick_search(
     search: Callable[[str], str | None], cache: Path, environ: Mapping[str, str]
 ) -> Callable[[str], str | None]:
-    """Return a function like `search` that asks it only about libraries that may be there.
-
-    These are all of them where there is no `cache` of the dynamic loader (macOS, musl), or where the environment names
-    other directories.
+    """Return a function like `search` that asks it only about libraries of which the `cache` of the dynamic loader has
+    several versions. Where there is no cache (macOS, musl), or where the environment names other directories, return
+    `search` itself.
     """
     try:
         known = cache.read_bytes()
@@ -116,6 +116,10 @@ def quick_search(
         return search
 
     def find_library(name: str) -> str | None:
-        return search(name) if f"lib{name}.so".encode() in known else None
+        pattern = rb"[\0/](lib" + re.escape(name.encode()) + rb"\.so[^\0/]*)(?=\0)"
+        names = {found.decode("ascii", "replace") for found in re.findall(pattern, known)}
+        if len(names) > 1:
+            names.discard(f"lib{name}.so")  # for compilers: the loader's own list has it behind the others
+        return search(name) if len(names) > 1 else next(iter(names), None)
 
     return find_library

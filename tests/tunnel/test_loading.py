@@ -53,9 +53,10 @@ def test_two_threads_that_import_leave_the_collector_on() -> None:
     assert gc.isenabled()
 
 
-def test_a_search_is_run_for_what_may_be_there_only(tmp_path: Path) -> None:
+def test_a_search_is_run_only_for_what_is_there_in_several_versions(tmp_path: Path) -> None:
+    names = ("libnettle.so.8", "/usr/lib/libnettle.so", "/usr/lib/liboqs.so.5", "libssl.so.3", "libssl.so.1.1")
     cache = tmp_path / "ld.so.cache"
-    cache.write_bytes(b"glibc-ld.so.cache1.1\0libnettle.so.8\0/usr/lib/libnettle.so.8\0liboqs.so.9\0")
+    cache.write_bytes(b"glibc-ld.so.cache1.1\0" + b"".join(each.encode() + b"\0" for each in names))
     asked: list[str] = []
 
     def search(name: str) -> str:
@@ -63,8 +64,15 @@ def test_a_search_is_run_for_what_may_be_there_only(tmp_path: Path) -> None:
         return f"lib{name}.so.9"
 
     quick = quick_search(search, cache, {})
-    assert [quick(name) for name in ("oqs", "liboqs", "nettle", "m")] == ["liboqs.so.9", None, "libnettle.so.9", None]
-    assert asked == ["oqs", "nettle"]
+    found = {name: quick(name) for name in ("oqs", "liboqs", "nettle", "m", "ssl")}
+    assert found == {
+        "oqs": "liboqs.so.5",
+        "liboqs": None,
+        "nettle": "libnettle.so.8",
+        "m": None,
+        "ssl": "libssl.so.9",
+    }
+    assert asked == ["ssl"]
     assert quick_search(search, cache, {"LD_LIBRARY_PATH": "/opt/lib"}) is search
     assert quick_search(search, tmp_path / "none", {}) is search
 
@@ -78,7 +86,7 @@ def test_asyncssh_finds_the_libraries_that_are_here_and_loads_no_more_than_ssh_h
         "sys.addaudithook(lambda name, args: name == 'subprocess.Popen' and started.append(str(args[0])))\n"
         "from ccb.tunnel.loading import load_asyncssh\nload_asyncssh()\n"
         "assert ctypes.util.find_library is before\n"
-        "assert not [each for each in started if 'ldconfig' not in each], started\n"
+        "assert not started, started\n"
         "assert not [name for name in sys.modules if 'x509' in name]\n"
         "try:\n"
         "    import asyncssh\n"
