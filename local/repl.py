@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import sys
-import uuid
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ccb import __version__
 from ccb.tunnel.loading import collect_rarely, collection_paused
+from ccb.tunnel.wire.requests import new_uuid
 
 from .command_line.model import Arguments
 from .command_line.transport_choice import host_label
@@ -95,7 +95,7 @@ async def _one_session(
     from .tui.sessions.switching import arguments_for
     from .tui.stage import take_off
 
-    session_id = arguments.session.session_id or str(uuid.uuid4())
+    session_id = arguments.session.session_id or new_uuid()
     async with AsyncExitStack() as stack:
         with app.login_handover.serving(prompts):
             connecting = connect_session(

@@ -7,7 +7,6 @@ session; otherwise directory and prompt of a session on this machine.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Sequence
@@ -81,6 +80,8 @@ def _hints(scanned: Scanned, arguments: Arguments) -> tuple[str, ...]:
 def _check_topic(words: Sequence[str]) -> None:
     """Raise UsageError unless `words` is the name of one command, or empty."""
     if words and words[0] not in COMMANDS:
+        import difflib
+
         near = difflib.get_close_matches(words[0], COMMANDS, n=1, cutoff=0.5)
         raise UsageError(
             f"there is no help on {shortened(words[0])!r}",
@@ -234,6 +235,8 @@ def _below(directory: str, path: str) -> str:
 def _check_spelling(words: Sequence[str]) -> None:
     """Raise UsageError for words that look like a misspelt command with its arguments rather than a prompt."""
     commands = [name for name in COMMANDS if name[0] == words[0][:1]]
+    import difflib
+
     near = difflib.get_close_matches(words[0], commands, n=1, cutoff=0.7)
     if near and (len(words) < 3 or (len(words) == 3 and is_session_id(words[2]))):
         raise UsageError(

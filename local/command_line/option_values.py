@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Callable
 
 from ccb.tunnel.errors import UsageError
@@ -78,6 +77,8 @@ def read_worktree_name(value: str, shown: str) -> str:
 
 def read_uuid(value: str, shown: str) -> str:
     """Parse a UUID in its usual spelling."""
+    import uuid  # it takes 3 ms, and few command lines have one
+
     try:
         return str(uuid.UUID(value))
     except ValueError:

@@ -6,7 +6,6 @@ the options. Everything after the first word belongs to that command if it is on
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -105,6 +104,8 @@ class _Scanner:
         another one."""
         name, equals, _ = word.partition("=")
         if not self._tolerant:
+            import difflib
+
             near = difflib.get_close_matches(name, BY_NAME, n=2, cutoff=0.7)
             do = f"Did you mean {' or '.join(near)}?" if near else "See `ccb help`."
             raise UsageError(f"error: unknown option '{shortened(name)}'", do=do)

@@ -7,13 +7,13 @@ import json
 import os
 import re
 import unicodedata
-import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
 from ccb.tunnel.wire.messages import AssistantLine, PublicLine, UserLine
 from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
+from ccb.tunnel.wire.requests import new_uuid
 
 from ..session.client import Json
 from .output import HeadlessOutput
@@ -59,7 +59,7 @@ class TranscriptMirror:
             await self._print(body)
 
     async def _print(self, body: Json) -> None:
-        identity = str(body.get("uuid") or uuid.uuid4())
+        identity = str(body.get("uuid") or new_uuid())
         entry = {
             "type": body["type"],
             "uuid": identity,

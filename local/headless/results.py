@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+from ccb.tunnel.wire.requests import new_uuid
 
 from ..command_line.exit_codes import ExitCode
 from ..session.client import Json
@@ -75,5 +75,5 @@ def local_result(session_id: str, errors: list[str], *, reason: str, duration_ms
         "permission_denials": [],
         "errors": errors,
         "terminal_reason": reason,
-        "uuid": str(uuid.uuid4()),
+        "uuid": new_uuid(),
     }

@@ -9,14 +9,13 @@ import asyncio
 import logging
 import os
 import sys
-import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, HostKeyError
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.wire.requests import RequestFailed
+from ccb.tunnel.wire.requests import RequestFailed, new_uuid
 
 from ..command_line.error_text import code_of, error_text
 from ..command_line.exit_codes import ExitCode
@@ -125,7 +124,7 @@ class HeadlessRun:
         mirror = TranscriptMirror(self._output, environ, Path.cwd()) if arguments.sdk.mirror else None
         self._inputs = InputPump(self._results.pending, self._reports, self._output, mirror)
         self._stdin = EarlyInput(STDIN, self._output.message)
-        self._session_id = arguments.session.session_id or str(uuid.uuid4())
+        self._session_id = arguments.session.session_id or new_uuid()
         self._session: RemoteSession | None = None
         self._resume = ""
 

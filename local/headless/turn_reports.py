@@ -3,10 +3,10 @@ with a uuid has come. Only runs of messages on stdin have these reports."""
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping
 
 from ccb.tunnel.wire.messages import TaskLine
+from ccb.tunnel.wire.requests import new_uuid
 
 from ..session.client import Json
 from .output import HeadlessOutput
@@ -105,4 +105,4 @@ class TurnReports:
         await self._print({"type": "command_lifecycle", "command_uuid": identity, "state": state})
 
     async def _print(self, body: Json) -> None:
-        await self._output.message({**body, "session_id": self.session_id, "uuid": str(uuid.uuid4())})
+        await self._output.message({**body, "session_id": self.session_id, "uuid": new_uuid()})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ from ccb.tunnel.wire.requests import (
     Request,
     RequestFailed,
     RequestKind,
+    new_uuid,
 )
 
 from ..files.transfers import Transfers
@@ -159,7 +159,7 @@ class LineRepl:
             subtype=TRUST_PROJECT.name,
             input={"directory": question.directory, "switches": list(question.switches)},
         )
-        request = ControlRequest(type="control_request", request_id=f"trust {uuid.uuid4()}", request=body)
+        request = ControlRequest(type="control_request", request_id=f"trust {new_uuid()}", request=body)
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._trust[request.request_id] = answer
         self._questions.opened(request)
@@ -343,7 +343,7 @@ class LineRepl:
 
     async def _prompt(self, text: str) -> None:
         command_line = text.startswith("!")
-        sent, name = text[1:].strip() if command_line else text, str(uuid.uuid4())
+        sent, name = text[1:].strip() if command_line else text, new_uuid()
         self._printer.own_prompts.append(text)
         if self.reducer.running:
             self._write("ccb: queued")

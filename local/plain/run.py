@@ -6,13 +6,13 @@ import asyncio
 import codecs
 import os
 import sys
-import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ccb import __version__
 from ccb.tunnel.login.prompter import NobodyToAsk
+from ccb.tunnel.wire.requests import new_uuid
 
 from ..command_line.error_text import code_of
 from ..command_line.exit_codes import ExitCode
@@ -89,7 +89,7 @@ async def _one_session(
 ) -> tuple[int, Arguments | None]:
     """Connect, and show a session until the person leaves it. Return the exit code, and the arguments for the session
     that the person wants next."""
-    session_id = arguments.session.session_id or str(uuid.uuid4())
+    session_id = arguments.session.session_id or new_uuid()
     async with (
         connect_session(
             arguments, session_id=session_id, prompts=prompts, choose=_choose, environ=environ, kept=kept

@@ -4,11 +4,11 @@ connection."""
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections import OrderedDict
 
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.wire import FrameError, Input, Stop, encode_frame
+from ccb.tunnel.wire.requests import new_uuid
 
 from .client import Json
 
@@ -110,7 +110,7 @@ class Outbox:
 
 
 def new_id() -> str:
-    return str(uuid.uuid4())
+    return new_uuid()
 
 
 def answer_id(request_id: str) -> str:

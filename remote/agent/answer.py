@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-import uuid
 from collections.abc import Mapping
 from typing import Any, Callable
 
 from ccb.tunnel.wire.records import WithdrawnRecord
+from ccb.tunnel.wire.requests import new_uuid
 from ccb.tunnel.wire.tool_traits import own_name
 
 from ..model.call import Retrying
@@ -93,7 +93,7 @@ class AnswerListener:
         """Return the tool call with a unique id and a valid name, because the API refuses a history with others. Some
         providers count ids from zero in each answer."""
         if not _WORD.fullmatch(block["id"]) or self._recorder.conversation.is_used(block["id"]):
-            block = {**block, "id": f"toolu_{uuid.uuid4().hex}"}
+            block = {**block, "id": f"toolu_{new_uuid().replace('-', '')}"}
         if not _WORD.fullmatch(block["name"]):
             block = {**block, "name": re.sub(r"[^A-Za-z0-9_-]", "_", block["name"])[:128] or "unknown"}
         return block

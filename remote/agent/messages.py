@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
-from ccb.tunnel.wire.requests import ToolApproval
+from ccb.tunnel.wire.requests import ToolApproval, new_uuid
 from ccb.tunnel.wire.tool_traits import RunsOn, ToolTraits
 
 from ..context.branch import current_branch
@@ -125,7 +124,7 @@ def assistant(head: MessageHead, block: Json, request_id: str, wall: float) -> J
 
 def api_error(text: str, failure: ModelError | None, kind: str, wall: float) -> Json:
     """Return an error for the person, in the form of an assistant message. It is not part of the conversation."""
-    head = MessageHead(str(uuid.uuid4()), "<synthetic>", zero_usage())
+    head = MessageHead(new_uuid(), "<synthetic>", zero_usage())
     body = assistant(head, {"type": "text", "text": text}, failure.request_id if failure else "", wall)
     body["message"]["stop_reason"] = "stop_sequence"
     body["error"] = kind

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import tempfile
 from collections.abc import Mapping
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -63,6 +62,8 @@ async def run_command(
                 loop.remove_reader(reader)
 
     try:
+        import tempfile
+
         with tempfile.TemporaryFile() as given:
             given.write(payload)
             given.seek(0)

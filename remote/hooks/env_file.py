@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import tempfile
 from contextlib import suppress
 
 from ..system.host import Host
@@ -18,6 +17,8 @@ _SECONDS = 10.0
 def make_env_file(directory: str) -> str:
     """Make an empty file in the session's own directory, and return its path; "" where that is not possible."""
     with suppress(OSError):
+        import tempfile
+
         handle, path = tempfile.mkstemp(".sh", "hook-env-", directory)
         os.close(handle)
         return path

@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 import os
-import uuid
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from ccb.tunnel.wire.kinds.turns import HookRecord
 from ccb.tunnel.wire.models import ModelNames
 from ccb.tunnel.wire.records import MAIN_AGENT, MessageRecord
-from ccb.tunnel.wire.requests import HOOK_CALLBACK, HookCallback, Request, RequestFailed
+from ccb.tunnel.wire.requests import HOOK_CALLBACK, HookCallback, Request, RequestFailed, new_uuid
 
 from ..ports import NotKept
 from ..system.deadline import within, within_while
@@ -352,7 +351,7 @@ class HookRunner:
             raise RequestFailed(f"the model has not answered within {hook.timeout_s:g} s") from None
 
     async def _callback(self, hook: Hook, payload: Json, about: str) -> HookOutcome:
-        question = HookCallback(hook.callback, payload, about or str(uuid.uuid4()))
+        question = HookCallback(hook.callback, payload, about or new_uuid())
         request = Request(HOOK_CALLBACK, question, about=hook.event)
         session = self._session
         try:
@@ -371,7 +370,7 @@ class HookRunner:
         from .command import run_command
 
         session = self._session
-        facts = {"hook_id": str(uuid.uuid4()), "hook_name": f"{hook.event}:{match}", "hook_event": hook.event}
+        facts = {"hook_id": new_uuid(), "hook_name": f"{hook.event}:{match}", "hook_event": hook.event}
         self._report("hook_started", facts)
         data = json.dumps(payload).encode() + b"\n"
         env = {**session.variables, **({"CLAUDE_ENV_FILE": env_file} if env_file else {})}

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import uuid
 from collections.abc import Mapping
 from typing import Any, Callable, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.requests import new_uuid
 
 from ..ports import ModelLinkError, ModelResponse, ModelTransport
 from .clock import Clock
@@ -148,7 +148,7 @@ class Attempt:
         settings = self._settings
         try:
             async with settings.transport.request(
-                str(uuid.uuid4()), "POST", PATH, settings.headers, settings.body
+                new_uuid(), "POST", PATH, settings.headers, settings.body
             ) as response:
                 self._hear()
                 self._head_seen = True

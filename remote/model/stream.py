@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Callable, NoReturn, Union
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.ndjson import dump, load
+from ccb.tunnel.wire.requests import new_uuid
 from ccb.tunnel.wire.structure import MAX_DEPTH, is_too_deep
 
 from ..ports import ModelResponse
@@ -178,7 +178,7 @@ class MessageAssembler:
             raise ModelError("the answer starts twice")
         usage = message.get("usage")
         self.usage = dict(usage) if isinstance(usage, dict) else {}
-        message_id = str(message.get("id") or f"msg_{uuid.uuid4().hex}")
+        message_id = str(message.get("id") or f"msg_{new_uuid().replace('-', '')}")
         self.head = MessageHead(message_id, str(message.get("model") or ""), dict(self.usage))
         return self.head
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 
 from .rules import CageKind, CageRules
@@ -14,6 +13,8 @@ def start_request(
 ) -> dict[str, object]:
     """Return what the zygote is asked, so that it starts a command. Raise FileNotFoundError if there is no such
     program."""
+    import shutil
+
     program = argv[0] if "/" in argv[0] else shutil.which(argv[0], path=env.get("PATH", os.defpath))
     if program is None:
         raise FileNotFoundError(2, os.strerror(2), argv[0])

@@ -6,9 +6,7 @@ import contextlib
 import fcntl
 import os
 import re
-import shutil
 import stat
-import tempfile
 import threading
 
 _PREFIX = "ccb-cage-"
@@ -61,6 +59,8 @@ class TemporaryDirectories:
 
     def _make_top(self) -> None:
         """Make the directory of this process, with its lock. Raise OSError."""
+        import tempfile
+
         for _ in range(3):  # another process may take it for one that was left, before it is locked
             top = os.path.realpath(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
             lock = _locked(top)
@@ -79,6 +79,8 @@ class TemporaryDirectories:
 
 def left_directories() -> list[str]:
     """Return the directories of this user's processes that are gone, as after `kill -9`."""
+    import tempfile
+
     found = []
     tops = ["/tmp", "/var/tmp"]  # noqa: S108
     with contextlib.suppress(OSError):  # no directory is writable: this process has made none, but an earlier one may
@@ -119,6 +121,8 @@ def _locked(path: str) -> int:
 
 def remove_directory(top: str) -> None:
     """Remove a directory with all that a command may have made in it, as directories that nobody may enter."""
+    import shutil
+
     shutil.rmtree(top, ignore_errors=True)
     if os.path.isdir(top):
         open_up(top)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Any, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.projection import Projection, replay
 from ccb.tunnel.wire.records import MAIN_AGENT, Content, MessageRecord, Record
+from ccb.tunnel.wire.requests import new_uuid
 
 from ..agent.usage import SessionUsage
 from ..file_history.points import RewindPoints
@@ -85,7 +85,7 @@ class SessionLog:
         await self.journal.commit()
 
     def _whole(self, body: Json) -> Json:
-        return {**body, "session_id": self.session_id, "uuid": body.get("uuid") or str(uuid.uuid4())}
+        return {**body, "session_id": self.session_id, "uuid": body.get("uuid") or new_uuid()}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Callable, Protocol, TypeVar
@@ -151,6 +150,8 @@ class LocalHost:
             await _in_thread(self._cages.accept_path, path)
 
     def which(self, name: str) -> str | None:
+        import shutil  # like tempfile, it takes 4 ms, and no session begins with it
+
         for directory in self._environ.get("PATH", os.defpath).split(os.pathsep):
             found = shutil.which(name, path=directory) if os.path.isabs(directory) else None
             if found and not any(is_under(os.path.realpath(found), root) for root in self._untrusted):

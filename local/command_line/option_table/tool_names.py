@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from ccb.tunnel.errors import UsageError
@@ -40,6 +39,8 @@ def no_such_tool(name: str) -> str:
 
 
 def _nearest(name: str) -> str:
+    import difflib
+
     from ccb.tunnel.wire.tool_traits import BUILT_IN
 
     near = difflib.get_close_matches(name, BUILT_IN, n=1, cutoff=0.6)

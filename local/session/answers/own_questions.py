@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from dataclasses import replace
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, PublicLine
-from ccb.tunnel.wire.requests import A, Answer, P, Request, answer_in, public_withdrawal
+from ccb.tunnel.wire.requests import A, Answer, P, Request, answer_in, new_uuid, public_withdrawal
 
 from ..client import Json, Received
 from ..event_feed import EventFeed
@@ -37,7 +36,7 @@ class OwnQuestions:
 
     async def ask(self, request: Request[P, A]) -> A:
         """Return the reader's answer. If this is cancelled, the question is withdrawn."""
-        request = replace(request, id=f"{_PREFIX}{uuid.uuid4()}")
+        request = replace(request, id=f"{_PREFIX}{new_uuid()}")
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._open[request.id] = _OpenQuestion(request.public(), answer)
         self._feed.add(Received("progress", request.public(), 0))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import uuid
 
 from ccb.tunnel.wire.models import sent_name
 from ccb.tunnel.wire.ndjson import dump, to_bytes
+from ccb.tunnel.wire.requests import new_uuid
 
 from ...model import request
 from ...model.models import betas_of
@@ -36,7 +36,7 @@ async def count_tokens(deps: AgentDeps, agent: AgentState) -> int | None:
     headers = {**request.headers(deps.version, betas_of(agent.model)), "accept": "application/json"}
 
     async def ask() -> object:
-        async with deps.transport.request(str(uuid.uuid4()), "POST", _PATH, headers, pieces) as response:
+        async with deps.transport.request(new_uuid(), "POST", _PATH, headers, pieces) as response:
             body = b""
             async for data in response.body():
                 body += data[: _MAX_BYTES - len(body)]

@@ -6,13 +6,13 @@ again after a crash, and no hook or command runs twice."""
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.queue import TakenRecord
+from ccb.tunnel.wire.requests import new_uuid
 
 from ...commands.registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
 from ...hooks.table import SESSION_START, SETUP, USER_PROMPT_SUBMIT, HookSource
@@ -60,7 +60,7 @@ class PromptOpening:
             return Opened(prompts)
         if hooks is not None:
             settings = self._config.settings
-            hooks.prompt_id = str(uuid.uuid4())
+            hooks.prompt_id = new_uuid()
             sources = [HookSource(each.value, each.layer.source, each.layer.path) for each in settings.hooks]
             for problem in hooks.configure(sources):
                 self._recorder.message(messages.informational(f"This hook is not used: {problem}", "warning"))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.kinds.commands import SHELL_CALL
+from ccb.tunnel.wire.requests import new_uuid
 
 from ...commands.registry import CommandRefused
 from ...permissions.engine import PermissionEngine
@@ -47,7 +47,7 @@ class CommandTools:
         if tool is None:
             raise CommandRefused(f"{tool_traits.BASH.name} is denied altogether")
         given = {"command": command, "timeout": _PERSON_TIMEOUT_MS}
-        outcome = await run(self._pipeline, ParsedCall(SHELL_CALL + uuid.uuid4().hex, tool, given))
+        outcome = await run(self._pipeline, ParsedCall(SHELL_CALL + new_uuid().replace("-", ""), tool, given))
         return str(outcome.result.content)
 
     async def delegate(self, allowed: Sequence[str], task: Json) -> str:
@@ -72,7 +72,7 @@ class CommandTools:
         tool = self._pipeline.config.visible_tools().get(name)
         if tool is None:
             return ToolResult(f"{name} is denied altogether", is_error=True)
-        call = ParsedCall(f"command_{uuid.uuid4().hex}", tool, tool_input)
+        call = ParsedCall(f"command_{new_uuid().replace('-', '')}", tool, tool_input)
         try:
             for step in BEFORE:
                 call = await step(self._pipeline, call)

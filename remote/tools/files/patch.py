@@ -3,7 +3,6 @@ limit. It is exact: carriage returns stay in the lines, and a last line without 
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -94,6 +93,8 @@ def _changes(before: list[str], after: list[str]) -> list[Change]:
         return []
     if len(old) * len(new) > _MAX_WORK:
         return [(start, start + len(old), start, start + len(new))]
+    import difflib
+
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=len(old) + len(new) > 1000)
     return [(start + a, start + b, start + c, start + d) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import os
 
@@ -65,6 +64,8 @@ async def missing(host: Host, path: str, cwd: str) -> str:
 def _near_names(parent: str, name: str, names: list[str]) -> list[str]:
     stem = os.path.splitext(name)[0]
     same = [each for each in names if each.lower() == name.lower() or (stem and os.path.splitext(each)[0] == stem)]
+    import difflib
+
     close = difflib.get_close_matches(name, names[:5000], n=3, cutoff=0.6)
     return [os.path.join(parent, each) for each in dict.fromkeys(same + close)][:3]
 
