@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 import os
-import platform
 import pwd
 import sys
 from collections.abc import Collection, Sequence
@@ -52,17 +51,17 @@ async def gather(
     files, git = await asyncio.gather(
         loop.run_in_executor(None, find_instructions, cwd, cages.home, sources), git_state(cwd, host, cages)
     )
-    uname = platform.uname()
+    uname = os.uname()
     return Context(
         cwd=cwd,
         add_dirs=tuple(add_dirs),
         platform=sys.platform,
         os_version=_os_version(uname),
         shell=os.path.basename(environ.get("SHELL", "")) or "sh",
-        python=platform.python_version(),
+        python=sys.version.split()[0],
         date=datetime.date.today().isoformat(),
         account=_account(),
-        host=uname.node,
+        host=uname.nodename,
         has_rg=host.which("rg") is not None,
         is_repository=git is not None or is_repository(cwd),
         git=git,
@@ -70,8 +69,8 @@ async def gather(
     )
 
 
-def _os_version(uname: platform.uname_result) -> str:
-    kernel = f"{uname.system} {uname.release} ({uname.machine})"
+def _os_version(uname: os.uname_result) -> str:
+    kernel = f"{uname.sysname} {uname.release} ({uname.machine})"
     name = ""
     try:
         with open("/etc/os-release", encoding="utf-8", errors="replace") as file:

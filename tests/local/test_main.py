@@ -126,9 +126,9 @@ def test_nothing_that_a_connection_can_wait_for_is_loaded_before_it_is_asked_for
     )
     loaded = ast.literal_eval(done.stdout.splitlines()[0])
     later = ("ccb.tunnel.proxy", "ccb.deploy", "ccb.local.ledger", "ccb.local.providers", "ccb.local.credentials")
-    also = ("ccb.local.files", "ccb.local.mcp", "ccb.local.connect.dial", "ccb.tunnel.ssh.login", "sqlite3")
+    also = ("ccb.local.files", "ccb.local.mcp", "ccb.local.connect.dial", "ccb.tunnel.ssh.login", "sqlite3", "uuid")
     assert "ccb.tunnel.ssh.tcp" in loaded
-    assert not [name for name in loaded if name.startswith((*later, *also)) or name in HEAVY]
+    assert not [name for name in loaded if name.startswith((*later, *also)) or name in {*HEAVY, "platform", "difflib"}]
 
 
 def test_the_audit_loads_its_database_before_the_first_event() -> None:
