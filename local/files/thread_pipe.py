@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from ccb.tunnel.errors import CcbError, ConnectionLost
-from ccb.tunnel.transports.pipe import Pipe
+from ccb.tunnel.transports.pipe import HandsOver, Pipe
 
 from ..terminal.stdio import in_thread
 from .both_ends.channel import StreamEnded
 
 _READ = 256 * 1024
 _MAX_WAITING = 4 * 1024 * 1024
+_MAX_CHUNKS = 256  # that are passed on as they came
 
 SILENCE_S = 30.0
 """The half on the host says something every 5 s."""
@@ -38,17 +39,23 @@ class ThreadPipe:
         self._outgoing: deque[bytes] = deque()
         self._waiting = [len(rest), 0]
         self._least = 1
-        self._reading_since: float | None = None
+        self._heard_at = self._loop.time()
         self._ended = False
         self._error: CcbError | None = None
         self._room = asyncio.Event()
+        self._room.set()
         self._more = asyncio.Event()
 
     async def run(self, work: Callable[[], T]) -> T:
         """Run `work` in a thread that may use `read` and `write`, and return its result. Cancelling ends the thread.
 
         Raise ConnectionLost if the pipe breaks, unless `work` had its result before."""
-        pumps = [asyncio.create_task(each) for each in (self._pump_in(), self._pump_out(), self._watch())]
+        tasks = [self._pump_out(), self._watch()]
+        if isinstance(self._pipe, HandsOver):
+            self._pipe.hand_over(self._came)
+        else:
+            tasks.append(self._pump_in())
+        pumps = [asyncio.create_task(each) for each in tasks]
         working = asyncio.create_task(in_thread(work), name="copy")
         try:
             return await asyncio.shield(working)
@@ -63,31 +70,22 @@ class ThreadPipe:
                 pump.cancel()
             await asyncio.gather(*pumps, return_exceptions=True)
 
-    def read(self, size: int, least: int = 1) -> bytes:
-        """Return at most `size` bytes, and at least `least` unless the end comes before; b"" at the end. For the
+    def read(self, least: int) -> list[bytes]:
+        """Return what there is, at least `least` bytes unless the end comes before; nothing at the end. For the
         thread, which is not woken for less: its turns would hold up the loop."""
         with self._lock:
-            self._least = min(least, size, _MAX_WAITING)
+            self._least = min(least, _MAX_WAITING)
             while self._waiting[0] < self._least and not self._ended:
                 self._lock.wait()
-            if not self._incoming:
-                return b""
-            pieces, found = [], 0
-            while self._incoming and found < size:
-                pieces.append(self._incoming.popleft())
-                found += len(pieces[-1])
-            data = b"".join(pieces) if len(pieces) > 1 else pieces[0]
-            if len(data) > size:
-                self._incoming.appendleft(data[size:])
-                data = data[:size]
-            self._waiting[0] -= len(data)
-            room = self._waiting[0] + len(data) > _MAX_WAITING >= self._waiting[0]
+            found, room = list(self._incoming), self._waiting[0] > _MAX_WAITING
+            self._incoming.clear()
+            self._waiting[0] = 0
         if room:
-            self._loop.call_soon_threadsafe(self._room.set)
-        return data
+            self._loop.call_soon_threadsafe(self._go_on)
+        return found if len(found) < _MAX_CHUNKS else [b"".join(found)]
 
-    def write(self, data: bytes) -> None:
-        """Send `data`. Wait while much is unsent. Raise StreamEnded, unless there is something to read: the other end
+    def write(self, parts: Sequence[bytes]) -> None:
+        """Send `parts`. Wait while much is unsent. Raise StreamEnded, unless there is something to read: the other end
         may have said why it has gone. For the thread."""
         with self._lock:
             while self._waiting[1] > _MAX_WAITING and not self._ended:
@@ -97,39 +95,51 @@ class ThreadPipe:
             if self._ended:
                 raise StreamEnded
             first = not self._outgoing
-            self._outgoing.append(data)
-            self._waiting[1] += len(data)
+            self._outgoing.extend(parts)
+            self._waiting[1] += sum(map(len, parts))
         if first:
             self._loop.call_soon_threadsafe(self._more.set)
 
     async def _pump_in(self) -> None:
         try:
-            while data := await self._read():
-                with self._lock:
-                    self._incoming.append(data)
-                    self._waiting[0] += len(data)
-                    if self._waiting[0] >= self._least:
-                        self._lock.notify_all()
-                self._room.clear()
-                while self._waiting[0] > _MAX_WAITING:
-                    await self._room.wait()
-                    self._room.clear()
+            while data := await self._pipe.read(_READ):
+                self._came(data)
+                await self._room.wait()
             self._end(None)
         except CcbError as error:
             self._end(error)
 
-    async def _read(self) -> bytes:
-        self._reading_since = self._loop.time()
-        data = await self._pipe.read(_READ)
-        self._reading_since = None
-        return data
+    def _came(self, data: bytes) -> None:
+        """Take bytes of the other end; none at the end."""
+        if not data:
+            self._end(None)
+            return
+        self._heard_at = self._loop.time()
+        with self._lock:
+            self._incoming.append(data)
+            self._waiting[0] += len(data)
+            full = self._waiting[0] > _MAX_WAITING
+            if self._waiting[0] >= self._least:
+                self._lock.notify_all()
+        if full and self._room.is_set():
+            self._room.clear()
+            if isinstance(self._pipe, HandsOver):
+                self._pipe.hold()
+
+    def _go_on(self) -> None:
+        """Take more: the thread has read what waited."""
+        self._heard_at = self._loop.time()
+        if not self._room.is_set():
+            self._room.set()
+            if isinstance(self._pipe, HandsOver):
+                self._pipe.release()
 
     async def _watch(self) -> None:
         """End with an error once the host is silent. One timer does: a new one for each piece costs as much as the
         piece."""
         while True:
             now = self._loop.time()
-            since = now if self._reading_since is None else self._reading_since
+            since = self._heard_at if self._room.is_set() else now
             if now - since >= SILENCE_S:
                 self._end(ConnectionLost(f"the host has said nothing for {SILENCE_S:.0f} s"))
                 return

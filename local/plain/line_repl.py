@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ from ..session.messages import ControlRequest, ControlRequestBody, StreamEvent, 
 from ..tui.model.blocks import Level
 from ..tui.model.forms.questions import OpenQuestions, ReplayMonitor
 from ..tui.model.transcript_reducer import TranscriptReducer
+from ..tui.render.approval_text import place_of_call
 from ..tui.sessions.switching import NextSession
 from ..tui.widgets.info import LeftSession, ReplInfo, farewell
 from ..tui.widgets.status import used_text
@@ -69,7 +70,8 @@ _TICK_S = 0.2
 
 
 class LineRepl:
-    """`write` prints lines. `run` returns when the person leaves or the session ends."""
+    """`write` prints lines. `run` returns when the person leaves or the session ends. `laptop_servers` returns the
+    names of the MCP servers of this laptop."""
 
     def __init__(
         self,
@@ -81,6 +83,7 @@ class LineRepl:
         fetched: FetchedFiles | None = None,
     ) -> None:
         self._models = models
+        self.laptop_servers: Callable[[], Collection[str]] = tuple
         self._client = client
         self._info = info
         self._write = write
@@ -247,7 +250,8 @@ class LineRepl:
             if self._shown is None and self._replay.over(self._client.hello.seq, time.monotonic()):
                 head = self._questions.show_head()
                 if head is not None:
-                    self._show(PlainQuestion(head, self._info.place))
+                    place = place_of_call(head.request, self._info.place, self.laptop_servers())
+                    self._show(PlainQuestion(head, place))
 
     def _show(self, question: PlainQuestion) -> None:
         self._shown = question

@@ -112,6 +112,8 @@ async def _one_session(
         )
         repl = LineRepl(connected.session, info, _write, transfers, connected.models, fetched)
         repl.commands.use(connected.sessions)
+        if (mcp := connected.mcp) is not None:
+            repl.laptop_servers = lambda: [each.name for each in mcp.states()]
         connected.projects.ask = repl.ask_about_project
         _write(f"ccb {__version__}, {info.place}. Type a prompt; /help says more.")
         for warning in connected.warnings:

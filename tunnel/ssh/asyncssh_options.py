@@ -29,6 +29,10 @@ KEEPALIVE_COUNT = 2
 LOGIN_TIMEOUT_S = 300
 """Seconds for a whole login. A second factor on a phone takes its time."""
 
+WINDOW, PACKET = 4 << 20, 128 << 10
+"""Bytes that a command may send ahead, and in one packet. With asyncssh's 2 MB a copy stands still whenever the
+interface is busy for a moment, and each of its 32 KB packets costs as much as the bytes in it."""
+
 _NEVER_SENT = ("ANTHROPIC_*", "CLAUDE_CODE_OAUTH_TOKEN", "CCB_*")
 
 _NAMES = {
@@ -74,6 +78,8 @@ def connection_options(
         keepalive_interval=interval,
         keepalive_count_max=count,
         login_timeout=LOGIN_TIMEOUT_S,
+        window=WINDOW,
+        max_pktsize=PACKET,
     )
 
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..errors import CcbError, ConnectionLost, Unreachable
+from ..errors import CcbError, Unreachable
 from ..loading import collection_paused, load_asyncssh
 from ..login.prompter import Prompts, tell_once
 from ..openssh.live_master import find_master
@@ -17,7 +17,7 @@ from ..plain_text import neutralise
 from ..ssh_config.target import SshTarget
 from ..ssh_config.unsupported import of_consequence, only_openssh
 from ..transports.pipe import Transport
-from ..transports.stderr_tail import LAST_WORDS_S, StderrTail
+from .channel.pipe import SshPipe, lost
 from .jumps import Hop, route
 from .pipelining.host import Pipelining
 from .pipelining.past_logins import PastLogins
@@ -34,9 +34,9 @@ log = logging.getLogger(__name__)
 
 _CLOSE_S = 5.0
 _OPEN_S = 30.0
-_LATER_WINDOW = 4 << 20
-"""Bytes that a later command, such as a copy, may send ahead. With asyncssh's 2 MB it would stand still whenever the
-interface is busy for a moment. The first one is the session's link, which has a flow control of its own."""
+_LATER_WINDOW = 16 << 20
+"""Bytes that a later command, such as a copy, may send ahead. The network has to be what it waits for: only then does
+sshd send packets of more than 32 KB. How much is really under way is for the copy to say (see `Window` there)."""
 _STARTED_S = 0.005
 """Longer than it takes to start `ssh -G`. This machine has time for other work while that runs."""
 
@@ -236,14 +236,14 @@ class SshTransport:
             from .pipelining.command import ChannelRefusedError
 
             if not self.alive and not isinstance(error, ChannelRefusedError):
-                raise _lost(self._name, error) from error
+                raise lost(self._name, error) from error
             raise Unreachable(
                 f"{self._name} refused to run a command",
                 evidence=neutralise(error.reason),
                 do="Raise MaxSessions in its sshd_config: it allows no session, or all of them are in use.",
             ) from error
         except (asyncssh.Error, OSError) as error:
-            raise _lost(self._name, error) from error
+            raise lost(self._name, error) from error
         return SshPipe(self._name, process)
 
     async def logged_in(self) -> None:
@@ -325,65 +325,6 @@ class SshTransport:
             await close_all([self._connection, *reversed(self._hops)])
         finally:
             await self._stream.close()
-
-
-class SshPipe:
-    """One command on the connection (an exec channel)."""
-
-    def __init__(self, name: str, process: asyncssh.SSHClientProcess[bytes]) -> None:
-        self._name = name
-        self._process = process
-        self._tail = StderrTail()
-        self._stderr_task = asyncio.create_task(self._drain_stderr())
-
-    async def _drain_stderr(self) -> None:
-        import asyncssh
-
-        with contextlib.suppress(asyncssh.Error, OSError):
-            await self._tail.drain(self._process.stderr.read)
-
-    async def read(self, n: int = 65536) -> bytes:
-        import asyncssh
-
-        try:
-            return await self._process.stdout.read(n)
-        except (asyncssh.Error, OSError) as error:
-            raise _lost(self._name, error) from error
-
-    async def write(self, data: bytes) -> None:
-        import asyncssh
-
-        try:
-            self._process.stdin.write(data)
-            await self._process.stdin.drain()
-        except (asyncssh.Error, OSError) as error:
-            raise _lost(self._name, error) from error
-
-    def end_input(self) -> None:
-        """Send end of file: nothing more will be written."""
-        with contextlib.suppress(OSError):
-            self._process.stdin.write_eof()
-
-    async def close(self) -> None:
-        self._process.close()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_CLOSE_S):
-                await self._process.wait_closed()
-        self._stderr_task.cancel()
-        await asyncio.gather(self._stderr_task, return_exceptions=True)
-
-    async def exit_status(self) -> int | None:
-        await self._process.wait_closed()
-        await asyncio.wait({self._stderr_task}, timeout=LAST_WORDS_S)
-        status = self._process.exit_status
-        return status if status is not None and status >= 0 else None  # asyncssh gives -1 for a signal
-
-    def stderr_tail(self) -> str:
-        return self._tail.text()
-
-
-def _lost(name: str, error: Exception) -> ConnectionLost:
-    return ConnectionLost(f"the connection to {name} was lost", evidence=neutralise(str(error) or type(error).__name__))
 
 
 async def close_all(connections: list[asyncssh.SSHClientConnection]) -> None:

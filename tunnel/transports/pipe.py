@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 
@@ -25,6 +26,22 @@ class Pipe(Protocol):
 
     def stderr_tail(self) -> str:
         """Return the end of what the command wrote to stderr (at most 8 KiB), for error messages."""
+
+
+@runtime_checkable
+class HandsOver(Protocol):
+    """A pipe that can call a function with what arrives, so that nobody has to read. Each wait of a reader costs as
+    much as what it gets."""
+
+    def hand_over(self, take: Callable[[bytes], None]) -> None:
+        """Call `take` with everything that arrives from now on, and with b"" at the end of the stream. If the
+        connection is lost, that is an end, too; `exit_status` returns None then."""
+
+    def hold(self) -> None:
+        """Call `take` with no more than what is under way. The other end has to wait."""
+
+    def release(self) -> None:
+        """Go on."""
 
 
 class Transport(Protocol):

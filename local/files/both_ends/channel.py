@@ -7,10 +7,13 @@ import json
 import os
 import struct
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
-PIECE = 128 * 1024
+PIECE, MAX_PIECE = 128 * 1024, 1024 * 1024
+"""Bytes of a file that go at once: more where the window is large, because each piece wakes up both ends."""
+
 RESUMABLE = 1024 * 1024
 """A file of at least this size goes on after a drop: the receiver first says what it has of it."""
 
@@ -19,10 +22,13 @@ MAX_DEPTH = 200
 
 SOURCE_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not hold it up
 _MESSAGE, _DATA, _COUNTED, _TAKEN, _ALIVE = b"m", b"d", b"c", b"t", b"a"
+_MAX_PARTS = 512  # that one call of the system takes
 _HEAD = struct.Struct(">cI")
 _COUNT = struct.Struct(">Q")
-_LIMITS = {_MESSAGE: 64 * 1024, _DATA: PIECE, _COUNTED: PIECE, _TAKEN: _COUNT.size, _ALIVE: 0}
-_READ = 512 * 1024
+_LIMITS = {_MESSAGE: 64 * 1024, _DATA: MAX_PIECE, _COUNTED: MAX_PIECE, _TAKEN: _COUNT.size, _ALIVE: 0}
+
+Piece = list[memoryview]
+"""A piece of a file as it has arrived, in parts."""
 
 
 class StreamEnded(Exception):
@@ -49,19 +55,20 @@ class OtherEndFailed(Exception):
 
 
 class CopyChannel:
-    """Messages and pieces of data over `read` (at most so many bytes, and how many are needed; b"" at the end) and
-    `write` (all of it).
+    """Messages and pieces of data over `read` (returns what there is, at least so many bytes unless the end comes
+    before; nothing at the end) and `write` (all of it).
 
     `on_count` is called with counts that come while a message is waited for. `count_wanted`: the sender of the last
     piece waits for a count.
     """
 
-    def __init__(self, read: Callable[[int, int], bytes], write: Callable[[bytes], None]) -> None:
+    def __init__(self, read: Callable[[int], Sequence[bytes]], write: Callable[[Sequence[bytes]], None]) -> None:
         self.on_count: Callable[[int], None] = lambda total: None
         self.count_wanted = False
         self._read = read
         self._write = write
-        self._buffer = bytearray()
+        self._buffer: deque[memoryview] = deque()
+        self._size = 0
         self._lock = threading.Lock()
 
     def say(self, kind: str, **fields: object) -> None:
@@ -80,7 +87,7 @@ class CopyChannel:
         """Say that this end is busy. Any thread may do that."""
         self._send(_ALIVE, b"")
 
-    def next(self) -> dict[str, Any] | bytes | int:
+    def next(self) -> dict[str, Any] | Piece | int:
         """Return the next message, piece of data, or count of bytes that the other end has taken."""
         kind, payload = self._frame()
         while kind == _ALIVE:
@@ -88,9 +95,10 @@ class CopyChannel:
         if kind in (_DATA, _COUNTED):
             self.count_wanted = kind == _COUNTED
             return payload
+        data = b"".join(payload)
         if kind == _TAKEN:
-            return int(_COUNT.unpack(payload)[0]) if len(payload) == _COUNT.size else 0
-        message = json.loads(payload)
+            return int(_COUNT.unpack(data)[0]) if len(data) == _COUNT.size else 0
+        message = json.loads(data)
         if not isinstance(message, dict):
             raise ValueError("it is no message")
         if message.get("is") == "failed":
@@ -103,31 +111,38 @@ class CopyChannel:
         while isinstance(found, int):
             self.on_count(found)
             found = self.next()
-        if isinstance(found, bytes) or found.get("is") not in kinds:
+        if isinstance(found, list) or found.get("is") not in kinds:
             raise ValueError(f"it is not the time for this (expected: {', '.join(kinds)})")
         return found
 
     def _send(self, kind: bytes, payload: bytes) -> None:
         with self._lock:
-            self._write(_HEAD.pack(kind, len(payload)) + payload)
+            self._write((_HEAD.pack(kind, len(payload)), payload))
 
-    def _frame(self) -> tuple[bytes, bytes]:
-        self._fill(_HEAD.size)
-        kind, length = _HEAD.unpack_from(self._buffer)
+    def _frame(self) -> tuple[bytes, Piece]:
+        kind, length = _HEAD.unpack(b"".join(self._take(_HEAD.size)))
         if length > _LIMITS.get(kind, -1):
             raise ValueError("it is no part of a copy")
-        self._fill(_HEAD.size + length)
-        with memoryview(self._buffer) as view:
-            payload = bytes(view[_HEAD.size : _HEAD.size + length])
-        del self._buffer[: _HEAD.size + length]
-        return kind, payload
+        return kind, self._take(length)
 
-    def _fill(self, size: int) -> None:
-        while len(self._buffer) < size:
-            data = self._read(_READ, size - len(self._buffer))
+    def _take(self, size: int) -> Piece:
+        """Take the next bytes off the stream. They are not copied."""
+        while self._size < size:
+            data = self._read(size - self._size)
             if not data:
                 raise StreamEnded
-            self._buffer += data
+            self._buffer.extend(map(memoryview, data))
+            self._size += sum(map(len, data))
+        self._size -= size
+        parts = []
+        while size:
+            part = self._buffer.popleft()
+            if len(part) > size:
+                self._buffer.appendleft(part[size:])
+                part = part[:size]
+            parts.append(part)
+            size -= len(part)
+        return parts
 
 
 def text(message: dict[str, Any], key: str) -> str:
@@ -163,8 +178,12 @@ def hash_prefix(fd: int, size: int, digest: hashlib._Hash) -> bool:
     return True
 
 
-def write_all(fd: int, data: bytes) -> None:
-    """Write all of `data`."""
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+def write_all(fd: int, parts: Sequence[bytes | memoryview]) -> None:
+    """Write all of `parts`."""
+    left = deque(memoryview(part) for part in parts)
+    while left:
+        written = os.writev(fd, [left[at] for at in range(min(len(left), _MAX_PARTS))])
+        while left and written >= len(left[0]):
+            written -= len(left.popleft())
+        if written:
+            left[0] = left[0][written:]

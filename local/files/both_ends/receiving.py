@@ -112,16 +112,18 @@ class Receiver:
             os.lseek(incoming.fd, start, os.SEEK_SET)
             left = size - start
             while left:
-                data = self._channel.next()
-                if not isinstance(data, bytes) or not 0 < len(data) <= left:
+                piece = self._channel.next()
+                length = sum(map(len, piece)) if isinstance(piece, list) else 0
+                if not isinstance(piece, list) or not 0 < length <= left:
                     raise ValueError("only a piece of the file is expected here")
-                left -= len(data)
-                digest.update(data)
-                write_all(incoming.fd, data)
-                self._taken += len(data)
+                left -= length
+                for part in piece:
+                    digest.update(part)
+                write_all(incoming.fd, piece)
+                self._taken += length
                 if self._channel.count_wanted:
                     self._channel.taken(self._taken)
-                self._moved(len(data))
+                self._moved(length)
             if text(self._channel.message("sum"), "sha256") != digest.hexdigest():
                 os.ftruncate(incoming.fd, 0)
                 raise CannotCopy(name, "its SHA-256 is not that of the source: the copy was thrown away")

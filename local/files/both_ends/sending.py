@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from .channel import (
     MAX_DEPTH,
-    PIECE,
     RESUMABLE,
     SOURCE_FLAGS,
     CannotCopy,
@@ -97,7 +96,7 @@ class Sender:
         left = size - start
         os.lseek(fd, start, os.SEEK_SET)
         while left:
-            data = os.read(fd, min(PIECE, left))
+            data = os.read(fd, min(self._window.piece, left))
             if not data:
                 raise CannotCopy(path, "it has become shorter meanwhile")
             left -= len(data)

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from .channel import CannotCopy, CopyChannel, OtherEndFailed, StreamEnded, text, write_all
+from .channel import MAX_PIECE, CannotCopy, CopyChannel, OtherEndFailed, StreamEnded, text, write_all
 from .receiving import Receiver
 from .sending import Sender
 
@@ -36,10 +36,10 @@ def serve(marker: str, *, wait: bool) -> None:
     if wait and not os.read(0, 1):
         sys.exit(NO_INPUT_STATUS)
     closed = _input_is_closed()
-    write_all(1, f"\n{marker} {json.dumps({'input': not closed})}\n".encode())
+    write_all(1, [f"\n{marker} {json.dumps({'input': not closed})}\n".encode()])
     if closed:
         return
-    channel = CopyChannel(lambda size, least: os.read(0, size), lambda data: write_all(1, data))
+    channel = CopyChannel(_read, lambda parts: write_all(1, parts))
     threading.Thread(target=_beat, args=(channel,), daemon=True).start()
     try:
         _carry_out(channel)
@@ -57,6 +57,11 @@ def _carry_out(channel: CopyChannel) -> None:
         Sender(channel).send(text(order, "path"))
     else:
         Receiver(channel).receive(text(order, "path"), text(order, "name"))
+
+
+def _read(_least: int) -> list[bytes]:
+    data = os.read(0, MAX_PIECE)
+    return [data] if data else []
 
 
 def _beat(channel: CopyChannel) -> None:

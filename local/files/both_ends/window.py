@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from .channel import PIECE
+from .channel import MAX_PIECE, PIECE
 
 
 class Window:
@@ -32,6 +32,11 @@ class Window:
     def full(self) -> bool:
         """Whether the next piece has to wait."""
         return self.sent - self._taken >= self.size
+
+    @property
+    def piece(self) -> int:
+        """How many bytes go at once."""
+        return max(PIECE, min(MAX_PIECE, self.size // 8))
 
     def send(self, size: int) -> bool:
         """Note a piece that is sent now. Return whether the other end must say when it has it: a count wakes up both

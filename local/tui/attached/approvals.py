@@ -4,7 +4,7 @@ it."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 
 from textual.containers import Vertical
@@ -12,6 +12,7 @@ from textual.containers import Vertical
 from ...session.client import Json, SessionClient
 from ...session.messages import ControlRequest
 from ..model.forms.questions import OpenQuestions, ReplayMonitor
+from ..render.approval_text import place_of_call
 from ..render.permission_updates import covers, session_updates
 from ..widgets.cards.question_card import CardAnswer, QuestionCard
 from ..widgets.cards.questions import card_for
@@ -39,7 +40,8 @@ class Settlement(Enum):
 
 
 class Approvals(Vertical):
-    """Shows the card of the first open question. During a replay no card is shown: the replay may hold the answer."""
+    """Shows the card of the first open question. During a replay no card is shown: the replay may hold the answer.
+    `laptop_servers` returns the names of the MCP servers of this laptop."""
 
     DEFAULT_CSS = "Approvals { height: auto; }"
 
@@ -52,6 +54,7 @@ class Approvals(Vertical):
         self._transcript = transcript
         self._composer = composer
         self._place = place
+        self.laptop_servers: Callable[[], Collection[str]] = tuple
         self.card: QuestionCard | None = None
         self._questions = OpenQuestions()
         self._replay = ReplayMonitor()
@@ -119,6 +122,11 @@ class Approvals(Vertical):
     def wants_focus(self) -> bool:
         """Whether there is a card that can be answered and does not have the focus."""
         return self.card is not None and self.card.can_focus and not self.card.has_focus_within
+
+    @property
+    def waits_for(self) -> str:
+        """What the card that `wants_focus` asks for, in a word; "" without one."""
+        return self.card.ASKS_FOR if self.card is not None and self.wants_focus else ""
 
     def clear(self) -> None:
         """Remove all questions: the session has ended."""
@@ -233,7 +241,8 @@ class Approvals(Vertical):
                 self._composer.focus()
                 self._composer.type(card.reason)  # of a denial that nobody asks for any more
         if wanted is not None and self.card is None and self.is_attached:
-            self.card = card_for(wanted, self._place, self._transcript.palette(), self._composer.keymap)
+            place = place_of_call(wanted.request, self._place, self.laptop_servers())
+            self.card = card_for(wanted, place, self._transcript.palette(), self._composer.keymap)
             walked, self._walked = self._walked, False
             if not walked and time.monotonic() - self._removed_at < _SETTLING_S:
                 self.card.settle(_SETTLING_S)

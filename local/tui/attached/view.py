@@ -171,6 +171,7 @@ class SessionView(Vertical):
         projects.ask, projects.tell = self.trust.ask, self.tell_of_project
         self.trust.keep, self.trust.command = projects.keep, projects.command
         self.steering.mcp.laptop = laptop.mcp
+        self.approvals.laptop_servers = lambda: self.steering.mcp.own_names
         choosing = self.steering.choosing
         self.steering.files.transfers, self.steering.files.fetched = laptop.transfers, laptop.fetched
         self.steering.models.use(laptop.models)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ccb.tunnel.wire.kinds.mcp import server_name
 from ccb.tunnel.wire.tool_traits import BASH, BUILT_IN, View, traits_of
 
 from ...session.messages import ControlRequestBody
@@ -38,6 +39,8 @@ def subject_lines(asked: ControlRequestBody) -> list[CardLine]:
     traits = traits_of(asked.tool_name)
     if traits.view is View.PLAN and isinstance(values.get("plan"), str):
         plan = values.pop("plan")
+        if isinstance(values.get("planFilePath"), str):
+            del values["planFilePath"]  # the worker says where it keeps the plan; the answer decides nothing about it
         commands = commands_of_plan(values)
         if commands:
             del values["allowedPrompts"]
@@ -54,6 +57,15 @@ def subject_lines(asked: ControlRequestBody) -> list[CardLine]:
         if isinstance(values.get("description"), str):
             says = _table({MODEL_SAYS: values.pop("description")}, Voice.MODEL)
     return [*doubts(asked.tool_name, *_texts(asked.input)), *lines, *_table(values), *says]
+
+
+def place_of_call(asked: ControlRequestBody, place: str, laptop_servers: Collection[str]) -> str:
+    """Return where a call would run, for its title: on the host `place`, or on this laptop if it is one of
+    `laptop_servers` that does it."""
+    named = asked.input.get("server") if asked.tool_name in BUILT_IN else None  # ReadMcpResource
+    if any(named == each or asked.tool_name.startswith(f"mcp__{server_name(each)}__") for each in laptop_servers):
+        return f"this laptop, for {place}"
+    return place
 
 
 def commands_of_plan(values: Mapping[str, Any]) -> list[str]:

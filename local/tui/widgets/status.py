@@ -67,8 +67,8 @@ class Busy:
 @dataclass(frozen=True)
 class StatusFacts:
     """Everything that the line shows. `busy` is None without a turn. `hint` answers a key that was just pressed.
-    `approval_waits`: there is an approval card that does not have the focus. `more_below`: the transcript goes on below
-    the screen. `sandbox`: the cage in force, in words."""
+    `card_waits`: what a card that does not have the focus asks for. `more_below`: the transcript goes on below the
+    screen. `sandbox`: the cage in force, in words."""
 
     host: str
     path: str
@@ -78,7 +78,7 @@ class StatusFacts:
     totals: Totals
     busy: Busy | None
     hint: str = ""
-    approval_waits: bool = False
+    card_waits: str = ""
     more_below: bool = False
     sandbox: str = ""
     tasks: int = 0
@@ -226,9 +226,9 @@ def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_S
     entries = []
     if facts.hint:
         entries.append(_StatusEntry(facts.hint, facts.hint, palette.warn))
-    if facts.approval_waits:
+    if facts.card_waits:
         tab = facts.keymap.name("approval-tab")
-        entries.append(_StatusEntry(f"approval waits: {tab}", f"{tab}: answer", palette.warn))
+        entries.append(_StatusEntry(f"{facts.card_waits} waits: {tab}", f"{tab}: answer", palette.warn))
     entries += _link_entries(facts.link, palette, tone)
     if facts.queued:
         waiting = f"{facts.steering} steering" if facts.steering else ""
@@ -239,7 +239,7 @@ def _current_entries(facts: StatusFacts, palette: Palette, tone: str) -> list[_S
     if busy is not None and busy.interrupted:
         entries.append(_StatusEntry("interrupting…", "interrupting…", palette.warn))
         busy = None
-    if busy is not None and busy.asking and not facts.approval_waits:
+    if busy is not None and busy.asking and not facts.card_waits:
         entries.append(_StatusEntry("waits for an answer", "waits", palette.warn))
     if busy is not None and not busy.asking:
         working = busy.text

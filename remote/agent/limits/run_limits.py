@@ -59,4 +59,5 @@ class Budget:
         """Return how the turn ends when the session has cost `cost`, None if there is money left."""
         if cost < self.total:
             return None
-        return Ending(Terminal.BUDGET_EXHAUSTED, errors=(f"Reached maximum budget (${self.limit:g})",))
+        limit = f"{self.limit:.9f}".rstrip("0").rstrip(".")
+        return Ending(Terminal.BUDGET_EXHAUSTED, errors=(f"Reached maximum budget (${limit})",))

@@ -12,6 +12,7 @@ import select
 import socket
 import struct
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccb.local.files.both_ends import receiving
-from ccb.local.files.both_ends.channel import PIECE, RESUMABLE, CannotCopy, CopyChannel, OtherEndFailed, StreamEnded
+from ccb.local.files.both_ends.channel import (
+    MAX_PIECE,
+    PIECE,
+    RESUMABLE,
+    CannotCopy,
+    CopyChannel,
+    OtherEndFailed,
+    StreamEnded,
+)
 from ccb.local.files.both_ends.receiving import Receiver, part_name
 from ccb.local.files.both_ends.sending import Sender
 from ccb.local.files.both_ends.serving import failure
@@ -41,7 +50,8 @@ class Count:
 def half(end: socket.socket, wire: Count, limit: int | None = None) -> CopyChannel:
     """A channel over one end of a socket, which breaks after `limit` bytes were written."""
 
-    def write(data: bytes) -> None:
+    def write(parts: Sequence[bytes]) -> None:
+        data = b"".join(parts)
         if limit is not None and wire.bytes + len(data) > limit:
             end.close()
             raise StreamEnded
@@ -53,11 +63,12 @@ def half(end: socket.socket, wire: Count, limit: int | None = None) -> CopyChann
             if end.fileno() < 0 or not select.select([end], [], [], 0)[0]:
                 raise StreamEnded from None
 
-    def read(size: int, least: int) -> bytes:
+    def read(least: int) -> list[bytes]:
         try:
-            return end.recv(size)
+            data = end.recv(300_000)
         except OSError:
-            return b""
+            return []
+        return [data] if data else []
 
     return CopyChannel(read, write)
 
@@ -209,9 +220,9 @@ def _said(*parts: dict[str, object] | bytes) -> CopyChannel:
     ]
     left = [b"".join(frames)]
 
-    def read(size: int, least: int) -> bytes:
-        data, left[0] = left[0][:size], left[0][size:]
-        return data
+    def read(least: int) -> list[bytes]:
+        data, left[0] = left[0], b""
+        return [data] if data else []
 
     return CopyChannel(read, lambda data: None)
 
@@ -280,7 +291,7 @@ def test_nothing_is_written_outside_of_the_target(
         [{"is": "source"}, b"data"],
         [{"is": "get", "path": "/etc/shadow"}],
         [{"is": "source"}, {"is": "file", "bytes": 1}, b"x", {"is": "sum", "sha256": "0"}],
-        [b"x" * (PIECE + 1)],
+        [b"x" * (MAX_PIECE + 1)],
     ],
 )
 def test_a_sender_that_lies_gets_nothing_kept(tmp_path: Path, parts: list[dict[str, object] | bytes]) -> None:
@@ -294,9 +305,9 @@ def test_a_sender_that_lies_gets_nothing_kept(tmp_path: Path, parts: list[dict[s
 def test_bytes_that_are_no_part_of_a_copy_are_refused(data: bytes) -> None:
     left = [data]
 
-    def read(size: int, least: int) -> bytes:
-        some, left[0] = left[0][:size], left[0][size:]
-        return some
+    def read(least: int) -> list[bytes]:
+        some, left[0] = left[0], b""
+        return [some] if some else []
 
     channel = CopyChannel(read, lambda data: None)
     with pytest.raises((ValueError, StreamEnded, OtherEndFailed)):
@@ -308,18 +319,19 @@ def test_bytes_that_are_no_part_of_a_copy_are_refused(data: bytes) -> None:
 @given(st.lists(st.one_of(st.binary(max_size=300), st.integers(0, 2**63 - 1)), max_size=20), st.integers(1, 50))
 def test_what_is_sent_in_any_pieces_is_what_comes(parts: list[bytes | int], piece: int) -> None:
     wire = bytearray()
-    channel = CopyChannel(lambda size, least: b"", wire.extend)
+    channel = CopyChannel(lambda least: [], lambda parts: wire.extend(b"".join(parts)))
     for part in parts:
         channel.alive()
         channel.give(part, counted=False) if isinstance(part, bytes) else channel.taken(part)
 
-    def read(size: int, least: int) -> bytes:
-        some = bytes(wire[: min(size, piece)])
-        del wire[: len(some)]
+    def read(least: int) -> list[bytes]:
+        some = [bytes(wire[at : at + piece]) for at in (0, piece) if at < len(wire)]
+        del wire[: 2 * piece]
         return some
 
-    reading = CopyChannel(read, wire.extend)
-    assert [reading.next() for _ in parts] == parts
+    reading = CopyChannel(read, lambda parts: None)
+    found = [reading.next() for _ in parts]
+    assert [b"".join(each) if isinstance(each, list) else each for each in found] == parts
 
 
 def test_the_window_grows_on_a_quick_connection_and_shrinks_when_a_queue_builds_up() -> None:

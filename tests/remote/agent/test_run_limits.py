@@ -50,10 +50,10 @@ async def test_a_model_that_gives_no_fitting_value_is_given_up(wrong: Reply) -> 
 
 async def test_a_turn_ends_when_the_budget_is_spent() -> None:
     script = [calls(("t1", "Look", {"key": "a"})), says("never asked for", "m2")]
-    world = world_with(*script, options=SessionOptions(max_budget_usd=0.0001), cost=0.0)
+    world = world_with(*script, options=SessionOptions(max_budget_usd=0.00001), cost=0.0)
     result = await world.turn()
     assert (result["subtype"], result["is_error"]) == ("error_max_budget_usd", True)
-    assert (result["errors"], result["terminal_reason"]) == (["Reached maximum budget ($0.0001)"], "budget_exhausted")
+    assert (result["errors"], result["terminal_reason"]) == (["Reached maximum budget ($0.00001)"], "budget_exhausted")
     assert len(world.transport.call_ids) == 1
     assert_valid(world.history())
     rich = world_with(says("cheap"), options=SessionOptions(max_budget_usd=0.0001), cost=1.0)

@@ -76,6 +76,8 @@ class _AheadChannel(SSHClientChannel[bytes]):
             options.window,
             options.max_pktsize,
         )
+        if hasattr(connection, "_update_recv_pktlen"):  # older versions of asyncssh take packets of any length
+            connection._update_recv_pktlen(options.max_pktsize)
         self.opened = False
         self.refusal: ChannelRefusedError | None = None
         self._guess = guess

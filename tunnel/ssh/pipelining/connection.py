@@ -15,7 +15,7 @@ from asyncssh.packet import Boolean, SSHPacketLogger, String
 from asyncssh.public_key import SigningKey
 
 from ...wire.dataclass import dataclass
-from .input_buffer import InputBuffer
+from ..channel.input_buffer import InputBuffer
 from .past_logins import PastLogin, fingerprint, standing_for
 
 AT_ONCE_S = 1.0
@@ -200,7 +200,9 @@ async def open_connection(
         if isinstance(stream, socket.socket):
             _, connection = await loop.create_connection(make, sock=stream)
         else:
-            _, session = await stream.create_connection(cast(Any, make), host, port)
+            _, session = await stream.create_connection(
+                cast(Any, make), host, port, window=options.window, max_pktsize=options.max_pktsize
+            )
             connection = cast(PipelinedConnection, session)
     except asyncio.CancelledError:
         logged_in.cancel()

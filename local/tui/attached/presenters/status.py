@@ -97,7 +97,7 @@ class StatusPresenter:
             branch=reducer.branch,
             keys=self.keys(),
             keymap=self._keymap,
-            approval_waits=self._approvals.wants_focus,
+            card_waits=self._approvals.waits_for,
             more_below=self._transcript.lines_below > 1,
         )
         self.line.show(facts, self._transcript.palette())

@@ -32,11 +32,15 @@ class McpServerList:
         self.laptop: LaptopServers | None = None
 
     @property
+    def own_names(self) -> list[str]:
+        """The servers of this laptop."""
+        return [each.name for each in self.laptop.states()] if self.laptop is not None else []
+
+    @property
     def names(self) -> list[str]:
         """The servers of which something is known here: those of this laptop, and those with tools."""
-        own = [each.name for each in self.laptop.states()] if self.laptop is not None else []
         others = [tool.split("__")[1] for tool in self._reducer.tools if tool.startswith("mcp__")]
-        return list(dict.fromkeys((*own, *others)))
+        return list(dict.fromkeys((*self.own_names, *others)))
 
     async def command(self, argument: str) -> None:
         """/mcp lists the servers, /mcp reconnect NAME connects one again."""

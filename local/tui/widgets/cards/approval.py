@@ -48,6 +48,8 @@ _WHY_NOT = "Why not? The agent reads it. Enter denies, Esc goes back."
 class ApprovalCard(QuestionCard):
     """Shows one tool call that waits for approval, and takes the person's answer."""
 
+    ASKS_FOR = "approval"
+
     def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap = DEFAULT_KEYMAP) -> None:
         self._answers = {char: answer for answer, key_id in _IDS.items() for char in keymap.characters(key_id)}
         self.MARKS = "".join(self._answers)

@@ -119,6 +119,7 @@ _MODES = {"acceptEdits": ("edits", "go, accept edits"), "default": ("ask", "go, 
 class PlanCard(AgreementCard):
     """Shows a plan. The key of the editor lets the person change it; what they approve is the plan as they left it."""
 
+    ASKS_FOR = "plan"
     DEFAULT_CSS = """
     PlanCard TextArea {
         display: none; height: 1fr; max-height: 60vh; border: none; padding: 0; background: $surface;

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from textual import events
 from textual.containers import Vertical
@@ -64,6 +64,9 @@ class QuestionCard(Vertical, can_focus=True):
     QuestionCard.typing Input { display: block; }
     QuestionCard.typing .choices { display: none; }
     """
+    ASKS_FOR: ClassVar[str] = "question"
+    """What the status line says to wait while the person is elsewhere."""
+
     MARKS: str = ""
     """The characters that mark an answer."""
 

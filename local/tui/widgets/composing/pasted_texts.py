@@ -17,7 +17,7 @@ class PastedTexts:
 
     def shortened(self, text: str) -> str:
         """Return what the composer shows for a pasted text: the text itself, or a placeholder."""
-        lines = text.count("\n") + 1
+        lines = text.count("\n") + (not text.endswith("\n"))
         if len(text) <= _LONG and lines <= _LINES:
             return text
         self._count += 1

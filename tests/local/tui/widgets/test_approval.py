@@ -48,6 +48,19 @@ async def test_it_says_where_what_and_why_and_which_rule_the_session_would_get()
         )
 
 
+async def test_a_tool_of_a_server_on_this_laptop_is_said_to_run_here() -> None:
+    async with desk() as at:
+        at.app.view.approvals.laptop_servers = lambda: ["my notes"]
+        at.session.begin()
+        at.session.ask("ask", "mcp__my_notes_f30ac2b5__add", {"text": "milk"})
+        await at.sees("add on this laptop, for devbox:/srv/shop")
+        at.session.ask("other", "mcp__notes__add", {"text": "milk"})
+        await at.card_focused()
+        await at.answer("3")
+        await at.pilot.press("enter")
+        await at.sees("mcp__notes__add on devbox:/srv/shop")
+
+
 async def test_a_reason_that_quotes_the_call_cannot_look_like_words_of_ccb() -> None:
     """Also where it is folded, a row of it begins with a mark."""
     async with desk() as at:

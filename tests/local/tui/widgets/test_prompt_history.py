@@ -90,7 +90,7 @@ async def test_a_long_paste_is_shown_as_a_placeholder_and_sent_whole() -> None:
     async with desk() as at:
         composer = at.app.composer
         await at.type("look: ")
-        for text in (long, "x" * 3000, "short"):
+        for text in (long + "\n", "x" * 3000, "short"):
             composer.post_message(events.Paste(text))
             await at.pilot.pause()
         assert composer.text == "look: [Pasted text #1, 40 lines][Pasted text #2, 3,000 characters]short"

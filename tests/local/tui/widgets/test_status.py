@@ -21,7 +21,7 @@ IDLE = StatusFacts(
     "devbox", "/srv/deep/app", "claude-sonnet-4-5", "default", LinkFacts(LinkState.CONNECTED), Totals(), None
 )
 WORKING = replace(IDLE, busy=Busy(4.0))
-ASKING = replace(IDLE, busy=Busy(4.0, asking=True), approval_waits=True)
+ASKING = replace(IDLE, busy=Busy(4.0, asking=True), card_waits="approval")
 RECONNECTING = replace(WORKING, link=LinkFacts(LinkState.RECONNECTING))
 EDITS: dict[str, Any] = {"mode": "acceptEdits"}
 BYPASS: dict[str, Any] = {"mode": "bypassPermissions"}
@@ -161,23 +161,26 @@ async def test_shift_tab_is_seen_in_a_narrow_terminal_while_the_agent_works() ->
         await at.until(lambda: "  accept edits  working" in at.status)
 
 
+WORKED = re.compile(r"(?:working|waits for the model) (\d+) s")
+
+
 @pytest.mark.slow
 async def test_the_time_in_which_it_waits_for_the_person_is_not_counted_as_work() -> None:
     async with desk() as at:
         await at.prompt("go")
         began_at = time.monotonic()
         at.session.begin()
-        await at.until(lambda: "working" in at.status)
+        await at.until(lambda: WORKED.search(at.status))
         at.session.ask("ask", "Bash", {"command": "make"})
         await at.card_focused()
         await at.until(lambda: "waits for an answer" in at.status)
         asked_at = time.monotonic()
-        assert "working" not in at.status
+        assert not WORKED.search(at.status)
         await at.until(lambda: time.monotonic() - asked_at > 2.5)
         waited = time.monotonic() - asked_at
         await at.answer("1")
-        await at.until(lambda: "working" in at.status)
-        shown = re.search(r"working (\d+) s", at.status)
+        await at.until(lambda: WORKED.search(at.status))
+        shown = WORKED.search(at.status)
         assert shown and int(shown[1]) <= time.monotonic() - began_at - waited + 0.5
 
 

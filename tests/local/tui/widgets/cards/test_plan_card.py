@@ -21,6 +21,7 @@ async def asked(at: Desk, plan: str = PLAN, ways: list[Json] = WAYS, **more: Any
     await at.prompt("go")
     at.session.begin(mode="plan")
     at.session.ask("ask", "ExitPlanMode", {"plan": plan, **more}, permission_suggestions=ways)
+    await at.sees("plan waits: Tab")
     await at.card_focused()
 
 
@@ -32,7 +33,8 @@ async def answer(at: Desk) -> Json:
 async def test_a_plan_is_approved_with_the_mode_of_the_answer() -> None:
     for key, mode in (("1", "acceptEdits"), ("2", "default")):
         async with desk(size=(80, 24)) as at:
-            await asked(at)
+            await asked(at, planFilePath="/home/me/.local/state/plan.md")
+            assert "planFilePath" not in at.screen
             await at.sees(
                 "Approve the plan on devbox:/srv/shop", "│ 1. Write it", "1 go, accept edits", "3 keep planning"
             )
@@ -40,7 +42,7 @@ async def test_a_plan_is_approved_with_the_mode_of_the_answer() -> None:
             updates = [{"type": "setMode", "mode": mode, "destination": "session"}]
             assert await answer(at) == {
                 "behavior": "allow",
-                "updatedInput": {"plan": PLAN},
+                "updatedInput": {"plan": PLAN, "planFilePath": "/home/me/.local/state/plan.md"},
                 "updatedPermissions": updates,
             }
 
