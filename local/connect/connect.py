@@ -25,14 +25,9 @@ from ccb.tunnel.wire.requests import TRUST_PROJECT
 from ..command_line.model import Arguments
 from ..command_line.resume_hint import resume_command
 from ..command_line.transport_choice import host_label
-from ..config.log import state_dir
-from ..config.projects import Projects
-from ..config.sent_files.own_files import own_files
 from ..config.settings import settings_choice
 from ..login.unattended_login import log_in_unattended
-from ..session.answers.notification_hooks import NotificationHooks
 from ..session.connection import AttachOptions
-from .project_trust import ProjectDesk
 from .session_request import options_for_existing, reconnect_seconds, session_options, session_parameters
 from .startup import (
     SessionStartup,
@@ -42,6 +37,7 @@ from .startup import (
     load_dialing_startup,
     load_session_startup,
     load_startup,
+    open_proxy_desk,
     without_alias,
 )
 from .transport import SessionLoading, cancelled, first_transport, open_transport, startup_loader
@@ -51,13 +47,14 @@ if TYPE_CHECKING:
     from ccb.tunnel.login.prompter import Prompts
 
     from ..config.settings import Settings
-    from ..ledger.desk import ProxyDesk
     from ..mcp.service import LaptopServers
     from ..providers.choice import ModelChoice
+    from ..session.answers.notification_hooks import NotificationHooks
     from ..session.remote_session import RemoteSession
     from .dial import Dialer
     from .file_connection import FileConnection
     from .hosts.kept_transport import KeptTransport
+    from .project_trust import ProjectDesk
     from .session_list import HostSessions, SessionRow
 
 log = logging.getLogger(__name__)
@@ -73,6 +70,12 @@ HEADLESS_TAIL = 1
 
 Choose = Callable[["HostSessions", Sequence["SessionRow"]], Awaitable[str | None]]
 """Asks the person to choose one of the sessions of a host and returns its ID, or None if they gave up."""
+
+
+def _no_hooks() -> NotificationHooks:
+    from ..session.answers.notification_hooks import NotificationHooks
+
+    return NotificationHooks({}, "")
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class Connected:
     files: FileConnection
     notify: str = "auto"
     open_with: str = ""
-    notifications: NotificationHooks = field(default_factory=lambda: NotificationHooks({}, ""))
+    notifications: NotificationHooks = field(default_factory=_no_hooks)
     mcp: LaptopServers | None = None
     revoke: Callable[[], None] = lambda: None
     models: ModelChoice | None = None
@@ -136,13 +139,17 @@ async def connect_session(
         )
         dialer.begin()
         startup = await loading.all()
-        proxy_desk = await _proxy_desk(arguments, startup, environ, dialer, stack)
+        proxy_desk = await open_proxy_desk(arguments, startup, environ, dialer, stack)
+        from ..config.projects import Projects
+        from ..config.sent_files.own_files import own_files
         from ..ledger.entries import CallPlace
         from ..providers.choice import ModelChoice
         from ..providers.known_models import check_models, refresh_lists, said_at_start
+        from ..session.answers.notification_hooks import NotificationHooks
         from ..session.remote_session import RemoteSession
         from .file_connection import FileConnection
         from .laptop_mcp import laptop_permissions, laptop_servers, unlock_for
+        from .project_trust import ProjectDesk
 
         servers, mcp_warnings = laptop_servers(arguments, startup.settings, environ)
         await unlock_for(servers, startup.stored.secrets)
@@ -268,27 +275,6 @@ async def _first_dialer(
     if kept is not None:
         stack.callback(kept.keep, dialer)
     return dialer, basics
-
-
-async def _proxy_desk(
-    arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str], dialer: Dialer, stack: AsyncExitStack
-) -> ProxyDesk:
-    """Let an auth proxy serve the dialer. `stack` closes it, its accounts and its audit."""
-    from ..ledger.accounts import SessionAccounts, budgets
-    from ..ledger.audit import SessionAudit
-    from ..ledger.desk import ProxyDesk
-
-    host = host_label(arguments.connection)
-    spending = budgets(arguments.sdk.max_budget_usd, startup.settings, host)
-    accounts = SessionAccounts(state_dir(environ), spending)
-    record = arguments.agent.record or startup.settings.recordModelCalls
-    audit = SessionAudit(state_dir(environ), record=record)
-    proxy = startup.auth_proxy(host, accounts, audit)
-    await stack.enter_async_context(accounts)
-    await stack.enter_async_context(audit)
-    await stack.enter_async_context(proxy)
-    dialer.serve(proxy)
-    return ProxyDesk(proxy, accounts, audit)
 
 
 def _models(arguments: Arguments, settings: Settings, *, new: bool) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -17,6 +18,9 @@ from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.models import ALIASES, may_be_model
+
+from ..command_line.transport_choice import host_label
+from ..config.log import state_dir
 
 if TYPE_CHECKING:
     from ccb.deploy.bundle import Bundle
@@ -26,14 +30,18 @@ if TYPE_CHECKING:
     from ccb.tunnel.proxy.metering import Accounts
     from ccb.tunnel.proxy.providers.provider import Provider
 
+    from ..command_line.model import Arguments
     from ..config.settings import Settings, SettingsChoice
     from ..credentials.stored import StoredCredentials
+    from ..ledger.desk import ProxyDesk
+    from .dial import Dialer
 
 
 _NEEDED_NEXT = (
     *("ccb.local.connect.file_connection", "ccb.local.connect.laptop_mcp", "ccb.tunnel.proxy.core"),
     *("ccb.local.ledger.audit", "ccb.local.ledger.desk", "ccb.local.providers.known_models"),
-    *("ccb.local.providers.choice", "ccb.local.session.remote_session"),
+    *("ccb.local.providers.choice", "ccb.local.session.remote_session", "ccb.local.connect.project_trust"),
+    *("ccb.local.session.answers.notification_hooks", "ccb.local.config.sent_files.own_files"),
 )
 """What a session imports once it is connected. It is loaded earlier, while the network is busy."""
 
@@ -105,6 +113,27 @@ def load_session_startup(
     model = chosen_model(settings, next(iter(models), None))
     provider = session_provider(environ, settings, model, *others, stored=stored)
     return SessionStartup(basics.settings, basics.warnings, basics.bundle, provider, stored)
+
+
+async def open_proxy_desk(
+    arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str], dialer: Dialer, stack: AsyncExitStack
+) -> ProxyDesk:
+    """Let an auth proxy serve the dialer. `stack` closes it, its accounts and its audit."""
+    from ..ledger.accounts import SessionAccounts, budgets
+    from ..ledger.audit import SessionAudit
+    from ..ledger.desk import ProxyDesk
+
+    host = host_label(arguments.connection)
+    spending = budgets(arguments.sdk.max_budget_usd, startup.settings, host)
+    accounts = SessionAccounts(state_dir(environ), spending)
+    record = arguments.agent.record or startup.settings.recordModelCalls
+    audit = SessionAudit(state_dir(environ), record=record)
+    proxy = startup.auth_proxy(host, accounts, audit)
+    await stack.enter_async_context(accounts)
+    await stack.enter_async_context(audit)
+    await stack.enter_async_context(proxy)
+    dialer.serve(proxy)
+    return ProxyDesk(proxy, accounts, audit)
 
 
 def chosen_model(settings: Settings, flag: str | None) -> str | None:

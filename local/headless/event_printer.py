@@ -29,7 +29,7 @@ from .input.input_pump import InputPump
 from .output import HeadlessOutput
 from .partial_events import PartialEvents
 from .stderr_reports import RetryReports, report, report_damage, report_earlier_damage
-from .turn_results import TurnResults
+from .turn_results import GOODBYE_S, TurnResults
 
 if TYPE_CHECKING:
     from .earlier_answers import EarlierAnswers
@@ -41,9 +41,6 @@ ANSWERED_ON_STDIN: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, HOOK_CALLB
 
 _TO_PERSON = frozenset((CAN_USE_TOOL.name, ELICITATION.name))
 _ANSWERED_ON_STDIN = frozenset(kind.name for kind in ANSWERED_ON_STDIN) | _TO_PERSON
-
-GOODBYE_S = 5.0
-"""Seconds for the host to end the session after the last result, or to send a result after an interrupt."""
 
 
 class EventPrinter:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.kinds.rewind import DROPS_MORE, REWIND_CONVERSATION, REWIND_FILES, ConversationRewind, FileRewind
 from ccb.tunnel.wire.requests import Request, RequestFailed
 
-from ..session.remote_session import RemoteSession
+if TYPE_CHECKING:
+    from ..session.remote_session import RemoteSession
 
 
 async def go_back_to(session: RemoteSession, message: str, drops: str = "") -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ccb.tunnel.wire.ndjson import dump
 
-from ..session.client import Json
+if TYPE_CHECKING:
+    from ..session.client import Json
+
 
 MAX_LINE = 1_000_000
 """The most characters of a line."""

@@ -10,13 +10,16 @@ import unicodedata
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire.messages import AssistantLine, PublicLine, UserLine
 from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
 from ccb.tunnel.wire.requests import new_uuid
 
-from ..session.client import Json
 from .output import HeadlessOutput
+
+if TYPE_CHECKING:
+    from ..session.client import Json
 
 _MAX_NAME = 200
 

@@ -7,15 +7,17 @@ the REPL, and JSON has them as escapes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ccb.tunnel.plain_text import escaped_json, neutralise
 from ccb.tunnel.wire.ndjson import dump, to_bytes
 
-from ..session.client import Json
 from ..terminal.stdio import Writer
 from .line_limit import limited_line
 from .results import result_text
+
+if TYPE_CHECKING:
+    from ..session.client import Json
 
 
 class HeadlessOutput(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.stream_events import (
@@ -15,7 +16,9 @@ from ccb.tunnel.wire.stream_events import (
     with_text,
 )
 
-from ..session.client import Json
+if TYPE_CHECKING:
+    from ..session.client import Json
+
 
 _MAX_BLOCKS = 10_000
 """Content blocks of a message that are remembered. What comes beyond them is printed again after a reconnect."""

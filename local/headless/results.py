@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ccb.tunnel.wire.requests import new_uuid
 
 from ..command_line.exit_codes import ExitCode
-from ..session.client import Json
+
+if TYPE_CHECKING:
+    from ..session.client import Json
 
 _NO_USAGE: Json = {
     "input_tokens": 0,

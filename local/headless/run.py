@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, HostKeyError
 from ccb.tunnel.plain_text import one_line
@@ -21,24 +22,25 @@ from ..command_line.error_text import code_of, error_text
 from ..command_line.exit_codes import ExitCode
 from ..command_line.model import Arguments
 from ..command_line.resume_hint import host_command
-from ..connect.connect import Connected, connect_session
+from ..connect.connect import connect_session
 from ..login.prompts import prompts_for
-from ..session.client import LinkState
-from ..session.remote_session import RemoteSession
+from ..session.state import LinkState
 from ..terminal.console import stdout_failure
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import Writer
-from .event_printer import GOODBYE_S, EventPrinter
-from .going_back import go_back_to, restored_files
-from .input.boot_fields import with_boot_fields
 from .input.early_input import EarlyInput
 from .input.input_pump import InputPump
 from .input.stdin import read_prompt
-from .mirror import TranscriptMirror
 from .output import make_output
 from .stderr_reports import RetryReports, add_unsent, report, report_untrusted
 from .turn_reports import TurnReports, state_flags
-from .turn_results import TurnResults
+from .turn_results import GOODBYE_S, TurnResults
+
+if TYPE_CHECKING:
+    from ..connect.connect import Connected
+    from ..session.remote_session import RemoteSession
+    from .event_printer import EventPrinter
+    from .mirror import TranscriptMirror
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +123,11 @@ class HeadlessRun:
             != "text",  # in the text format stdout has only answers; stderr has the failure
             reports=self._reports,
         )
-        mirror = TranscriptMirror(self._output, environ, Path.cwd()) if arguments.sdk.mirror else None
+        mirror: TranscriptMirror | None = None
+        if arguments.sdk.mirror:
+            from .mirror import TranscriptMirror
+
+            mirror = TranscriptMirror(self._output, environ, Path.cwd())
         self._inputs = InputPump(self._results.pending, self._reports, self._output, mirror)
         self._stdin = EarlyInput(STDIN, self._output.message)
         self._session_id = arguments.session.session_id or new_uuid()
@@ -136,6 +142,8 @@ class HeadlessRun:
             return await self._work(await read_prompt(self._arguments.prompt, STDIN, say=report))
         async with self._stdin:
             if self._arguments.sdk.await_initialize:
+                from .input.boot_fields import with_boot_fields
+
                 request = await self._stdin.first_request()
                 self._arguments, confirmed = with_boot_fields(self._arguments, request)
                 self._stdin.confirmed = self._inputs.own.confirmed = confirmed
@@ -147,6 +155,8 @@ class HeadlessRun:
         ) as connected:
             self._attached(connected)
             session = connected.session
+            from .event_printer import EventPrinter  # the worker is still being loaded
+
             printer = EventPrinter(
                 session,
                 self._output,
@@ -249,11 +259,15 @@ class HeadlessRun:
     async def _feed(self, session: RemoteSession, printer: EventPrinter, prompt: str) -> None:
         choice = self._arguments.session
         if choice.rewind_files:
+            from .going_back import restored_files
+
             self._inputs.ended = True
             report(await restored_files(session, choice.rewind_files))
             await printer.stop_session()
             return
         if choice.resume_at:
+            from .going_back import go_back_to
+
             await go_back_to(session, choice.resume_at, choice.drops_turn or "")
         if self._has_stdin_messages:
             await self._inputs.send_messages(session, self._stdin.messages())

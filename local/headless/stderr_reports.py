@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import neutralise, one_line
-from ccb.tunnel.wire.kinds.workers import WorkerRecord
 from ccb.tunnel.wire.messages import AssistantLine, SystemLine
-from ccb.tunnel.wire.records import DamagedRecord, InputRecord, TurnStartRecord
 from ccb.tunnel.wire.requests import ProjectTrust
 
-from ..session.client import Json
-from ..session.remote_session import RemoteSession
+if TYPE_CHECKING:
+    from ccb.tunnel.wire.records import DamagedRecord
+
+    from ..session.client import Json
+    from ..session.remote_session import RemoteSession
+
 
 _MAX_SWITCHES = 12
 _MAX_SWITCH = 200  # characters
@@ -90,6 +93,9 @@ def report_damage(damage: DamagedRecord) -> None:
 
 async def report_earlier_damage(session: RemoteSession, before: int) -> None:
     """Report damage that the worker found before event `before`, when nobody was attached yet."""
+    from ccb.tunnel.wire.kinds.workers import WorkerRecord
+    from ccb.tunnel.wire.records import DamagedRecord, InputRecord, TurnStartRecord
+
     with suppress(CcbError):
         found: list[DamagedRecord] = []
         workers = 0

@@ -4,12 +4,15 @@ with a uuid has come. Only runs of messages on stdin have these reports."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire.messages import TaskLine
 from ccb.tunnel.wire.requests import new_uuid
 
-from ..session.client import Json
 from .output import HeadlessOutput
+
+if TYPE_CHECKING:
+    from ..session.client import Json
 
 
 def state_flags(environ: Mapping[str, str]) -> Json | None:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire.kinds.queue import TASK_PREFIX
 from ccb.tunnel.wire.messages import TaskLine
 
 from ..command_line.exit_codes import ExitCode
-from ..session.client import Json
 from .output import HeadlessOutput
 from .results import exit_code, local_result, usage_between
 from .stderr_reports import RetryReports
 from .turn_reports import TurnReports
+
+if TYPE_CHECKING:
+    from ..session.client import Json
+
+GOODBYE_S = 5.0
+"""Seconds for the host to end the session after the last result, or to send a result after an interrupt."""
 
 
 class PendingPrompts:

@@ -104,7 +104,11 @@ def test_the_worker_is_on_its_way_before_what_its_session_needs_is_loaded(tmp_pa
     argv = [sys.executable, "-c", code]
     done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60, env=env)
     loaded = ast.literal_eval(done.stdout)
-    later = ("ccb.tunnel.proxy", "ccb.local.ledger", "ccb.local.providers", "ccb.local.credentials", "ccb.local.mcp")
+    later = (
+        *("ccb.tunnel.proxy", "ccb.tunnel.wire.records", "ccb.local.ledger", "ccb.local.providers", "ccb.local.mcp"),
+        *("ccb.local.credentials", "ccb.local.session.remote_session", "ccb.local.session.client"),
+        *("ccb.local.headless.event_printer", "ccb.local.connect.project_trust"),
+    )
     assert "ccb.deploy.bootstrap" in loaded
     assert not [name for name in loaded if name.startswith(later) or name in {*HEAVY, "yarl", "sqlite3"}]
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ccb.tunnel.wire.messages import AssistantLine, PublicLine, TaskLine, UserLine
 
-from ...session.client import Json
+if TYPE_CHECKING:
+    from ...session.client import Json
+
 
 _MAX_AGENTS = 1_000
 

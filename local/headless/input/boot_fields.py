@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ...command_line.model import Arguments
-from ...session.client import Json
+
+if TYPE_CHECKING:
+    from ...session.client import Json
 
 
 def with_boot_fields(arguments: Arguments, request: Json) -> tuple[Arguments, Json]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
-from ...session.client import Json
+if TYPE_CHECKING:
+    from ...session.client import Json
 
 
 class ChangedLines:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
 from ccb.tunnel.wire.requests import Success, public_answer
 
-from ...session.client import Json
 from .stdin import read_messages
+
+if TYPE_CHECKING:
+    from ...session.client import Json
 
 EARLY_ANSWER_S = 20.0
 """Seconds that the first request of a client waits for the session."""

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, UserLine, as_dict, parse_message
 from ccb.tunnel.wire.requests import Success, public_answer
 
-from ...session.client import Json
-from ...session.remote_session import RemoteSession
-from ..mirror import TranscriptMirror
 from ..output import HeadlessOutput
 from ..stderr_reports import report
 from ..turn_reports import TurnReports
 from ..turn_results import PendingPrompts
 from .own_answers import END, OwnAnswers
+
+if TYPE_CHECKING:
+    from ...session.client import Json
+    from ...session.remote_session import RemoteSession
+    from ..mirror import TranscriptMirror
 
 _REFUSAL = "AbortError: Tool permission stream closed before response received"
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, PublicLine, ResultLine, UserLine
 from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
 
-from ...session.client import Json
 from .agent_lines import AgentLines
 from .changed_lines import ChangedLines
+
+if TYPE_CHECKING:
+    from ...session.client import Json
 
 END = "end_session"
 """The request after which no more input comes."""

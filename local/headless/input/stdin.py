@@ -8,14 +8,17 @@ import math
 import stat
 from collections.abc import AsyncIterator, Callable
 from os import fstat
+from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire import FrameError, LineSplitter
 from ccb.tunnel.wire.structure import MAX_DEPTH, is_too_deep
 
-from ...session.client import Json
 from ...terminal.stdio import read_pieces
+
+if TYPE_CHECKING:
+    from ...session.client import Json
 
 MAX_TEXT = 16 * 1024 * 1024
 """The most bytes of piped text in a prompt."""
