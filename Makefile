@@ -5,9 +5,9 @@ PYTHON := $(shell /usr/bin/python3 -c 'import sys; sys.exit(sys.version_info < (
 endif
 # Every Python that may run the worker on a host.
 WORKER_PYTHONS := $(addprefix worker-python-,3.9 3.10 3.11 3.12 3.13 3.14)
-OLDEST_AND_NEWEST := $(addprefix worker-python-,3.9 3.13 3.14)
-# The worker's tests run once: under Python 3.9 where that is installed, with the unit tests where not.
-WORKER_ROOMS := $(if $(shell .ci/worker-python --find 3.9 $(PYTHON)),tests/remote tests/tunnel/wire)
+# The unit tests run all of the worker's tests; the oldest Python and the newest that is installed run the core of them.
+NEWEST := $(lastword $(foreach each,3.12 3.13 3.14,$(if $(shell .ci/worker-python --find $(each) $(PYTHON)),$(each))))
+OLDEST_AND_NEWEST := $(addprefix worker-python-,3.9 $(NEWEST))
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := .make/venv
@@ -56,7 +56,7 @@ test: ## everything CI runs: lint, types, room contracts, all tests, the worker 
 	@.ci/system-packages venv $(PYTHON)
 	@mkdir -p .make
 	@$(MAKE) --no-print-directory -j 5 --output-sync test-packages official-sdks compiled lint imports
-	@$(MAKE) --no-print-directory -j 3 --output-sync unit types $(OLDEST_AND_NEWEST)
+	@$(MAKE) --no-print-directory -j 3 --output-sync CORE=1 unit types $(OLDEST_AND_NEWEST)
 
 lint: $(STAMP) ## ruff: lint and format
 	@$(BIN)/ruff check .
@@ -88,12 +88,12 @@ compiled: $(STAMP)
 	@$(BIN)/pytest --collect-only -qq >/dev/null || true
 
 unit: $(STAMP) ## pytest on the laptop's Python
-	@$(ROOT) $(BIN)/pytest -n 4 --dist worksteal -q $(addprefix --ignore=,$(WORKER_ROOMS))
+	@$(ROOT) $(BIN)/pytest -n 5 --dist worksteal -q
 
 worker-pythons: $(WORKER_PYTHONS) ## the worker's tests under every other Python from 3.9 to 3.14 that is installed
 
 $(WORKER_PYTHONS): worker-python-%: $(STAMP)
-	@$(ROOT) .ci/worker-python $* $(PYTHON)
+	@$(ROOT) env CORE=$(CORE) .ci/worker-python $* $(PYTHON)
 
 bullseye: $(STAMP) ## the whole session on a Debian 11 host with Python 3.9, made by debootstrap (root)
 forky: $(STAMP) ## the same on Debian 14 with Python 3.14

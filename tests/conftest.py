@@ -4,6 +4,7 @@ the laptop's packages are not installed."""
 from __future__ import annotations
 
 import gc
+import os
 import pwd
 import shutil
 import signal
@@ -36,7 +37,14 @@ def pytest_configure(config: pytest.Config) -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda number, frame: None)
+    _find_programs_without_shims()
     _time_no_examples()
+
+
+def _find_programs_without_shims() -> None:
+    """Take the shims of pyenv off PATH, for this process and what it starts: each command there is a dozen shells."""
+    kept = (each for each in os.environ["PATH"].split(os.pathsep) if Path(each).name != "shims")
+    os.environ["PATH"] = os.pathsep.join(kept)
 
 
 def _time_no_examples() -> None:

@@ -145,7 +145,7 @@ async def test_vertex_gets_what_the_sdk_would_send(tmp_path: Path, monkeypatch: 
             compared(*server.asked[-2:])
         asked = {"messages": [{"role": "user", "content": "hi"}], "model": "vertex/claude-opus-4@20250514"}
         told = await ask(proxy, asked, "/v1/messages/count_tokens")
-        counted = await client.messages.count_tokens(**{**asked, "model": model}, extra_body=more)  # type: ignore[arg-type]
+        counted = await client.messages.count_tokens(**{**asked, "model": model}, extra_body=more)
         assert json.loads(told.body)["input_tokens"] == counted.input_tokens == 77
         compared(*server.asked[-2:])
         assert server.tokens == 1, "a token is fetched once, and again when it has expired"
