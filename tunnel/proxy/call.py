@@ -8,7 +8,7 @@ them. When the buffer is full the provider waits, whether or not there is a read
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from enum import Enum
 
 from ..wire.dataclass import dataclass
@@ -59,6 +59,9 @@ class Call:
         self.id = call_id
         self.state = CallState.WAITING
         self.uploaded = False
+        self.news: Callable[[], None] | None = None
+        """Is called at once whenever there is news of the call, for a reader that does not wait."""
+
         self._limit = limit
         self._head: ResponseHead | None = None
         self._over = False
@@ -67,7 +70,7 @@ class Call:
         self._base = self._end = 0  # the offsets of the first byte that is not acknowledged, and of the next to arrive
         self._reader: Reader | None = None
         self._waiting: asyncio.Future[None] | None = None  # the reader, for news
-        self._room = asyncio.Event()
+        self._full: asyncio.Future[None] | None = None  # the provider, for room
 
     @property
     def limit(self) -> int:
@@ -77,7 +80,7 @@ class Call:
     @limit.setter
     def limit(self, limit: int) -> None:
         self._limit = limit
-        self._room.set()
+        self._make_room()
 
     @property
     def over(self) -> bool:
@@ -88,6 +91,11 @@ class Call:
     def held(self) -> int:
         """Bytes kept in memory."""
         return self._end - self._base
+
+    @property
+    def head(self) -> ResponseHead | None:
+        """The response head, None until it has arrived."""
+        return self._head
 
     @property
     def failure(self) -> Refusal | ProviderError | None:
@@ -103,8 +111,8 @@ class Call:
     async def put(self, chunk: bytes) -> None:
         """Append bytes of the body. Wait while the buffer is full. A call that is over takes none."""
         while self._end - self._base >= self._limit:
-            self._room.clear()
-            await self._room.wait()
+            self._full = asyncio.get_running_loop().create_future()
+            await self._full
         if chunk and not self._over:
             self._append(chunk)
             self._wake()
@@ -128,7 +136,7 @@ class Call:
         self._base = self._end
         self._chunks.clear()
         self._wake()
-        self._room.set()
+        self._make_room()
 
     def attach(self, offset: int) -> Reader:
         """Return a reader that starts at byte `offset` and acknowledges everything before it.
@@ -159,12 +167,19 @@ class Call:
                 if start + len(self._chunks[start]) > offset:
                     break
                 del self._chunks[start]
-        self._room.set()
+        self._make_room()
+
+    def _make_room(self) -> None:
+        full, self._full = self._full, None
+        if full is not None and not full.done():
+            full.set_result(None)
 
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, None
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
+        if self.news is not None:
+            self.news()
 
     def _append(self, chunk: bytes) -> None:
         end, reader = self._end, self._reader
@@ -197,6 +212,15 @@ class Reader:
     def has_more(self) -> bool:
         """Whether bytes are there to be read at once."""
         return self._chunk in self._call._chunks
+
+    def taken(self) -> bytes | None:
+        """Return the next bytes and acknowledge them; None if there are none now."""
+        chunk = self._call._chunks.get(self._chunk)
+        if chunk is None:
+            return None
+        piece = self._piece(chunk, _HANDED_ON)
+        self.ack(self.offset)
+        return piece
 
     async def head(self) -> ResponseHead:
         """Wait for the response head. Raise Refusal or ProviderError if the call fails before it arrives."""

@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from typing import Any, Self
 
 from ..errors import CcbError
@@ -55,9 +56,9 @@ class ProxiedResponse:
         return self._source.offset if isinstance(self._source, Reader) else self._offset
 
     @property
-    def has_more(self) -> bool:
-        """Whether bytes are there to be read at once."""
-        return self._source.has_more if isinstance(self._source, Reader) else self._offset < len(self._source)
+    def whole(self) -> bytes:
+        """All bytes of an answer of the proxy itself."""
+        return b"" if isinstance(self._source, Reader) else self._source
 
     async def read(self, limit: int = _PIECE) -> bytes:
         """Return at most `limit` bytes; b"" at the end.
@@ -78,6 +79,59 @@ class ProxiedResponse:
     def body(self) -> AsyncIterator[bytes]:
         """Return the bytes as they arrive. Asking for the next piece acknowledges the one before."""
         return self._source.pieces() if isinstance(self._source, Reader) else as_body(self._source)
+
+
+class FollowedCall:
+    """A call whose answer is taken as it comes, without waiting for it: whoever follows it is called when there is
+    news. `head` is the head of the answer, that of the proxy's own if no provider has answered."""
+
+    def __init__(self, proxy: AuthProxy, call: Call | None, reader: Reader | None, refusal: Refusal | None) -> None:
+        self._proxy = proxy
+        self._call = call
+        self._reader = reader
+        self._own = _own_answer(refusal) if refusal is not None else None
+        self._taken = False  # the proxy's own answer
+
+    @property
+    def head(self) -> ResponseHead | None:
+        """The head, None until it is known."""
+        call = self._call
+        if self._own is None and call is not None:
+            if call.head is not None:
+                return call.head
+            if call.failure is None:
+                return None
+            self._own = self._proxy.own_answer(call.failure)
+        assert self._own is not None
+        return ResponseHead(self._own.status, self._own.headers)
+
+    @property
+    def over(self) -> bool:
+        """Whether all bytes have been taken that will ever come."""
+        if self._own is not None:
+            return self._taken
+        assert self._call is not None and self._reader is not None
+        return self._call.over and not self._reader.has_more
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is missing at the end."""
+        return self._own is not None or (self._call is not None and self._call.failure is None)
+
+    def take(self) -> bytes | None:
+        """Return the next bytes, None if there are none now."""
+        if self._own is not None:
+            taken, self._taken = self._taken, True
+            return None if taken else self._own.whole
+        assert self._reader is not None
+        return self._reader.taken()
+
+    def leave(self) -> None:
+        """Give the call up, unless it is over."""
+        if self._call is not None and self._reader is not None:
+            self._call.news = None
+            if not self._call.over:
+                self._proxy.leave(self._call, self._reader)
 
 
 class AuthProxy:
@@ -168,14 +222,33 @@ class AuthProxy:
                 self._check(head, nonce)
                 call, reader = self._find_or_start(head, body, offset, keep=keep)
                 response = ProxiedResponse(await reader.head(), reader)
-            except Refusal as refusal:
-                response = _own_answer(refusal)
-            except ProviderError as error:
-                response = _own_answer(self._unreachable(error))
+            except (Refusal, ProviderError) as failure:
+                response = self.own_answer(failure)
             yield response
         finally:
             if call is not None:
                 self._leave(call, reader, keep)
+
+    def follow(
+        self, head: RequestHead, body: AsyncIterator[bytes], *, nonce: NonceGuard, news: Callable[[], None]
+    ) -> FollowedCall:
+        """Answer one request that nobody can resume. `news` is called whenever something of the answer can be taken,
+        also from within the task that gets it, so it must neither raise nor wait. Whoever follows leaves at the end."""
+        try:
+            self._check(head, nonce)
+            call, reader = self._find_or_start(head, body, 0, keep=False)
+        except Refusal as refusal:
+            return FollowedCall(self, None, None, refusal)
+        call.news = news
+        return FollowedCall(self, call, reader, None)
+
+    def own_answer(self, failure: Refusal | ProviderError) -> ProxiedResponse:
+        """Return the answer of the proxy itself to a call that has failed before it had one."""
+        return _own_answer(failure if isinstance(failure, Refusal) else self._unreachable(failure))
+
+    def leave(self, call: Call, reader: Reader) -> None:
+        """Give a call up that nobody can resume."""
+        self._leave(call, reader, keep=False)
 
     def driven_at(self, epoch: int) -> None:
         """Note the number of the client that drives the session from now on; it counts all of them."""
@@ -331,19 +404,28 @@ class AuthProxy:
         async with self._provider.exchange(request) as response:
             seen = ResponseHead(response.status, response_headers(response.headers))
             call.start(seen)
-            if upload.digest and answers:
-                self._auditor.sent(head.id, upload.kept_body(), upload.digest)
-            upload.forget_body()
-            self._freed.add(upload.sent)
+            look = partial(self._look_at, upload, head.id, answers=answers)
+            asyncio.get_running_loop().call_soon(look)  # after the first bytes, if they are there
             received, limit = 0, self._policy.max_answer
             with closing(AnswerReader(head.id, meter, self._auditor)) as reader:
                 reader.answer(seen.status, seen.headers)
                 async for chunk in response.chunks:
-                    reader.feed(chunk)
                     received += len(chunk)
                     if limit is not None and received > limit:
                         raise _answer_too_long(limit)
                     await call.put(chunk)
+                    look()
+                    reader.feed(chunk)
+
+    def _look_at(self, upload: Upload, call_id: str, *, answers: bool) -> None:
+        """Let the auditor have a request that has been sent, and free its memory: what streams for minutes needs none.
+        Later calls do nothing."""
+        if not upload.keeps_body:
+            return
+        if upload.digest and answers:
+            self._auditor.sent(call_id, upload.kept_body(), upload.digest)
+        upload.forget_body()
+        self._freed.add(upload.sent)
 
 
 def _answer_too_long(limit: int) -> Refusal:

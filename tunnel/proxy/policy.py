@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import field
+from functools import lru_cache
 
 from ..wire.dataclass import dataclass
 from .guards.costs import ANSWERED
@@ -28,8 +29,15 @@ ROUTES = frozenset({("POST", ANSWERED), ("POST", "/v1/messages/count_tokens"), (
 
 _QUERY = re.compile(r"[A-Za-z0-9_.~=&,:+*@-]{0,1024}")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
-_VALUE = re.compile(r"[\t\x20-\x7e\x80-\uffff]{0,8192}")
+_VALUES = re.compile(r"(?:[\t\x20-\x7e\x80-\uffff]{0,8192}\n)*")
+"""The values of all headers, each a line. There must be as many lines as headers."""
+
 _MAX_HEADERS = 64
+
+
+@lru_cache(256)
+def _is_name(name: str) -> bool:
+    return bool(_NAME.fullmatch(name))
 
 
 @dataclass(frozen=True)
@@ -83,9 +91,10 @@ class Policy:
             raise Refusal(404, "the auth proxy does not serve this query")
         if len(head.headers) > _MAX_HEADERS:
             raise Refusal(400, f"more than {_MAX_HEADERS} request headers")
-        for name, value in head.headers.items():
-            if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
-                raise Refusal(400, "a request header is malformed")
+        values = "".join([f"{value}\n" for value in head.headers.values()])
+        valid = values.count("\n") == len(head.headers) and _VALUES.fullmatch(values)
+        if not valid or not all(map(_is_name, head.headers)):
+            raise Refusal(400, "a request header is malformed")
         self.check_size(head.size or 0)
 
     def check_size(self, size: int) -> None:

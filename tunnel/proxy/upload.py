@@ -10,6 +10,7 @@ from .call import Call
 from .guards.costs import ANSWERED
 from .guards.refusal import Refusal
 from .policy import Policy, RequestHead
+from .providers.request_body import WholeBody
 
 
 class BodyLost(Exception):
@@ -20,7 +21,7 @@ class Upload:
     """Passes one request body on, and remembers in `failure` what was wrong with it.
 
     A provider reads `pieces`. The exception that ends them may reach the auth proxy changed (an HTTP client wraps it);
-    `failure` is the original. `sent` are the bytes so far, `digest` is their SHA-256 in hex once it is all of them.
+    `failure` is the original. `sent` are the bytes so far.
     """
 
     def __init__(self, call: Call, body: AsyncIterator[bytes], head: RequestHead, policy: Policy) -> None:
@@ -31,24 +32,42 @@ class Upload:
         self._policy = policy
         self.failure: Refusal | None = None
         self._kept: list[bytes] | None = []
+        self.keeps_body = True  # until `forget_body`, also where there is none or it was too large
         self.sent = 0
-        self.digest = ""
+        self._digest = ""
+        self._is_whole = False  # the body was there at once, and all of it is kept
         call.uploaded = head.size == 0
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of the bytes in hex, once it is all of them. That of a body which was there at once is made when
+        it is asked for the first time: the provider did not have to wait for it."""
+        if not self._digest and self._is_whole and self._kept is not None:
+            self._digest = hashlib.sha256(b"".join(self._kept)).hexdigest()
+        return self._digest
 
     def kept_body(self) -> bytes | None:
         """Return the body that has been sent; None if it was too large to keep."""
         return None if self._kept is None else b"".join(self._kept)
 
     def forget_body(self) -> None:
-        """Keep the body no longer: what streams for minutes needs no memory for its request."""
-        self._kept = None
+        """Keep the body no longer."""
+        self._kept, self.keeps_body = None, False
 
     def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body: piece by piece, or in one piece if the policy has to see all of it first.
 
         Raise Refusal if it is too large, not allowed, differs from its announced length, or is no longer wanted.
         """
-        return self._checked() if self._policy.requests else self._received()
+        if self._policy.requests:
+            return self._checked()
+        body, size = self._body, self._size
+        if isinstance(body, WholeBody) and size == body.size <= min(MAX_BODY, self._policy.max_body):
+            self.sent = size
+            self._kept = [*reversed(body.left)]
+            self._call.uploaded = self._is_whole = True
+            return body
+        return self._received()
 
     async def _checked(self) -> AsyncIterator[bytes]:
         """Yield the body once all of it has come and is allowed."""
@@ -73,7 +92,7 @@ class Upload:
                 digest.update(piece)
                 if size is not None and self.sent >= size:
                     self._call.uploaded = self._call.uploaded or not held
-                    self.digest = digest.hexdigest()
+                    self._digest = digest.hexdigest()
                     if self.sent > size:
                         raise Refusal(400, "the request body is longer than announced")
                 yield piece
@@ -88,7 +107,7 @@ class Upload:
             self.failure = Refusal(400, "the request body did not arrive whole")
             raise self.failure from error
         self._call.uploaded = not held
-        self.digest = digest.hexdigest()
+        self._digest = digest.hexdigest()
 
     def _note(self, piece: bytes) -> None:
         """Count a piece, and keep it to be looked at. Raise Refusal if no more is wanted."""

@@ -198,7 +198,15 @@ async def test_any_other_method_or_path_is_404_and_never_leaves(fake_model: Fake
 
 @pytest.mark.parametrize(
     "headers",
-    [{"user-agent": "a\r\nx-api-key: b"}, {"a b": "c"}, {"": "c"}, {"user-agent": "\0"}, {"x-app": "y" * 9000}],
+    [
+        {"user-agent": "a\r\nx-api-key: b"},
+        {"user-agent": "a\nx-api-key: b"},
+        {"a b": "c"},
+        {"anthropic-a:b": "c"},
+        {"": "c"},
+        {"user-agent": "\0"},
+        {"x-app": "y" * 9000},
+    ],
 )
 async def test_a_malformed_header_is_refused(fake_model: FakeModel, headers: dict[str, str]) -> None:
     async with (

@@ -1,27 +1,25 @@
 """One connection of an HTTP client: requests are read by aiohttp's strict parser, answers are written here.
 
-aiohttp's own server would make two tasks, a request, a response and their headers for each call, which took as long as
-all the rest of the auth proxy.
+aiohttp's own server makes two tasks, a request, a response and their headers for each call. Here there is no task at
+all: what a provider sends is written in the step of the loop in which it arrives.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from http import HTTPStatus
+from typing import Protocol
 
 from aiohttp import ClientError, StreamReader
 from aiohttp.base_protocol import BaseProtocol
-from aiohttp.http import HttpProcessingError, HttpRequestParser, HttpVersion11, RawRequestMessage, StreamWriter
+from aiohttp.http import HttpProcessingError, HttpRequestParser, HttpVersion11, RawRequestMessage
 
 from ...wire.dataclass import dataclass
 from ..guards.refusal import Refusal
 from ..providers.request_body import WholeBody
 from ..upload import BodyLost
-
-log = logging.getLogger(__name__)
 
 _READ_AHEAD = 64 * 1024
 """Bytes of a request body that are kept before its client has to wait."""
@@ -51,14 +49,23 @@ class HttpRequest:
     body: AsyncIterator[bytes]
 
 
-Serve = Callable[[HttpRequest, "HttpAnswer"], Awaitable[None]]
+class Answering(Protocol):
+    """What answers one request."""
+
+    def go_on(self) -> None:
+        """Write what there is: the client can take more, or there is news."""
+
+    def give_up(self) -> None:
+        """Write no more: the client has left."""
 
 
 class HttpConnection(BaseProtocol):
-    """Answers the requests of one client, one after the other. `serve` answers one; it is cancelled if the client
-    leaves. `open_ones` are the connections that are open; beyond `most` of them a new one gets no answer."""
+    """Answers the requests of one client, one after the other. `serve` begins to answer one. `open_ones` are the
+    connections that are open; beyond `most` of them a new one gets no answer."""
 
-    def __init__(self, serve: Serve, open_ones: set[HttpConnection], most: int) -> None:
+    def __init__(
+        self, serve: Callable[[HttpRequest, HttpAnswer], Answering], open_ones: set[HttpConnection], most: int
+    ) -> None:
         loop = asyncio.get_running_loop()
         parser = HttpRequestParser(
             self,
@@ -76,8 +83,8 @@ class HttpConnection(BaseProtocol):
         self._serve = serve
         self._open_ones = open_ones
         self._most = most
-        self._task: asyncio.Task[None] | None = None
-        self._body: StreamReader | None = None
+        self._answering: Answering | None = None
+        self._answer: HttpAnswer | None = None
         self._early = b""
         self._last = False  # no request is read any more
 
@@ -90,21 +97,27 @@ class HttpConnection(BaseProtocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._open_ones.discard(self)
         self._last = True
-        if self._body is not None:
-            self._body.set_exception(exc or ConnectionResetError("the client has left"))
-        if self._task is not None:
-            self._task.cancel()
+        if self._answer is not None:
+            self._answer.body.set_exception(exc or ConnectionResetError("the client has left"))
+        if self._answering is not None:
+            self._answering.give_up()
+        self._answering = self._answer = None
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self._last:
             return
-        if self._task is None or self._body is None or not self._body.is_eof():
+        if self._answer is None or not self._answer.body.is_eof():
             self._read(data)
         elif len(self._early) + len(data) <= _MAX_EARLY:
             self._early += data
         else:
             self._last = True
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._answering is not None:
+            self._answering.go_on()
 
     def break_off(self) -> None:
         """End the connection so that nobody takes what has come for a whole answer."""
@@ -112,60 +125,47 @@ class HttpConnection(BaseProtocol):
         if self.transport is not None:
             self.transport.abort()
 
-    async def close(self) -> None:
-        """Break off, and wait for the end of what answers a request."""
-        self.break_off()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait((self._task,))
+    def answered(self) -> None:
+        """Go on with the next request, or end the connection."""
+        answer = self._answer
+        self._answering = self._answer = None
+        if self.transport is None or answer is None:
+            return
+        if not answer.body.is_eof():
+            self._linger(self.transport)
+        elif self._last or answer.closes:
+            self._last = True
+            self.transport.close()
+        else:
+            early, self._early = self._early, b""
+            self._read(early)
 
     def _read(self, data: bytes) -> None:
         try:
             messages, upgraded, _ = self._requests.feed_data(data)
         except HttpProcessingError as error:
             self._last = True
-            if self._task is None:
+            if self._answer is None:
                 self._refuse(Refusal(400, f"the request is not HTTP: {_CONTROL.sub(' ', error.message)[:200]}"))
             return
         self._last = self._last or upgraded  # what follows would be another protocol
         for message, body in messages:
             self._requests.message_consumed()
-            self._body = body
-            self._task = self._loop.create_task(self._answer(message, body), name="answer an HTTP client")
-            self._task.add_done_callback(self._answered)
+            self._begin(message, body)
 
-    async def _answer(self, message: RawRequestMessage, body: StreamReader) -> None:
+    def _begin(self, message: RawRequestMessage, body: StreamReader) -> None:
         if self.transport is None:
             return
-        answer = HttpAnswer(self, self.transport, message, body)
-        request, expected = _request(message, body), message.headers.get("expect")
+        expected = message.headers.get("expect")
         if expected is not None and message.version == HttpVersion11:
             if expected.lower() != "100-continue":
                 self._last = True
                 self._refuse(Refusal(417, "this expectation cannot be met"))
                 return
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        await self._serve(request, answer)
-        self._last = self._last or answer.closes
-
-    def _answered(self, task: asyncio.Task[None]) -> None:
-        """Go on with the next request, or end the connection."""
-        whole = self._body is None or self._body.is_eof()
-        self._task = self._body = None
-        failure = None if task.cancelled() else task.exception()
-        if self.transport is None:
-            return
-        if failure is not None:
-            log.error("the HTTP front failed on a request", exc_info=failure)
-        if failure is not None or task.cancelled():
-            self.break_off()
-        elif not whole:
-            self._linger(self.transport)
-        elif self._last:
-            self.transport.close()
-        else:
-            early, self._early = self._early, b""
-            self._read(early)
+        self._answer = HttpAnswer(self, self.transport, message, body)
+        self._answering = self._serve(_request(message, body), self._answer)
+        self._answering.go_on()
 
     def _linger(self, transport: asyncio.Transport) -> None:
         self._last = True
@@ -183,25 +183,30 @@ class HttpConnection(BaseProtocol):
 
 
 class HttpAnswer:
-    """Writes the answer to one request. The head goes with the first bytes of the body, or with `flush`."""
+    """Writes the answer to one request whose body is `body`. The head goes with the first bytes of the answer, if they
+    come in the same step of the loop."""
 
     def __init__(
         self, connection: HttpConnection, transport: asyncio.Transport, message: RawRequestMessage, body: StreamReader
     ) -> None:
-        self._body = body
+        self.body = body
         self._connection = connection
         self._transport = transport
-        self._writer = StreamWriter(connection, asyncio.get_running_loop())
         self._new = message.version >= HttpVersion11
         self._without_body = message.method == "HEAD"
         self._chunked = False
         self._head = b""
         self.closes = message.should_close or not self._new
 
+    @property
+    def paused(self) -> bool:
+        """Whether the client reads too slowly."""
+        return self._connection.writing_paused
+
     def begin(self, status: int, headers: Mapping[str, str]) -> None:
         """Take the head."""
         self._without_body = self._without_body or status in (204, 304)
-        self.closes = self.closes or not self._body.is_eof()  # what is still to come would be read as a request
+        self.closes = self.closes or not self.body.is_eof()  # what is still to come would be read as a request
         framing: dict[str, str] = {}
         if "content-length" not in headers and not self._without_body:
             self._chunked = self._new
@@ -210,15 +215,10 @@ class HttpAnswer:
         if self.closes:
             framing["connection"] = "close"
         self._head = _head(status, {**headers, **framing})
+        asyncio.get_running_loop().call_soon(self._flush)
 
-    def flush(self) -> None:
-        """Send the head, if it has not gone."""
-        if self._head:
-            head, self._head = self._head, b""
-            self._transport.write(head)
-
-    async def write(self, piece: bytes) -> None:
-        """Send a piece of the body. Wait while the client reads too slowly."""
+    def write(self, piece: bytes) -> None:
+        """Send a piece of the body."""
         if self._without_body or not piece:
             return
         head, self._head = self._head, b""
@@ -228,19 +228,23 @@ class HttpAnswer:
             self._transport.write(b"%b%x\r\n%b\r\n" % (head, len(piece), piece))
         else:
             self._transport.writelines((b"%b%x\r\n" % (head, len(piece)), piece, b"\r\n"))
-        if self._connection.writing_paused:
-            await self._writer.drain()
 
     def finish(self) -> None:
         """End the body."""
-        if self._chunked:
-            head, self._head = self._head, b""
-            self._transport.write(head + b"0\r\n\r\n")
-        self.flush()
+        head, self._head = self._head, b""
+        if self._chunked or head:
+            self._transport.write(head + b"0\r\n\r\n" if self._chunked else head)
+        asyncio.get_running_loop().call_soon(self._connection.answered)
 
     def break_off(self) -> None:
         """End the connection so that nobody takes what has come for a whole answer."""
         self._connection.break_off()
+
+    def _flush(self) -> None:
+        """Send the head, if it has not gone."""
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head)
 
 
 def _request(message: RawRequestMessage, body: StreamReader) -> HttpRequest:

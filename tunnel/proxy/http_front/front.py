@@ -15,10 +15,8 @@ from ...errors import ConfigError
 from ...secret import Secret
 from ..core import AuthProxy
 from ..guards.nonce import NonceGuard
-from ..guards.refusal import Refusal
 from ..policy import RequestHead
-from ..providers.provider import ProviderError
-from .connection import HttpAnswer, HttpConnection, HttpRequest
+from .connection import Answering, HttpAnswer, HttpConnection, HttpRequest
 
 NONCE_HEADER = "x-auth-nonce"
 SOCKET_NAME = "model.sock"
@@ -58,26 +56,46 @@ class HttpFront:
     async def __aexit__(self, *_: object) -> None:
         if self._server is not None:
             self._server.close()
-        await asyncio.gather(*(each.close() for each in list(self._connections)))
+        for each in list(self._connections):
+            each.break_off()
         self.socket_path.unlink(missing_ok=True)
 
     def _connection(self) -> HttpConnection:
-        return HttpConnection(self._answer, self._connections, _MAX_CONNECTIONS)
+        return HttpConnection(self._answering, self._connections, _MAX_CONNECTIONS)
 
-    async def _answer(self, request: HttpRequest, answer: HttpAnswer) -> None:
-        nonce, path = _nonce_and_path(request)
-        head = RequestHead("", nonce, request.method, path, dict(request.headers), request.size)
-        async with self._proxy.call(head, request.body, nonce=self._nonce) as response:
-            answer.begin(response.status, response.headers)
-            if not response.has_more:
-                answer.flush()
-            try:
-                async for piece in response.body():
-                    await answer.write(piece)
-            except (ProviderError, Refusal):  # an incomplete body must not look complete
-                answer.break_off()
-            else:
+    def _answering(self, request: HttpRequest, answer: HttpAnswer) -> Answering:
+        return _Call(self._proxy, self._nonce, request, answer)
+
+
+class _Call:
+    """Writes the answer to one request as it comes. See `connection.Answering`."""
+
+    def __init__(self, proxy: AuthProxy, nonce: NonceGuard, request: HttpRequest, answer: HttpAnswer) -> None:
+        self._answer = answer
+        self._begun = False
+        given, path = _nonce_and_path(request)
+        head = RequestHead("", given, request.method, path, dict(request.headers), request.size)
+        self._call = proxy.follow(head, request.body, nonce=nonce, news=self.go_on)
+
+    def go_on(self) -> None:
+        call, answer = self._call, self._answer
+        if not self._begun:
+            head = call.head
+            if head is None:
+                return
+            self._begun = True
+            answer.begin(head.status, head.headers)
+        while not answer.paused and (piece := call.take()) is not None:
+            answer.write(piece)
+        if call.over:
+            call.leave()
+            if call.whole:
                 answer.finish()
+            else:  # an incomplete body must not look complete
+                answer.break_off()
+
+    def give_up(self) -> None:
+        self._call.leave()
 
 
 def _nonce_and_path(request: HttpRequest) -> tuple[str, str]:

@@ -39,6 +39,11 @@ class WholeBody:
             raise StopAsyncIteration
         return self.left.pop()
 
+    @property
+    def size(self) -> int:
+        """The bytes that are left."""
+        return sum(map(len, self.left))
+
     def take(self) -> bytes:
         """Return all that is left, at once."""
         whole = b"".join(reversed(self.left))

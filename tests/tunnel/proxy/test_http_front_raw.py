@@ -1,0 +1,134 @@
+"""The HTTP front on the wire, with raw sockets: what belongs to which request, and when a connection ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from tests.support.network.http_server import serving
+from tests.support.proxy.proxy_client import NONCE, proxy_to
+
+from ccb.tunnel.proxy.http_front import front as front_module
+from ccb.tunnel.proxy.http_front.front import HttpFront
+from ccb.tunnel.secret import Secret
+
+
+def request(body: str = "{}", *lines: str, nonce: str = NONCE, path: str = "/v1/messages") -> bytes:
+    head = [f"POST {path} HTTP/1.1", "host: model", f"x-auth-nonce: {nonce}", f"content-length: {len(body)}", *lines]
+    return "\r\n".join([*head, "", body]).encode()
+
+
+@asynccontextmanager
+async def front(tmp_path: Path) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """The socket of a front, and the bodies that its provider gets, which it answers with."""
+    seen: list[bytes] = []
+
+    async def handle(asked: web.Request) -> web.Response:
+        seen.append(await asked.read())
+        return web.Response(body=seen[-1])
+
+    async with (
+        serving(handle) as url,
+        proxy_to(url) as proxy,
+        HttpFront(proxy, Secret(NONCE), tmp_path / "front") as it,
+        asyncio.timeout(30),
+    ):
+        yield str(it.socket_path), seen
+
+
+async def sent(path: str, data: bytes) -> bytes:
+    """Send, and read until the front ends the connection."""
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(data)
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def test_requests_that_come_together_are_answered_one_after_the_other(tmp_path: Path) -> None:
+    bodies = [json.dumps({"number": number}) for number in range(20)]
+    async with front(tmp_path) as (path, seen):
+        answer = await sent(path, b"".join(request(each) for each in bodies) + request("{}", "connection: close"))
+    assert seen == [*(each.encode() for each in bodies), b"{}"]
+    assert answer.count(b"HTTP/1.1 200 OK\r\n") == 21 and answer.endswith(b"connection: close\r\n\r\n{}")
+
+
+async def test_thousands_of_requests_in_one_piece_are_refused_one_by_one(tmp_path: Path) -> None:
+    refused = request("", path="/x")
+    async with front(tmp_path) as (path, seen):
+        answer = await sent(path, refused * 3_000 + request("", "connection: close", path="/x"))
+    assert not seen and answer.count(b"HTTP/1.1 404 ") in range(1, 3_002)
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"GET\r\n\r\n", b"400"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", b"400"),
+        (request("{}", "x-long: " + "y" * 9_000), b"400"),
+        (request("{}", *["x-a: b"] * 200), b"400"),
+        (request("{}", "expect: tea"), b"417"),
+        (request("{}", "transfer-encoding: chunked"), b"400"),
+    ],
+    ids=["no request", "TLS", "long header", "many headers", "an expectation", "two lengths"],
+)
+async def test_what_is_no_request_ends_the_connection(tmp_path: Path, data: bytes, status: bytes) -> None:
+    async with front(tmp_path) as (path, seen):
+        answer = await sent(path, data + request())
+    assert answer.startswith(b"HTTP/1.1 " + status) and b'"type": "error"' in answer
+    assert answer.count(b"HTTP/1.1 ") == 1 and not seen
+
+
+async def test_an_expected_100_comes_before_the_answer(tmp_path: Path) -> None:
+    async with front(tmp_path) as (path, seen):
+        answer = await sent(path, request("{}", "expect: 100-continue", "connection: close"))
+    assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n") and seen == [b"{}"]
+
+
+async def test_an_answer_before_the_end_of_its_request_ends_the_connection(tmp_path: Path) -> None:
+    """What is still to come could else be taken for the next request."""
+    async with front(tmp_path) as (path, seen):
+        start = request("x" * 500, nonce="wrong")[:-400]
+        answer = await sent(path, start)
+        assert answer.startswith(b"HTTP/1.1 403 ") and b"connection: close\r\n" in answer
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(start)
+        await reader.readuntil(b"}}")
+        writer.write(request())
+        assert await reader.read() == b"" and not seen
+        writer.close()
+
+
+async def test_a_client_that_leaves_in_its_request_is_forgotten(tmp_path: Path) -> None:
+    async with front(tmp_path) as (path, seen):
+        _, writer = await asyncio.open_unix_connection(path)
+        writer.write(request("x" * 500)[:-400])
+        writer.close()
+        assert (await sent(path, request("{}", "connection: close"))).endswith(b"{}")
+    assert seen == [b"{}"]
+
+
+async def test_more_connections_than_there_may_be_get_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front_module, "_MAX_CONNECTIONS", 2)
+    async with front(tmp_path) as (path, _):
+        first = [await asyncio.open_unix_connection(path) for _ in range(2)]
+        try:
+            answer = await sent(path, request("{}", "connection: close"))
+        except ConnectionError:
+            answer = b""
+        assert answer == b""
+        for _, writer in first:
+            writer.close()
+
+
+async def test_an_old_client_gets_a_body_that_ends_with_its_connection(tmp_path: Path) -> None:
+    async with front(tmp_path) as (path, _):
+        answer = await sent(path, request().replace(b"HTTP/1.1", b"HTTP/1.0"))
+    assert b"transfer-encoding" not in answer and answer.endswith(b"{}")
