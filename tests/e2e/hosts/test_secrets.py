@@ -20,8 +20,9 @@ from tests.support.person.laptop import Laptop, make_laptop
 
 pytestmark = pytest.mark.visited
 
-PROCESSES = "-- processes of the whole machine, whoever started them --"
-WAIT = f"touch ready; while [ ! -e go ]; do sleep 0.05; done; env; cat /proc/self/environ; echo '{PROCESSES}'; ps -ef"
+PROCESSES = "-- processes of this user --"
+LOOK = f"env; cat /proc/self/environ; echo '{PROCESSES}'; ps -fu $USER"
+WAIT = f"touch ready; while [ ! -e go ]; do sleep 0.05; done; {LOOK}"
 NONCE = re.compile(rb'"nonce":"([A-Za-z0-9_-]{20,})"')  # as it stands in a frame
 
 
@@ -129,7 +130,11 @@ async def test_no_credential_and_no_nonce_can_be_found_on_the_host(
                 assert looked.returncode != 0
                 assert "PermissionError" in looked.stderr
                 assert looked.stdout == ""
-            watched = as_user(watcher, "ps -ef; cat /proc/*/environ /proc/*/cmdline 2>/dev/null")
+            own = " ".join(
+                each.name for each in [*processes, Path(str(running.process.pid))]
+            )  # not the whole machine's
+            files = "/proc/$pid/environ /proc/$pid/cmdline"
+            watched = as_user(watcher, f"ps -fp '{own}'; for pid in {own}; do cat {files} 2>/dev/null; done")
             assert host_user.name[:7] in watched.stdout, "the second user sees the processes"
             for nonce in {*nonces, API_KEY.encode()}:
                 assert nonce.decode() not in watched.stdout
