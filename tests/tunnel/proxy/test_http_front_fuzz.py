@@ -89,7 +89,10 @@ async def sent_upstream(streams: list[bytes]) -> list[tuple[str, str, bytes, str
         return web.Response()
 
     async def send(path: Path, stream: bytes, *, waits: bool = False) -> bytes:
-        reader, writer = await asyncio.open_unix_connection(str(path))
+        try:
+            reader, writer = await asyncio.open_unix_connection(str(path))
+        except FileNotFoundError:  # too many wrong nonces
+            return b""
         try:
             writer.write(stream)
             if not waits:  # the front gives a request up whose client is gone
@@ -110,8 +113,8 @@ async def sent_upstream(streams: list[bytes]) -> list[tuple[str, str, bytes, str
             for stream in streams:
                 await send(front.socket_path, stream)
             before = len(seen)
+            closed = not front.socket_path.exists()
             answer = await send(front.socket_path, HONEST, waits=True)
-    closed = b"too many wrong nonces" in answer
     assert closed or (len(seen) == before + 1 and answer.startswith(b"HTTP/1.1 200 ")), answer[:200]
     return seen
 

@@ -128,6 +128,52 @@ async def test_more_connections_than_there_may_be_get_no_answer(
             writer.close()
 
 
+async def test_after_ten_wrong_nonces_there_is_no_front(tmp_path: Path) -> None:
+    async with front(tmp_path) as (path, seen):
+        honest = await asyncio.open_unix_connection(path)
+        for _ in range(9):
+            assert (await sent(path, request("{}", "connection: close", nonce="n"))).startswith(b"HTTP/1.1 403 ")
+        assert (await sent(path, request(nonce="n"))).startswith(b"HTTP/1.1 403 "), "and the connection ends"
+        with pytest.raises(FileNotFoundError):
+            await asyncio.open_unix_connection(path)
+        reader, writer = honest
+        writer.write(request())
+        assert b"too many wrong nonces" in await reader.read() and not seen
+        writer.close()
+
+
+async def test_not_another_byte_of_an_answer_comes_after_the_person_revokes(tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def handle(asked: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(asked)
+        await response.write(b"first")
+        await go_on.wait()
+        await response.write(b"second")
+        return response
+
+    async with (
+        serving(handle) as url,
+        proxy_to(url) as proxy,
+        HttpFront(proxy, Secret(NONCE), tmp_path / "front") as it,
+        asyncio.timeout(30),
+    ):
+        reader, writer = await asyncio.open_unix_connection(str(it.socket_path))
+        writer.write(request())
+        await reader.readuntil(b"first\r\n")
+        proxy.revoke()
+        go_on.set()
+        try:
+            rest = await reader.read()
+        except ConnectionError:
+            rest = b""
+        assert rest == b""
+        answer = await sent(str(it.socket_path), request("{}", "connection: close"))
+        assert answer.startswith(b"HTTP/1.1 403 ") and b"laptop_revoked" in answer
+        writer.close()
+
+
 async def test_an_old_client_gets_a_body_that_ends_with_its_connection(tmp_path: Path) -> None:
     async with front(tmp_path) as (path, _):
         answer = await sent(path, request().replace(b"HTTP/1.1", b"HTTP/1.0"))

@@ -25,7 +25,8 @@ _MAX_CONNECTIONS = 256
 
 
 class HttpFront:
-    """Serves HTTP on a socket in `directory` while its context is open. A call ends when its client disconnects.
+    """Serves HTTP on a socket in `directory` while its context is open. A call ends when its client disconnects. After
+    ten requests with a wrong nonce there is no socket any more.
 
     The directory is made with mode 0700 if it is missing. Entering raises ConfigError if others can reach it.
     """
@@ -54,17 +55,24 @@ class HttpFront:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._server is not None:
-            self._server.close()
+        self._stop_listening()
         for each in list(self._connections):
             each.break_off()
-        self.socket_path.unlink(missing_ok=True)
 
     def _connection(self) -> HttpConnection:
         return HttpConnection(self._answering, self._connections, _MAX_CONNECTIONS)
 
     def _answering(self, request: HttpRequest, answer: HttpAnswer) -> Answering:
-        return _Call(self._proxy, self._nonce, request, answer)
+        call = _Call(self._proxy, self._nonce, request, answer)
+        if self._nonce.closed:
+            answer.closes = True
+            self._stop_listening()
+        return call
+
+    def _stop_listening(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self.socket_path.unlink(missing_ok=True)
 
 
 class _Call:
