@@ -110,13 +110,15 @@ class QueuePanel(Static, can_focus=True):
         palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
         waiting = sum(not row.taken for row in self._rows)
         count = f"{waiting} prompt{'' if waiting == 1 else 's'} for the agent, the next one first"
-        text = Text(count if waiting else "The agent has every prompt", style="bold", no_wrap=True, overflow="ellipsis")
+        none = "The agent has every prompt" if self._rows else "No prompt waits any more"
+        text = Text(count if waiting else none, style="bold", no_wrap=True, overflow="ellipsis")
         first = min(max(0, self._at - _ROWS // 2), max(0, len(self._rows) - _ROWS))
         for at, row in enumerate(self._rows[first : first + _ROWS], first):
             text.append_text(self._line(row, palette, marked=at == self._at))
         more = f"\n  … {len(self._rows)} in all" if len(self._rows) > _ROWS else ""
         text.append(more, style=f"not bold {palette.dim}")
-        keys = self._keymap.filled(_KEYS) if waiting else "What it has taken cannot be changed any more · Esc closes"
+        taken = "What it has taken cannot be changed any more · " if self._rows else ""
+        keys = self._keymap.filled(_KEYS) if waiting else f"{taken}Esc closes"
         self.update(text.append(f"\n{keys}", style=f"not bold {palette.dim}"))
 
     def _line(self, row: _Row, palette: Palette, *, marked: bool) -> Text:

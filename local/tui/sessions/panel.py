@@ -257,7 +257,8 @@ class SessionPanel(Static, can_focus=True):
             deletes = self._does is _Does.DELETES
             return question_lines(self._host, marked, self._typed, palette, deletes=deletes)
         count = f"{len(self._found)} of {len(self._rows)}" if self._sought else str(len(self._rows))
-        text = self._hint or f"{count} sessions · {self._keymap.filled(_KEYS) % self._leaves}"
+        sessions = "session" if count == "1" else "sessions"
+        text = self._hint or f"{count} {sessions} · {self._keymap.filled(_KEYS) % self._leaves}"
         style = palette.warn if self._hint else palette.dim
         return [Text(text, style=f"not bold {style}")]
 

@@ -112,6 +112,9 @@ async def test_a_dropped_prompt_is_gone_and_the_next_one_is_marked() -> None:
         assert at.session.controls == [("cancel_async_message", {"message_uuid": two})]
         await at.sees("› third")
         await at.loses("second")
+        await at.pilot.press("d")
+        await at.sees("No prompt waits any more", "Esc closes")
+        assert "The agent has" not in at.screen
 
 
 async def test_what_the_agent_takes_meanwhile_keeps_its_line_and_cannot_be_changed() -> None:

@@ -206,7 +206,10 @@ class QuestionCard(Vertical, can_focus=True):
         self.border_title = Content(f"{more} · {title}" if more and short else title)
         can_grow = more and not self.has_class("-whole") and self.app.size.width >= _WIDE
         whole = f"{self.keymap.name('details')} whole screen" if can_grow else ""
-        self.border_subtitle = Content(" · ".join(filter(None, ("" if short else more, whole, self._waiting))))
+        said: tuple[str, ...] = ("" if short else more, whole, self._waiting)
+        if self.has_class("typing") and self.field.value:
+            said = (self.field.placeholder,)  # which a text covers
+        self.border_subtitle = Content(" · ".join(filter(None, said)))
 
     def set_situation(self, *, driving: bool, note: str) -> None:
         """Set whether the person may answer here, and a note about what happens to an answer now."""
@@ -281,12 +284,14 @@ class QuestionCard(Vertical, can_focus=True):
         self.field.placeholder = placeholder
         self.field.value = value
         self.add_class("typing")
+        self.show_titles()
         self.field.focus()
 
     def end_of_text(self) -> None:
         """Take the field away. The card has the focus again."""
         self.remove_class("typing")
         self.field.value = ""
+        self.show_titles()
         self.focus()
 
     def on_key(self, event: events.Key) -> None:

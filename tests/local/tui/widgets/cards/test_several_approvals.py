@@ -75,6 +75,7 @@ async def test_the_rule_can_be_changed_before_it_is_granted() -> None:
         await at.card_focused()
         await at.answer("e", "enter")
         await at.until(lambda: at.app.view.card is not None and at.app.view.card.field.value == "Bash(make *)")
+        await at.sees("The rule to grant instead", "Esc goes back")
         assert at.app.view.card is not None
         at.app.view.card.field.value = "Read(/etc/**)"
         await at.answer("enter")
