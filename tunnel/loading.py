@@ -15,6 +15,7 @@ from pathlib import Path
 _LOADER_CACHE = Path("/etc/ld.so.cache")
 _X509 = "asyncssh.crypto.x509"
 _replacing = threading.Lock()
+_reading = threading.Lock()
 
 
 @contextmanager
@@ -61,6 +62,33 @@ def load_asyncssh() -> None:
         importlib.import_module("asyncssh")
     # asyncssh looks the name up when it reads such a certificate, although it knows that it has no such function.
     vars(importlib.import_module("asyncssh.public_key")).setdefault("import_x509_certificate", _no_x509_certificate)
+
+
+def load_aiohttp() -> None:
+    """Import aiohttp without the certificates of the system. It makes two contexts for TLS when it is imported, and
+    each reads them all, which takes 25 ms. Its defaults then trust nobody: who wants TLS gives it a context."""
+    with collection_paused(), _no_authorities():
+        importlib.import_module("aiohttp")
+
+
+@contextmanager
+def _no_authorities() -> Iterator[None]:
+    """Let this thread make contexts for TLS without the certificates of the system."""
+    import ssl
+
+    here = threading.get_ident()
+    with _reading:
+        read = ssl.SSLContext.set_default_verify_paths
+
+        def read_for_others(context: ssl.SSLContext) -> None:
+            if threading.get_ident() != here:
+                read(context)
+
+        ssl.SSLContext.set_default_verify_paths = read_for_others  # type: ignore[method-assign,assignment]
+        try:
+            yield
+        finally:
+            del ssl.SSLContext.set_default_verify_paths  # the method of its base is found again
 
 
 @contextmanager

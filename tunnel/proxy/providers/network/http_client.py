@@ -14,25 +14,28 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
 from ....heap import keep_receive_buffers
-from ....loading import collection_paused
+from ....loading import collection_paused, load_aiohttp
 from ..provider import ProviderRequest, ProviderResponse
-from .endpoint import Endpoint, names_authorities, tls_context
+from .endpoint import Endpoint, names_authorities, system_context, tls_context
 
 if TYPE_CHECKING:
     from .http_session import HttpSession
 
 
-def _load() -> None:
+def _load(*, trusts_system: bool) -> ssl.SSLContext | None:
+    """Load what sends requests. Return the context for the system's CAs if that is wanted."""
+    load_aiohttp()
     with collection_paused():
         importlib.import_module(f"{__package__}.http_session")
     keep_receive_buffers()
+    return system_context() if trusts_system else None
 
 
 class ProviderClient:
     """Sends requests to one endpoint. A context: leaving it closes the connections.
 
-    Raise ConfigError for CAs in `environ` that cannot be read. Without any there, the context that aiohttp makes of the
-    system's CAs is used: reading them a second time would take 40 ms.
+    Raise ConfigError for CAs in `environ` that cannot be read. Without any there, the system's count, which are read in
+    the thread that loads the client.
     """
 
     def __init__(self, endpoint: Endpoint, environ: Mapping[str, str] = os.environ) -> None:
@@ -59,10 +62,10 @@ class ProviderClient:
             self._opening = asyncio.create_task(self._open(), name="load the HTTP client")
 
     async def _open(self) -> HttpSession:
-        await asyncio.to_thread(_load)
+        system = await asyncio.to_thread(_load, trusts_system=self.endpoint.secure and self._tls is None)
         from .http_session import HttpSession
 
-        return HttpSession(self.endpoint, self._tls)
+        return HttpSession(self.endpoint, self._tls or system)
 
     def request(self, request: ProviderRequest) -> AbstractAsyncContextManager[ProviderResponse]:
         """Send `request` and yield its response as a context. Leaving the context early aborts the call.

@@ -164,7 +164,7 @@ class _Exchange:
 
 class HttpSession:
     """Sends requests to one endpoint over pooled connections. Follows no redirects, since the credential would follow
-    them, and keeps no cookies. `tls` is the context for certificates, None for that of the system's CAs."""
+    them, and keeps no cookies. `tls` is the context for certificates; without one, no certificate is trusted."""
 
     def __init__(self, endpoint: Endpoint, tls: ssl.SSLContext | None) -> None:
         self.endpoint = endpoint
