@@ -25,6 +25,8 @@ else:
 
 
 def _frozen(cls: C) -> C:
+    if not cls.__doc__:  # else the standard library makes it of the signature, which takes longer than all the rest
+        cls.__doc__ = cls.__name__
     _standard(init=False, repr=False, eq=False)(cls)  # the fields and their defaults
     names = [each.name for each in fields(cls)]
     methods = {

@@ -129,6 +129,18 @@ def test_nothing_is_compiled_before_the_first_object(monkeypatch: pytest.MonkeyP
     assert compiled == [box]
 
 
+def test_the_text_of_a_class_without_one_is_not_made_of_its_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No class of the worker has a text: what travels is without prose."""
+    asked = []
+    monkeypatch.setattr("inspect.signature", asked.append)
+
+    @cheap(frozen=True)
+    class Plain:
+        a: int = 1
+
+    assert (asked, Plain.__doc__, Plain().a) == ([], "Plain", 1)
+
+
 def test_threads_that_make_the_first_objects_at_the_same_time_all_get_one() -> None:
     for _ in range(20):
         heir = _classes(cheap)["Heir"]
