@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from tests.support.hosts.sshd import HostUser, Sshd
 from ccb.deploy.bundle import Bundle
 from ccb.local.command_line.arguments import parse_arguments
 from ccb.local.config.settings import Settings
-from ccb.local.connect.startup import Startup, StartupLoader
-from ccb.local.connect.transport import open_transport
+from ccb.local.connect import transport
+from ccb.local.connect.startup import SessionStartup, Startup, StartupLoader
+from ccb.local.connect.transport import SessionLoading, open_transport
 from ccb.tunnel.errors import ConfigError, Unreachable
 from ccb.tunnel.login.prompter import NobodyToAsk
 
@@ -70,3 +72,28 @@ async def test_a_connection_that_nobody_takes_is_closed(sshd: Sshd, host_user: H
         assert not list(tmp_path.glob("ccb-ssh-*"))
         while "Disconnected from user" not in sshd.log.read_text():
             await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("slow", [False, True])
+async def test_the_rest_is_loaded_when_it_is_asked_for_or_while_a_login_takes_long(
+    slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loading it beside a quick login would only delay that."""
+    monkeypatch.setattr(transport, "_QUICK_LOGIN_S", 0 if slow else 3600)
+    basics, begun = Startup(Settings(), (), Bundle.of(b"")), threading.Event()
+
+    def rest(given: Startup) -> SessionStartup:
+        assert given is basics
+        begun.set()
+        raise ConfigError("it was loaded")
+
+    async with asyncio.timeout(20), SessionLoading(lambda: basics, rest) as loading:
+        loading.basics.start()
+        assert await loading.basics.loaded() is basics
+        if slow:
+            assert await asyncio.to_thread(begun.wait, 20)
+        else:
+            await asyncio.sleep(0)
+            assert not begun.is_set()
+        with pytest.raises(ConfigError, match="it was loaded"):
+            await loading.all()

@@ -131,7 +131,7 @@ def test_nothing_is_compiled_before_the_first_object(monkeypatch: pytest.MonkeyP
 
 def test_the_text_of_a_class_without_one_is_not_made_of_its_signature(monkeypatch: pytest.MonkeyPatch) -> None:
     """No class of the worker has a text: what travels is without prose."""
-    asked = []
+    asked: list[object] = []
     monkeypatch.setattr("inspect.signature", asked.append)
 
     @cheap(frozen=True)
