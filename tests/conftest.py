@@ -80,6 +80,31 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("programs")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let the end of a test fail if the key is in what it has printed or logged."""
+    from tests.support.model.canaries import KEY
+
+    report = yield
+    if report.when == "teardown" and report.passed and any(KEY.decode() in text for _, text in report.sections):
+        report.outcome = "failed"
+        report.longrepr = "the key of the model is in what this test has printed or logged"
+    return report
+
+
+@pytest.fixture(autouse=True)
+def _no_key_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Search whatever a test has written for the key, if it had it: logs, errors, journals, ledgers, homes of hosts."""
+    if "fake_model" not in request.fixturenames and not hasattr(request.module, "API_KEY"):
+        yield
+        return
+    from tests.support.model.canaries import keys_in
+
+    directory: Path = request.getfixturevalue("tmp_path")
+    yield
+    assert keys_in(directory) == []
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Keep the directory of a run only when a test has failed."""

@@ -84,6 +84,7 @@ class Running:
             out, err = await self.process.communicate()
         before = "".join(json.dumps(line) + "\n" for line in self.lines)
         assert self.process.returncode is not None
+        assert API_KEY.encode() not in out + err, "ccb has printed its credential"
         return Done(self.process.returncode, before + out.decode(), err.decode())
 
 
