@@ -24,8 +24,7 @@ from ccb.tunnel.proxy.providers.kinds import KINDS
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.transports.environment import SECRET_VARIABLES
 
-OWN = "$(grep -lsa HOME=$HOME /proc/[0-9]*/environ)"  # other programs of the machine are not this test's business
-LOOK = f"env; cat /proc/$PPID/environ; for each in {OWN}; do tr '\\0' ' ' < ${{each%environ}}cmdline; done"
+LOOK = "env; cat /proc/$PPID/environ; ps -fp $PPID"  # other programs of the machine are not this test's business
 STALE, REFRESH, NEXT = "canary-stale-token", "canary-refresh-token", "canary-next-refresh"
 OTHER, PASSPHRASE = "canary-of-another-provider", "canary passphrase"
 CANARIES = (API_KEY, STALE, REFRESH, NEXT, OTHER, PASSPHRASE)
