@@ -8,12 +8,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.faults.play.host import kill_worker, left_by
 from tests.faults.test_sub_agents import argv, laptop_of, said
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import Recorded
 from tests.support.network.relay import relay
+
+pytestmark = pytest.mark.visited
 
 Json = dict[str, Any]
 

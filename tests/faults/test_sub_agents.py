@@ -7,12 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.faults.play.host import kill_worker, left_by
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
 from tests.support.model.model_script import Recorded
 from tests.support.network.relay import relay
 from tests.support.person.laptop import Laptop, make_laptop
+
+pytestmark = pytest.mark.visited
 
 Json = dict[str, Any]
 

@@ -22,6 +22,8 @@ from tests.support.network.relay import relay
 from tests.support.network.silent_port import silent_port
 from tests.support.person.laptop import Done, Laptop, make_laptop
 
+pytestmark = pytest.mark.visited
+
 Json = dict[str, Any]
 
 assert bare_host  # a fixture
@@ -63,6 +65,7 @@ def blocking(found: dict[tuple[str, str], Json]) -> list[tuple[str, str]]:
     return [name for name, row in found.items() if row["state"] == "block"]
 
 
+@pytest.mark.visited(False)
 async def test_a_good_host_is_examined_from_the_laptop_to_its_disks(
     laptop: Laptop, sshd: Sshd, host_user: HostUser
 ) -> None:
@@ -133,6 +136,7 @@ async def test_a_host_without_python_is_described_by_its_shell(laptop: Laptop, b
     assert found["connection", "login"]["state"] == "ok"
 
 
+@pytest.mark.visited(False)
 async def test_a_home_that_cannot_be_written_is_a_warning_that_names_the_next_place(
     laptop: Laptop, sshd: Sshd, host_user: HostUser
 ) -> None:
@@ -235,6 +239,7 @@ async def test_a_port_that_swallows_everything_does_not_hold_it_up(way: str, lap
     assert "did not answer in 1 s" in said or "timed out" in said
 
 
+@pytest.mark.visited(False)
 async def test_a_host_with_low_limits_blocks_only_where_a_session_fails(
     laptop: Laptop, sshd: Sshd, host_user: HostUser
 ) -> None:

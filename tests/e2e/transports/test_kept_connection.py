@@ -12,6 +12,8 @@ from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Laptop, make_laptop
 
+pytestmark = pytest.mark.visited
+
 
 @pytest.fixture
 async def laptop(tmp_path: Path, fake_model: FakeModel) -> AsyncIterator[Laptop]:
