@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from tests.support.forking.process import start_process
 from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.http_server import serving
 
@@ -39,13 +40,14 @@ class Machine:
 
     def __init__(self, tmp_path: Path, upstream: str) -> None:
         self.program = RUN
+        self.kind = "ccb"
         self.keyring = tmp_path / "keyring.json"
         self.settings = tmp_path / "config" / "ccb" / "settings.json"
         self.environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(tmp_path),
             "XDG_CONFIG_HOME": str(tmp_path / "config"),
-            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             "PYTHON_KEYRING_BACKEND": "tests.support.person.file_keyring.FileKeyring",
             "TEST_KEYRING_FILE": str(self.keyring),
             "ANTHROPIC_BASE_URL": upstream,
@@ -62,16 +64,10 @@ class Machine:
         self.settings.write_text(content)
 
     async def auth(self, *args: str, stdin: str = "", **environ: str) -> Outcome:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            self.program,
-            *args,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={**self.environ, **environ},
-        )
+        process = await start_process(
+            self.kind, ["-c", self.program, *args], env={**self.environ, **environ},
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
         out, err = await process.communicate(stdin.encode())
         outcome = Outcome(process.returncode or 0, out.decode(), err.decode())
         assert "Traceback" not in outcome.err
@@ -217,7 +213,7 @@ async def test_of_several_accounts_the_one_to_forget_is_named(machine: Machine) 
 
 async def test_without_a_keyring_a_key_can_be_kept_under_a_passphrase(machine: Machine, tmp_path: Path) -> None:
     machine.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"
-    machine.program = CHEAP
+    machine.program, machine.kind = CHEAP, ""  # it has to come before the imports
     machine.write_settings(json.dumps({"credentials": {"passphraseHelper": "echo 'correct horse'"}}))
     login = await machine.auth("login", "--file", "--api-key-stdin", stdin=API_KEY)
     status = await machine.auth("status")

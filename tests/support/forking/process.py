@@ -25,6 +25,7 @@ from typing import IO, Any, Optional, Union, cast
 _SERVER = Path(__file__).with_name("server.py")
 _READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_", "GLIBC_", "OPENSSL_", "TEXTUAL_")
 _KNOWN_AT_START = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE")
+_READ_LATER = "PYTHON_KEYRING_BACKEND"  # by keyring, which the fork server has not imported
 
 Stream = Optional[Union[int, IO[bytes]]]
 
@@ -62,14 +63,14 @@ def limits() -> dict[str, tuple[int, int]]:
 
 def settings_at_start(env: Mapping[str, str]) -> dict[str, str]:
     """Return what an interpreter and its libraries read from the environment before the program begins."""
-    return {name: value for name, value in env.items() if name.startswith(_READ_AT_START)}
+    return {name: value for name, value in env.items() if name.startswith(_READ_AT_START) and name != _READ_LATER}
 
 
 def fork_server(kind: str, env: Mapping[str, str]) -> ForkServer | None:
     """Return a server whose processes are like new ones in `env`, None if there is none or `kind` is ""."""
     if not kind or os.environ.get("CCB_TESTS_FRESH") or not hasattr(os, "pidfd_open"):
         return None
-    if any(name.startswith("PYTHON") and name not in _KNOWN_AT_START for name in env):
+    if any(name.startswith("PYTHON") and name not in (*_KNOWN_AT_START, _READ_LATER) for name in env):
         return None
     if kind not in _servers:
         _servers[kind] = ForkServer(kind, env)
