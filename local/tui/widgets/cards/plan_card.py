@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
-from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import TextArea
 
@@ -165,14 +164,11 @@ class PlanCard(AgreementCard):
     def title(self) -> str:
         return "Approve the plan, as you changed it," if self._plan != self._asked else "Approve the plan"
 
-    def show_titles(self) -> None:
-        super().show_titles()
-        keys, edits = "", self.keymap.name("editor")
+    def hint(self) -> str:
+        edits = self.keymap.name("editor")
         if self.has_class("editing"):
-            keys = f"{edits} or Esc: done"
-        elif self.is_attached and self.has_focus and self._editable:
-            keys = f"{edits} changes the plan"
-        self.border_subtitle = Content(" · ".join(filter(None, (keys, str(self.border_subtitle or "")))))
+            return f"{edits} or Esc: done"
+        return f"{edits} changes the plan" if self.is_attached and self.has_focus and self._editable else ""
 
     def compose(self) -> ComposeResult:
         yield self._editor

@@ -113,6 +113,7 @@ class QuestionCard(Vertical, can_focus=True):
         self._answered = False
         self._settling = False
         self._waiting = ""
+        self._titles = ("", "")
         self._keys = AnswerKeys()
 
     # What a kind of card adds.
@@ -120,6 +121,10 @@ class QuestionCard(Vertical, can_focus=True):
     def title(self) -> str:
         """Return who asks, or for what."""
         return escaped_name(self.request.request.tool_name)
+
+    def hint(self) -> str:
+        """Return what the lower border says first."""
+        return ""
 
     def below(self) -> list[Widget]:
         """Return the widgets below the subject."""
@@ -203,13 +208,16 @@ class QuestionCard(Vertical, can_focus=True):
         below = self.subject.max_scroll_y - round(self.subject.scroll_y) if self.is_attached else 0
         more = f"↓ {below:,} more line{'s' if below != 1 else ''}" if below > 0 else ""
         short = self.is_attached and self.screen.has_class("-short")  # such a card has no lower border
-        self.border_title = Content(f"{more} · {title}" if more and short else title)
+        title = f"{more} · {title}" if more and short else title
         can_grow = more and not self.has_class("-whole") and self.app.size.width >= _WIDE
         whole = f"{self.keymap.name('details')} whole screen" if can_grow else ""
-        said: tuple[str, ...] = ("" if short else more, whole, self._waiting)
+        said: tuple[str, ...] = (self.hint(), "" if short else more, whole, self._waiting)
         if self.has_class("typing") and self.field.value:
-            said = (self.field.placeholder,)  # which a text covers
-        self.border_subtitle = Content(" · ".join(filter(None, said)))
+            said = (self.hint(), self.field.placeholder)  # which a text covers
+        subtitle = " · ".join(filter(None, said))
+        if (title, subtitle) != self._titles:  # whoever sets a title paints the whole card; a tick comes here, too
+            self._titles = (title, subtitle)
+            self.border_title, self.border_subtitle = Content(title), Content(subtitle)
 
     def set_situation(self, *, driving: bool, note: str) -> None:
         """Set whether the person may answer here, and a note about what happens to an answer now."""

@@ -665,6 +665,17 @@ async def test_a_short_question_announces_nothing() -> None:
         assert "more line" not in at.screen
 
 
+async def test_a_card_on_which_nothing_changes_is_not_painted_again() -> None:
+    async with desk() as at:
+        await at.prompt("go")
+        ask(at.session)
+        await at.card_focused()
+        card = at.app.view.card
+        assert card is not None and not card._repaint_required
+        at.app.view.approvals.tick()
+        assert not card._repaint_required
+
+
 async def test_a_question_that_comes_while_the_person_leaves_needs_no_place() -> None:
     async with desk() as at:
         await at.prompt("go")
