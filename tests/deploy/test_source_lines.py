@@ -251,7 +251,7 @@ def test_no_comment_and_no_docstring_travels() -> None:
 
 def test_nothing_in_the_worker_reads_a_docstring() -> None:
     readers = [name for name, source in _sources() if "__doc__" in source or "getdoc" in source]
-    assert readers == []
+    assert readers == ["ccb/tunnel/wire/dataclass.py"], "which gives one to the classes that have none"
 
 
 def test_a_traceback_of_the_worker_names_the_line_of_the_source(tmp_path: Path) -> None:

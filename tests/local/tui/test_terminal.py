@@ -12,7 +12,9 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+import psutil
 import pytest
+from tests.support.machine.waiting import until
 from tests.support.person.terminal import Terminal, terminal
 
 from ccb.local.tui.render.block_renderer import SPINNER
@@ -145,6 +147,7 @@ STATES = ("working", "waits for you", "waits for the model")
 async def test_nothing_the_remote_says_is_a_command_to_the_terminal() -> None:
     async with python("-c", HOSTILE) as at:
         await at.shows("Asked because")
+        await at.until(lambda: b";http://evil/\x1b\\" in at.written)
         at.type("\x0f/copy\r")  # Ctrl+O: also what is folded at first
         await at.shows("The last answer was sent")
         at.type("\x04")
@@ -200,6 +203,7 @@ async def test_a_program_that_was_stopped_draws_its_screen_anew_and_leaves_the_t
 async def _stop_and_continue(at: Terminal, stop: Callable[[], None]) -> None:
     """Stop the program, continue it in the background, where it may not draw, and then in the foreground."""
     seen = len(at.written)
+    job = psutil.Process(os.tcgetpgrp(at.descriptor))
     stop()
     await at.until(lambda: "Stopped" in at.text_from(seen) and at.text_from(seen).endswith("$ ") and at.echoes)
     assert b"\x1b[?1049l" in at.written[seen:]
@@ -207,6 +211,7 @@ async def _stop_and_continue(at: Terminal, stop: Callable[[], None]) -> None:
     at.type("bg\r")
     await at.until(lambda: "&" in at.text_from(before_bg) and at.text_from(before_bg).endswith("$ "))
     assert at.echoes
+    await until(lambda: job.status() == psutil.STATUS_STOPPED)  # it has tried to draw; no person is faster than that
     before_fg = len(at.written)
     at.type("fg\r")
     await at.until(lambda: "F1 or /help shows the keys." in at.text_from(before_fg) and not at.echoes)
