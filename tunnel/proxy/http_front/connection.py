@@ -156,6 +156,10 @@ class HttpConnection(BaseProtocol):
     def _begin(self, message: RawRequestMessage, body: StreamReader) -> None:
         if self.transport is None:
             return
+        if message.method == "CONNECT":  # for the parser all that follows is its body
+            self._last = True
+            self._refuse(Refusal(405, "the proxy opens no tunnel"))
+            return
         expected = message.headers.get("expect")
         if expected is not None and message.version == HttpVersion11:
             if expected.lower() != "100-continue":
