@@ -35,8 +35,11 @@ class _Open:
 
 
 class Reservations:
-    """The reservations in an open ledger. `directory` is for the locks of those who made them. Every method may raise
-    sqlite3.Error and OSError. What belongs together happens in one `CallLedger.transaction`."""
+    """The reservations in an open ledger. `directory` holds a locked file for each running ccb that has made some.
+
+    Every method may raise sqlite3.Error and OSError. Callers put steps that belong together into one
+    `CallLedger.transaction`.
+    """
 
     def __init__(self, ledger: CallLedger, directory: Path) -> None:
         self._ledger = ledger

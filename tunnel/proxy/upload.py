@@ -32,7 +32,7 @@ class Upload:
         self._policy = policy
         self.failure: Refusal | None = None
         self._kept: list[bytes] | None = []
-        self.keeps_body = True  # until `forget_body`, also where there is none or it was too large
+        self.keeps_body = True  # False once `forget_body` was called
         self.sent = 0
         self._digest = ""
         self._is_whole = False  # the body was there at once, and all of it is kept

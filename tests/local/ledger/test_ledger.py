@@ -135,6 +135,14 @@ async def test_each_kind_of_budget_ends(tmp_path: Path, budgets: Budgets) -> Non
         assert refused.value.kind == "laptop_budget"
 
 
+async def refused_at_once(accounts: SessionAccounts, monkeypatch: pytest.MonkeyPatch) -> Refusal:
+    """Return how a call is refused that has no time to wait for those under way."""
+    with monkeypatch.context() as at, pytest.raises(Refusal) as refused:
+        at.setattr(module, "_WAITS_S", 0.0)
+        await accounts.reserve(DEAR, 10)
+    return refused.value
+
+
 @pytest.mark.parametrize("budgets", [Budgets(run_usd=1.0), Budgets(day_usd=1.0), Budgets(session_tokens=70_000)])
 async def test_near_the_end_of_a_budget_calls_wait_for_those_under_way(
     tmp_path: Path, budgets: Budgets, monkeypatch: pytest.MonkeyPatch
@@ -143,11 +151,8 @@ async def test_near_the_end_of_a_budget_calls_wait_for_those_under_way(
         reserved = await accounts.reserve(DEAR, 1_000)  # may cost more than all of it
         waiting = asyncio.create_task(accounts.reserve(DEAR, 10))
         await asyncio.sleep(0)  # it has begun to wait
-        with monkeypatch.context() as at:
-            at.setattr(module, "_WAITS_S", 0.0)
-            with pytest.raises(Refusal) as refused:
-                await accounts.reserve(DEAR, 10)
-        assert (refused.value.status, refused.value.headers) == (529, {"retry-after": "1"})
+        refused = await refused_at_once(accounts, monkeypatch)
+        assert (refused.status, refused.headers) == (529, {"retry-after": "1"})
         assert not waiting.done()
         accounts.ended(report(0.1), reserved)
         accounts.ended(report(0.1), await waiting)
@@ -214,11 +219,7 @@ async def test_a_budget_holds_over_the_calls_under_way_of_several_ccb(
             assert await other.stdout.readline() == b"reserved\n"
             waiting = asyncio.create_task(accounts.reserve(DEAR, 10))
             await asyncio.sleep(0)  # it has begun to wait
-            with monkeypatch.context() as at:
-                at.setattr(module, "_WAITS_S", 0.0)
-                with pytest.raises(Refusal) as refused:
-                    await accounts.reserve(DEAR, 10)
-            assert refused.value.status == 529 and not waiting.done()
+            assert (await refused_at_once(accounts, monkeypatch)).status == 529 and not waiting.done()
             if ends == "its call":
                 other.stdin.write(b"\n")
             else:

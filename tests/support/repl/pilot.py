@@ -71,7 +71,7 @@ class QuickPilot(Pilot[int]):
 
 
 def _waits(pump: MessagePump) -> bool:
-    """Whether a widget has nothing to do until its next message."""
+    """Whether a widget has nothing to do until its next message: its task waits at the empty queue."""
     queue: Queue[Message] = pump._message_queue
     return pump._closed or (queue.empty() and bool(queue.ready_event._waiters) and not pump._next_callbacks)
 
