@@ -36,7 +36,7 @@ from .painting.key_priority import KeyPriority
 from .painting.screen import ReplScreen
 from .sessions.switching import Switching
 from .terminal_driver import TerminalDriver
-from .theme.themes import terminal_colours
+from .theme.themes import terminal_colours, wants_no_colour
 from .widgets.composer import Composer
 
 if TYPE_CHECKING:
@@ -87,6 +87,8 @@ class Repl(SessionKeys, App[int]):
         environ: Mapping[str, str] = os.environ,
         screen: ScreenSettings = DEFAULT_SCREEN,
     ) -> None:
+        if not wants_no_colour(os.environ):
+            os.environ.pop("NO_COLOR", None)  # Textual would take an empty one for a wish
         colours = terminal_colours(environ)
         self.keys_first = KeyPriority()
         super().__init__(ansi_color=True if colours.few else None)

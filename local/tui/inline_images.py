@@ -15,6 +15,7 @@ from textual.app import App
 
 from ..terminal.asking.graphics import Graphics, Protocol, can_be_asked, questions
 from .terminal_driver import TerminalDriver
+from .theme.themes import wants_no_colour
 
 if TYPE_CHECKING:
     from .render.pictures.shelf import PictureShelf
@@ -47,7 +48,7 @@ class InlineImages:
         from .render.pictures.decoding import can_decode
         from .render.pictures.shelf import PictureShelf
 
-        if self._choice == "off" or not can_decode() or "NO_COLOR" in self._environ:
+        if self._choice == "off" or not can_decode() or wants_no_colour(self._environ):
             return None
         self.shelf = PictureShelf(self._write, self._app.run_worker)
         driver = self._app._driver

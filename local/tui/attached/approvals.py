@@ -151,12 +151,12 @@ class Approvals(Vertical):
         ]
 
     def _covered(self, request: ControlRequest) -> list[ControlRequest]:
-        """Return the other open questions about the same tool for which the worker suggests the same rule about it."""
-        rule, tool = session_updates(request), request.request.tool_name
-        if not covers(rule, tool):
+        """Return the other open questions for which the worker suggests the same rule, and which that rule covers."""
+        rule = session_updates(request)
+        if not covers(rule, request):
             return []
-        others = (each for each in self._questions if each is not request and each.request.tool_name == tool)
-        return [each for each in others if session_updates(each) == rule]
+        others = (each for each in self._questions if each is not request and session_updates(each) == rule)
+        return [each for each in others if covers(rule, each)]
 
     def on_question_card_walked(self, event: QuestionCard.Walked) -> None:
         """Show another question. The person stays at the answers."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from ccb.tunnel.plain_text import neutralise, one_line
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
+from .agents.agent_runs import agent_label
 from .blocks import Block, FileDiffBlock, Json, Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
 
 _BACKTICKS = re.compile(r"`{3,}")
@@ -61,7 +62,8 @@ def _call(block: ToolBlock) -> Iterator[str]:
     failed = " (failed)" if block.state is ToolState.FAILED else ""
     traits, given = traits_of(block.name), block.tool_input
     file = traits.file_in(given)
-    yield f"**{one_line(block.name)}**{failed}{f' {one_line(file)}' if file else ''}"
+    subject = agent_label(given) if traits.view is View.AGENT else file
+    yield f"**{one_line(block.name)}**{failed}{f' {one_line(subject)}' if subject else ''}"
     command, content, items = given.get("command"), given.get("content"), given.get("todos")
     if traits.view is View.COMMAND and isinstance(command, str):
         yield fenced(command, "sh")
@@ -71,6 +73,12 @@ def _call(block: ToolBlock) -> Iterator[str]:
         yield fenced(content)
     elif traits.view is View.CHECKLIST and isinstance(items, list):
         yield "\n".join(_item(each) for each in items if isinstance(each, dict))
+    elif traits.view is View.AGENT:
+        yield fenced(str(given.get("prompt", "")))
+    elif traits.view is View.PLAN:
+        yield neutralise(str(given.get("plan", ""))).strip()
+    elif traits.view is View.QUESTIONS:
+        yield "\n".join(_questions(given.get("questions")))
     elif rest := {key: value for key, value in given.items() if value != file}:
         yield fenced(json.dumps(rest, ensure_ascii=False, indent=2), "json")
     if block.result and traits.view is not View.CHECKLIST:
@@ -84,6 +92,15 @@ def _diff(patch: Iterable[Json]) -> str:
 
 def _item(todo: Json) -> str:
     return f"- [{'x' if todo.get('status') == 'completed' else ' '}] {one_line(str(todo.get('content', '')))}"
+
+
+def _questions(questions: object) -> Iterator[str]:
+    """Yield each question with its options."""
+    for each in questions if isinstance(questions, list) else ():
+        if isinstance(each, dict):
+            options = [option for option in each.get("options") or () if isinstance(option, dict)]
+            yield f"- {one_line(str(each.get('question', '')))}"
+            yield from (f"  - {one_line(str(option.get('label', '')))}" for option in options)
 
 
 def fenced(text: str, language: str = "") -> str:

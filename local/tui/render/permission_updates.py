@@ -6,7 +6,8 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, traits_of
+from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, traits_of
+from ccb.tunnel.wire.web.addresses import WebRefused, read_url
 
 from ...session.messages import ControlRequest
 from .untrusted.escapes import escaped_name
@@ -44,17 +45,32 @@ def session_updates(request: ControlRequest) -> list[Json]:
     return [{**update, "destination": "session"} for update in first if 0 < _length(update) <= _MAX_RULE]
 
 
-def covers(updates: list[Json], tool_name: str) -> bool:
-    """Return whether updates add rules about this tool and nothing else. The host chooses what it suggests, so the same
-    rule at another question proves nothing: where the laptop may be concerned, the rule must be about the whole tool,
-    because nobody here checks which calls a narrower one covers."""
+def covers(updates: list[Json], request: ControlRequest) -> bool:
+    """Return whether updates add rules about the tool of a call and nothing else. The host chooses what it suggests, so
+    the same rule at another question proves nothing: where the laptop may be concerned, the rule must be about the
+    whole tool, or about the domain of the call, because nobody here checks which calls another one covers."""
     rules = [rule for each in updates for rule in _listed(each.get("rules"), dict)]
-    on_host = tool_name in BUILT_IN and traits_of(tool_name).effect is not Effect.NETWORK
     return (
         bool(rules)
         and all(each.get("type") == "addRules" and each.get("behavior") == "allow" for each in updates)
-        and all(rule.get("toolName") == tool_name and (on_host or not rule.get("ruleContent")) for rule in rules)
+        and all(_is_about(rule, request.request.tool_name, request.request.input) for rule in rules)
     )
+
+
+def _is_about(rule: Json, tool_name: str, tool_input: Json) -> bool:
+    traits, content = traits_of(tool_name), rule.get("ruleContent")
+    if rule.get("toolName") not in traits.rule_names:
+        return False
+    on_host = tool_name in BUILT_IN and traits.effect is not Effect.NETWORK
+    of_domain = traits.rules is RuleKind.DOMAIN and content == _domain_rule(str(tool_input.get("url")))
+    return on_host or not content or of_domain
+
+
+def _domain_rule(url: str) -> str | None:
+    try:
+        return f"domain:{read_url(url).host}"
+    except WebRefused:
+        return None
 
 
 def can_be_kept(updates: list[Json]) -> bool:

@@ -17,6 +17,7 @@ from ccb.tunnel.wire.tool_traits import View, traits_of
 from ...terminal.keymap import DEFAULT_KEYMAP
 from ..model.agents.agent_runs import agent_label
 from ..model.blocks import ToolBlock, ToolState
+from ..model.notices import path_in
 from ..theme.palette import Palette
 from .untrusted.terminal_text import last_state
 
@@ -34,8 +35,8 @@ _SUBJECTS = ("command", "file_path", "pattern", "path", "bash_id", "shell_id", "
 
 
 def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: bool = False) -> str:
-    """Return what a call does in one line: the command, the file (relative to `cwd` if it is in there), or the pattern.
-    With `whole` return all lines of it."""
+    """Return what a call does in one line: the command, the file (relative to `cwd` if it is in there), or the
+    pattern and where it is searched. With `whole` return all lines of it."""
     view = traits_of(name).view
     if view in (View.CHECKLIST, View.PLAN):
         return ""
@@ -46,9 +47,11 @@ def headline(name: str, tool_input: Mapping[str, Any], cwd: str = "", *, whole: 
     for key in _SUBJECTS:
         value = tool_input.get(key)
         if isinstance(value, str) and value:
-            if cwd and key.endswith("path"):
-                value = value.removeprefix(f"{cwd}/")
+            if key.endswith("path"):
+                value = path_in(cwd, value)
             first, *more = neutralise(value).splitlines() or [""]
+            if key == "pattern" and isinstance(path := tool_input.get("path"), str) and path not in ("", cwd):
+                first += f" in {path_in(cwd, path)}"
             return "\n    ".join([first, *more]) if whole else first + (" …" if more else "")
     return one_line(json.dumps(tool_input, ensure_ascii=False)[:_MAX_HEADLINE]) if tool_input else ""
 

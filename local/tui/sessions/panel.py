@@ -243,7 +243,8 @@ class SessionPanel(Static, can_focus=True):
         lines = [columns.line(row, marked=row is marked) for row in shown]
         if not lines:
             lines = [Text("  No session fits what you typed.", style=palette.dim)]
-        preview = PreviewLines(width - columns.width - 3 if beside else width, palette)
+        cwd = marked.cwd if marked is not None else ""
+        preview = PreviewLines(width - columns.width - 3 if beside else width, palette, cwd)
         said = preview.lines(self._said.get(marked.session), rows if beside else below) if marked is not None else []
         if beside:
             lines = preview.beside(lines, said, columns.width)

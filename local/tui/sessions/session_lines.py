@@ -13,13 +13,15 @@ from ccb.tunnel.plain_text import one_line
 
 from ...commands.sessions.table import age_text, cut
 from ...connect.session_list import SessionRow
+from ..model.notices import path_in
 from ..theme.palette import Palette
 
 _STATES = {"running": "working", "requires_action": "asks you", "idle": "idle", "ended": "ended"}
 _NUMBER_CELLS, _STATE_CELLS, _MIN_PATH_CELLS = 5, 9, 60
-_SPEAKERS = (("prompt: ", "❯ "), ("agent: ", "● "), ("asks to use ", "? "), ("call ", "⚙ "), ("turn failed: ", "✗ "))
+_ASKED = "asks to use "
+_SPEAKERS = (("prompt: ", "❯ "), ("agent: ", "● "), (_ASKED, "? "), ("call ", "⚙ "), ("turn failed: ", "✗ "))
 _CALLS = ("? ", "⚙ ")
-_CALL = re.compile(r'^(\S+) \{"\w+": ?"((?:[^"\\]|\\["\\/bfnrt])*).*', re.DOTALL)
+_CALL = re.compile(r'^(\S+) \{"\w+": ?(?:\[\{"\w+": ?)?"((?:[^"\\]|\\["\\/bfnrt])*).*', re.DOTALL)
 _QUIET = ("idle", "ended", "")
 
 
@@ -49,11 +51,12 @@ class Columns:
 
 
 class PreviewLines:
-    """Draws the last things that a session has said in `width` cells."""
+    """Draws the last things that a session has said in `width` cells, paths relative to its directory `cwd`."""
 
-    def __init__(self, width: int, palette: Palette) -> None:
+    def __init__(self, width: int, palette: Palette, cwd: str = "") -> None:
         self._width = max(10, width)
         self._palette = palette
+        self._cwd = cwd
 
     def lines(self, said: Sequence[str] | None, most: int) -> list[Text]:
         """Return at most `most` lines, those of the newest things. None: the host has not answered yet."""
@@ -61,7 +64,9 @@ class PreviewLines:
             return []
         if said is None:
             return [Text("…", style=self._palette.dim)]
-        return [self._line(each) for each in said[-most:]] or [Text("Nothing was said yet.", style=self._palette.dim)]
+        still_asked = said[-1:]  # of the others, the call itself is there
+        told = [each for each in said[:-1] if not each.startswith(_ASKED)] + [*still_asked]
+        return [self._line(each) for each in told[-most:]] or [Text("Nothing was said yet.", style=self._palette.dim)]
 
     def beside(self, lines: list[Text], said: Sequence[Text], width: int) -> list[Text]:
         """Return the rows, each `width` cells wide, with the preview on their right."""
@@ -79,16 +84,15 @@ class PreviewLines:
             if said.startswith(prefix):
                 style = {"❯ ": f"bold {palette.accent}", "● ": "not bold", "✗ ": palette.bad}.get(sign, palette.dim)
                 words = one_line(
-                    _CALL.sub(_named, said.removeprefix(prefix)) if sign in _CALLS else said[len(prefix) :]
+                    _CALL.sub(self._named, said.removeprefix(prefix)) if sign in _CALLS else said[len(prefix) :]
                 )
                 return Text(cut(sign + words, self._width), style=style, no_wrap=True)
         return Text(cut(one_line(said), self._width), style=palette.dim, no_wrap=True)
 
-
-def _named(call: re.Match[str]) -> str:
-    """Return a call as the tool and the first text of its input, such as the command."""
-    first = json.loads('"' + call[2] + '"', strict=False)
-    return f"{call[1]} {first}"
+    def _named(self, call: re.Match[str]) -> str:
+        """Return a call as the tool and the first text of its input, such as the command."""
+        first = json.loads('"' + call[2] + '"', strict=False)
+        return f"{call[1]} {path_in(self._cwd, first)}"
 
 
 def question_lines(host: str, row: SessionRow, typed: str, palette: Palette, *, deletes: bool) -> list[Text]:

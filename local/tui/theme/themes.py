@@ -148,6 +148,11 @@ class TerminalColours:
         return self.themes["light" if self.light else "dark"]
 
 
+def wants_no_colour(environ: Mapping[str, str]) -> bool:
+    """Return whether NO_COLOR says that no colours are wanted. An empty one says nothing (no-color.org)."""
+    return bool(environ.get("NO_COLOR"))
+
+
 def terminal_colours(environ: Mapping[str, str]) -> TerminalColours:
     """Return what the environment says: COLORTERM and TERM of the number of colours, NO_COLOR that none are wanted, and
     COLORFGBG ("15;0": white on black) of the background."""
@@ -155,7 +160,7 @@ def terminal_colours(environ: Mapping[str, str]) -> TerminalColours:
     light = background in ("7", "15") if background.isdecimal() else None
     named = {name: value for name, value in environ.items() if name != "NO_COLOR"}
     console = Console(force_terminal=True, legacy_windows=False, _environ=named)
-    return TerminalColours("NO_COLOR" in environ or console.color_system not in ("256", "truecolor"), light)
+    return TerminalColours(wants_no_colour(environ) or console.color_system not in ("256", "truecolor"), light)
 
 
 def muted(foreground: str, background: str) -> str:

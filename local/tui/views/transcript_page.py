@@ -21,9 +21,11 @@ class TranscriptPage(ReadingPage):
     """It loads the session anew from the host, the newest events first, and goes on with what happens meanwhile."""
 
     def __init__(self, client: SessionClient, place: str, own_name: str, shelf: PictureShelf | None = None) -> None:
-        super().__init__(f"Conversation on {place}", place.partition(":")[2].rstrip("/"), shelf)
+        cwd = client.hello.cwd.rstrip("/")
+        super().__init__(f"Conversation on {place}", cwd, shelf)
         self._client = client
         self._reducer = TranscriptReducer(self.body, own_name=own_name)
+        self._reducer.notices.cwd = cwd
         self._loader = HistoryLoader(client, self.body, self._reducer)
         self._seq = 0
         self._early: list[Received] | None = []  # what comes before the first page is here

@@ -80,6 +80,9 @@ def test_a_call_can_be_read_as_a_person_would_write_it() -> None:
         ToolBlock(name="Write", tool_input={"file_path": "/srv/new.py", "content": "one\ntwo\n"}),
         ToolBlock(name="Read", tool_input={"file_path": "/srv/a.py"}, result="a"),
         ToolBlock(name="TodoWrite", tool_input={"todos": todos}, result="updated"),
+        ToolBlock(name="Task", tool_input={"description": "look", "prompt": "Find it."}),
+        ToolBlock(name="ExitPlanMode", tool_input={"plan": "1. Read"}),
+        ToolBlock(name="AskUserQuestion", tool_input={"questions": [{"question": "DB?", "options": [{"label": "A"}]}]}),
         ToolBlock(name="Grep", tool_input={"pattern": "x"}, state=ToolState.FAILED, result=f"<{ERROR}>no</{ERROR}>"),
     ]
     parts = markdown_of("T", calls).split("\n\n")[1:]
@@ -89,4 +92,9 @@ def test_a_call_can_be_read_as_a_person_would_write_it() -> None:
         *("**Read** /srv/a.py", "```\na\n```"),
     ]
     assert parts[6:8] == ["**TodoWrite**", "- [x] read\n- [ ] write"]
-    assert '"pattern": "x"' in parts[9] and parts[10] == "```\nno\n```\n"
+    assert parts[8:14] == [
+        *("**Task** general-purpose: look", "```\nFind it.\n```"),
+        *("**ExitPlanMode**", "1. Read"),
+        *("**AskUserQuestion**", "- DB?\n  - A"),
+    ]
+    assert '"pattern": "x"' in parts[15] and parts[16] == "```\nno\n```\n"

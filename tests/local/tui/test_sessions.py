@@ -9,14 +9,17 @@ from typing import Any, cast
 
 from tests.support.repl.pilot import COLOURFUL, Desk, QuickPilot, desk, wait_until
 from tests.support.repl.scripted_session import MODEL, ScriptedSession, hello
+from textual.theme import BUILTIN_THEMES
 
 from ccb.local.command_line.model import AgentOptions, Arguments, SessionChoice
 from ccb.local.connect.session_list import SessionRow
 from ccb.local.session.client import LinkState
 from ccb.local.tui.app import Repl
 from ccb.local.tui.attached.shell import LaptopSide
+from ccb.local.tui.sessions.session_lines import PreviewLines
 from ccb.local.tui.sessions.switching import NextSession, Switching, arguments_for
 from ccb.local.tui.stage import choose_first, take_off
+from ccb.local.tui.theme.palette import palette_of
 from ccb.local.tui.widgets.info import ReplInfo
 from ccb.tunnel.errors import ConnectionLost, UsageError
 
@@ -171,6 +174,19 @@ async def test_the_last_messages_of_the_marked_session_are_shown() -> None:
             await at.pilot.press("down")
             await at.sees("❯ what is bbbb2222?")
             assert "\x1b" not in at.screen and "aaaa1111?" not in at.screen
+
+
+def test_the_preview_names_calls_as_the_conversation_does() -> None:
+    said = [
+        'call Edit {"file_path": "/srv/shop/cart.py", "old_string": "a"}',
+        'asks to use Edit {"file_path": "/srv/shop/cart.py", "old_string": "a"}',
+        'call AskUserQuestion {"questions": [{"question": "Which one?", "header": "One"}]}',
+        'asks to use AskUserQuestion {"questions": [{"question": "Which one?", "header": "One"}]}',
+    ]
+    palette = palette_of(BUILTIN_THEMES["textual-dark"].to_color_system().generate(), dark=True)
+    lines = PreviewLines(60, palette, "/srv/shop").lines(said, 10)
+    shown = [line.plain for line in lines]
+    assert shown == ["⚙ Edit cart.py", "⚙ AskUserQuestion Which one?", "? AskUserQuestion Which one?"]
 
 
 async def test_in_a_small_terminal_the_list_comes_before_the_preview() -> None:

@@ -56,6 +56,14 @@ async def test_ctrl_o_twice_opens_it_and_once_more_closes_it() -> None:
         await at.loses("Conversation on devbox:/srv/shop")
 
 
+async def test_paths_are_relative_on_the_page_too() -> None:
+    session = long_session()
+    session.past.append(Received("rewind", {"files": [{"path": "/srv/shop/cart.py"}]}, 41, True))
+    async with desk(session) as at:
+        await open_page(at)
+        await at.sees("Restored 1 file:\n cart.py")
+
+
 async def test_search_loads_all_counts_and_walks_through_what_is_found() -> None:
     session = long_session()
     async with desk(session, size=(80, 20)) as at:

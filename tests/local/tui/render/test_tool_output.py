@@ -127,3 +127,10 @@ def test_calls_of_the_web_are_named_by_what_they_seek_and_their_summary_says_mor
     found = 'Web search results for "textual 8":\n\nLinks: []\n\nIt is out.'
     block = ToolBlock(name="WebSearch", tool_input={"query": "textual 8"}, result=found, state=ToolState.DONE)
     assert tool_summary(block) == "5 lines"
+
+
+def test_a_search_names_the_place_that_is_searched() -> None:
+    place = {"pattern": "*.conf", "path": "/srv/shop/data"}
+    assert headline("Glob", place, "/srv/shop") == "*.conf in data"
+    assert headline("Grep", {**place, "path": "/srv/shop"}, "/srv/shop") == "*.conf"
+    assert headline("Grep", {**place, "path": "/etc\x1b"}, "/srv/shop") == "*.conf in /etc"

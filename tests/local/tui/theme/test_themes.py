@@ -109,6 +109,12 @@ async def test_without_colours_a_kept_theme_stays_away(tmp_path: Path) -> None:
         assert at.app.theme == ANSI_DARK.name
 
 
+async def test_an_empty_no_color_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "")
+    async with desk() as at:
+        assert not at.app.no_color
+
+
 @pytest.mark.parametrize(
     ("environ", "theme"),
     [
@@ -121,6 +127,7 @@ async def test_without_colours_a_kept_theme_stays_away(tmp_path: Path) -> None:
         ({"TERM": "xterm"}, ANSI_DARK),
         ({"TERM": "vt100", "COLORFGBG": "0;15"}, ANSI_LIGHT),
         (COLOURFUL | {"NO_COLOR": "1"}, ANSI_DARK),
+        (COLOURFUL | {"NO_COLOR": ""}, DARK),
     ],
 )
 def test_the_theme_fits_the_terminal(environ: dict[str, str], theme: Theme) -> None:

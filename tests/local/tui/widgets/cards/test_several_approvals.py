@@ -54,6 +54,37 @@ async def test_a_rule_for_the_session_answers_what_it_covers_and_nothing_else() 
         assert at.session.answers["three"] == {"behavior": "allow", "updatedInput": {"command": "make b"}}
 
 
+async def test_a_rule_answers_calls_of_other_tools_that_it_covers() -> None:
+    rule = session_rule("Read", "//etc/**")
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        at.session.ask("one", "Read", {"file_path": "/etc/hosts"}, permission_suggestions=[rule])
+        at.session.ask("two", "Glob", {"pattern": "*", "path": "/etc"}, permission_suggestions=[rule])
+        at.session.ask("three", "Write", {"file_path": "/etc/x", "content": ""}, permission_suggestions=[rule])
+        await at.card_focused()
+        await at.sees("2 this session: allow Read(//etc/**), also for 1 more waiting")
+        await at.answer("2")
+        await at.until(lambda: len(at.session.answers) == 2)
+        assert list(at.session.answers) == ["one", "two"]
+
+
+async def test_a_domain_answers_the_pages_of_that_domain_only() -> None:
+    """Also where the worker suggests it for another one: this page may be read by the laptop."""
+    rule = session_rule("WebFetch", "domain:docs.example")
+    async with desk() as at:
+        await at.prompt("go")
+        at.session.begin()
+        for name, url in (("one", "docs.example/a"), ("two", "DOCS.example:8080/b"), ("three", "docs.example@evil/c")):
+            at.session.ask(name, "WebFetch", {"url": f"https://{url}"}, permission_suggestions=[rule])
+        at.session.ask("four", "WebFetch", {"url": "not a URL"}, permission_suggestions=[rule])
+        await at.card_focused()
+        await at.sees("allow WebFetch(domain:docs.example), also for 1 more waiting")
+        await at.answer("2")
+        await at.until(lambda: len(at.session.answers) == 2)
+        assert list(at.session.answers) == ["one", "two"]
+
+
 async def test_once_answers_only_the_question_that_was_shown() -> None:
     async with desk() as at:
         await at.prompt("go")
