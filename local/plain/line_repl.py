@@ -44,6 +44,7 @@ from ..tui.model.blocks import Level
 from ..tui.model.forms.questions import OpenQuestions, ReplayMonitor
 from ..tui.model.transcript_reducer import TranscriptReducer
 from ..tui.render.approval_text import place_of_call
+from ..tui.render.permission_updates import Keep, kept_note, kept_updates
 from ..tui.sessions.switching import NextSession
 from ..tui.widgets.info import LeftSession, ReplInfo, farewell
 from ..tui.widgets.status import used_text
@@ -71,7 +72,7 @@ _TICK_S = 0.2
 
 class LineRepl:
     """`write` prints lines. `run` returns when the person leaves or the session ends. `laptop_servers` returns the
-    names of the MCP servers of this laptop."""
+    names of the MCP servers of this laptop, `keep` keeps rules for the host and the directory."""
 
     def __init__(
         self,
@@ -84,6 +85,7 @@ class LineRepl:
     ) -> None:
         self._models = models
         self.laptop_servers: Callable[[], Collection[str]] = tuple
+        self.keep: Keep | None = None
         self._client = client
         self._info = info
         self._write = write
@@ -342,6 +344,9 @@ class LineRepl:
             waiting, response = self._trust.get(question.request.request_id), reply.response
             if waiting is None:
                 await self._attempt(lambda: self._client.answer(question.request.request_id, response))
+                kept, keep = kept_updates(response), self.keep
+                if kept and keep is not None and await self._attempt(lambda: keep(kept)):
+                    self._write(f"ccb: {kept_note(kept)}")
             elif not waiting.done():
                 waiting.set_result(response.get("trusted") is True)
 
@@ -358,11 +363,14 @@ class LineRepl:
             self.reducer.prompt_failed(name)
             self._write(f"ccb: not sent: {one_line(error.what)}")
 
-    async def _attempt(self, action: Callable[[], Awaitable[object]]) -> None:
-        """Await an action of the client. A failure is printed."""
+    async def _attempt(self, action: Callable[[], Awaitable[object]]) -> bool:
+        """Await an action of the client. Return whether it succeeded; a failure is printed."""
         try:
             await action()
         except CcbError as error:
             self._write(f"ccb: error: {one_line(error.what)}")
         except RequestFailed as error:
             self._write(f"ccb: error: {one_line(str(error))}")
+        else:
+            return True
+        return False

@@ -12,7 +12,7 @@ from ccb.tunnel.wire.tool_traits import View, traits_of
 from ..session.messages import ControlRequest
 from ..tui.model.forms.form import FormField, read_questions
 from ..tui.render.approval_text import bounded, subject_lines
-from ..tui.render.permission_updates import describe_update, session_updates
+from ..tui.render.permission_updates import KEPT, can_be_kept, describe_update, kept_in, session_updates
 from ..tui.render.trust_text import trust_lines
 from ..tui.render.untrusted.escapes import escaped_name
 
@@ -79,9 +79,10 @@ class PlainQuestion:
             return Reply(again="This call is too long to be read, so it can only be denied: type 3.")
         if word in ("1", "y"):
             return Reply({"behavior": "allow", "updatedInput": self._asked.input})
-        if word == "2" and self._updates:
-            allowed: Json = {"behavior": "allow", "updatedInput": self._asked.input}
-            return Reply({**allowed, "updatedPermissions": self._updates})
+        if (word == "2" and self._updates) or (word == "4" and can_be_kept(self._updates)):
+            destination = "session" if word == "2" else KEPT
+            updates = [{**each, "destination": destination} for each in self._updates]
+            return Reply({"behavior": "allow", "updatedInput": self._asked.input, "updatedPermissions": updates})
         return Reply(again="Type the number of an answer. What you say to the agent waits until this is answered.")
 
     def _choices(self) -> list[str]:
@@ -89,7 +90,11 @@ class PlainQuestion:
             return ["3: deny (a reason may follow)"]
         rules = "; ".join(rule for each in self._updates for rule in describe_update(each))
         session = [f"2: allow, and for this session {rules}"] if rules else []
-        return ["1: allow once", *session, "3: deny (a reason may follow)"]
+        always = [f"4: allow, and always for this host and directory {rules}; kept in {kept_in()}"]
+        return [
+            *("1: allow once", *session, "3: deny (a reason may follow)"),
+            *(always if can_be_kept(self._updates) else []),
+        ]
 
     def _trust_lines(self) -> list[str]:
         lines = [f"Do you trust the files of {one_line(str(self._asked.input.get('directory')))}?"]
@@ -108,8 +113,8 @@ class PlainQuestion:
         field = self._fields[len(self._answers)]
         if text == "n":
             return Reply({"behavior": "deny", "message": "The user declined to answer the questions."})
-        numbers = [each.strip() for each in text.split(",")]
-        if text and all(each.isdigit() and 0 < int(each) <= len(field.options) for each in numbers):
+        numbers = text.replace(",", " ").split()
+        if numbers and all(each.isdigit() and 0 < int(each) <= len(field.options) for each in numbers):
             if len(numbers) > 1 and not field.several:
                 return Reply(again="Only one answer is possible.")
             self._answers[field.key] = ", ".join(field.options[int(each) - 1].label for each in numbers)

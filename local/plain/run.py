@@ -114,7 +114,7 @@ async def _one_session(
         repl.commands.use(connected.sessions)
         if (mcp := connected.mcp) is not None:
             repl.laptop_servers = lambda: [each.name for each in mcp.states()]
-        connected.projects.ask = repl.ask_about_project
+        connected.projects.ask, repl.keep = repl.ask_about_project, connected.projects.keep
         _write(f"ccb {__version__}, {info.place}. Type a prompt; /help says more.")
         for warning in connected.warnings:
             _write(f"ccb: warning: {warning}")

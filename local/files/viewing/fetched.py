@@ -125,8 +125,8 @@ class FetchedFiles:
         except NoViewer as error:
             raise CopyFailed(
                 f"{file.name} was not opened: {error}",
-                evidence=str(file.path),
-                do=f"It is {file.path} until you leave this session; /get copies it to a place of yours.",
+                evidence=f"It is {file.path} until you leave this session.",
+                do="Open it there, or copy it to a place of yours with /get.",
             ) from error
         return f"Opened {file.name} with {_program(command)}"
 

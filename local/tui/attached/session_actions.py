@@ -18,7 +18,7 @@ from ...session.images import pictures_of
 from ..model.blocks import Level, PromptFacts
 from ..model.transcript_reducer import TranscriptReducer
 from ..render.error_card import FIX
-from ..render.permission_updates import KEPT, Keep, describe_update
+from ..render.permission_updates import Keep, kept_note, kept_updates
 from ..widgets.cards.question_card import CardAnswer
 from ..widgets.connection import ConnectionView
 from .approvals import Approvals
@@ -106,7 +106,7 @@ class SessionActions:
 
     async def keep(self, answer: CardAnswer, keep: Keep | None) -> None:
         """Keep the rules of an answer that are for this host and directory, and say so."""
-        updates = [each for each in answer.response.get("updatedPermissions", ()) if each.get("destination") == KEPT]
+        updates = kept_updates(answer.response)
         if not updates or keep is None:
             return
         try:
@@ -114,8 +114,7 @@ class SessionActions:
         except CcbError as error:
             self.show_error(error)
             return
-        rules = ", ".join(text for each in updates for text in describe_update(each))
-        self._reducer.notice(f"Kept for this host and directory, on the laptop: {rules}", Level.DIM)
+        self._reducer.notice(kept_note(updates), Level.DIM)
 
     async def interrupt(self) -> None:
         """End the running turn."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, traits_of
 from ccb.tunnel.wire.web.addresses import WebRefused, read_url
 
+from ...config.projects import projects_path
 from ...session.messages import ControlRequest
 from .untrusted.escapes import escaped_name
 
@@ -71,6 +74,23 @@ def _domain_rule(url: str) -> str | None:
         return f"domain:{read_url(url).host}"
     except WebRefused:
         return None
+
+
+def kept_updates(response: Json) -> list[Json]:
+    """Return the updates of an answer that are kept for this host and directory."""
+    return [each for each in response.get("updatedPermissions", ()) if each.get("destination") == KEPT]
+
+
+def kept_note(updates: Sequence[Json]) -> str:
+    """Return in words which updates the laptop has kept."""
+    rules = ", ".join(text for each in updates for text in describe_update(each))
+    return f"Kept for this host and directory, on the laptop: {rules}"
+
+
+def kept_in() -> str:
+    """Return the file of the laptop that keeps what is allowed always."""
+    path, home = projects_path(), Path.home()
+    return one_line(f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path))
 
 
 def can_be_kept(updates: list[Json]) -> bool:

@@ -176,17 +176,30 @@ class Composer(TextArea):
         if step is None:
             return self.vim.commands and event.is_printable
         if step.effect in (VimEffect.UNDO, VimEffect.REDO):
-            self.undo() if step.effect is VimEffect.UNDO else self.redo()
+            self._undo_change() if step.effect is VimEffect.UNDO else self._redo_change()
         elif step.effect in (VimEffect.EARLIER, VimEffect.LATER):
             self._recall(-1 if step.effect is VimEffect.EARLIER else 1)
         else:
+            self.history.checkpoint()  # what is typed next is another change
             if step.text != before:
                 start, end = changed_part(before, step.text)
-                self.history.checkpoint()
                 self.put(step.text[start : len(step.text) - end], start, len(before) - end)
             marked = self.vim.marked(step.text) or (step.at, step.at)
             self.selection = Selection(*map(self._location, marked))
         return True
+
+    def _undo_change(self) -> None:
+        """Undo a change of vim's, which may be more than one step of the text area: `cw` deletes, and then text is
+        typed."""
+        began, before = self.vim.undone(self.text), None
+        self.undo()
+        while began is not None and self.text not in (began, before):
+            before = self.text
+            self.undo()
+
+    def _redo_change(self) -> None:
+        self.vim.begins(self.text)
+        self.redo()
 
     def _handle_arrow(self, key: str) -> bool:
         """Leave the text by its first or last line: to an earlier or a later prompt."""

@@ -238,7 +238,7 @@ async def test_what_cannot_be_shown_is_said_and_not_kept(tmp_path: Path, monkeyp
         file = await fetched_file(fetched, tmp_path / "a.txt")
         with pytest.raises(CopyFailed, match="could not show it") as failed:
             await fetched.open_file(file)
-        assert str(file.path) in failed.value.do
+        assert str(file.path) in failed.value.evidence
         assert not [each for each in (tmp_path / "opened").rglob("content*") if each.is_file()]
 
 

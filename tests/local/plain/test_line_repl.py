@@ -6,7 +6,7 @@ import asyncio
 import re
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -141,6 +141,22 @@ async def test_an_approval_has_numbered_answers(monkeypatch: pytest.MonkeyPatch)
         }
 
 
+async def test_a_rule_can_be_kept_for_the_host_and_the_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Sequence[dict[str, Any]]] = []
+
+    async def keep(updates: Sequence[dict[str, Any]]) -> None:
+        kept.append(updates)
+
+    async with plain(monkeypatch) as at:
+        at.repl.keep = keep
+        rule = session_rule("Bash", "make *")
+        asked = at.session.ask("q1", "Bash", {"command": "make all"}, permission_suggestions=[rule])
+        await at.reads("4: allow, and always for this host and directory allow Bash(make *); kept in ")
+        at.types("4")
+        await at.reads("ccb: Kept for this host and directory, on the laptop: allow Bash(make *)")
+        assert (await asked)["updatedPermissions"] == kept[0] == [{**rule, "destination": "localSettings"}]
+
+
 async def test_a_line_that_was_typed_before_the_question_could_be_read_is_no_answer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -170,7 +186,7 @@ async def test_questions_of_the_agent_are_answered_by_numbers_or_own_words(monke
         ]
         asked = at.session.ask("q1", "AskUserQuestion", {"questions": questions})
         await at.reads("The agent asks: Which one?", "2: blue")
-        at.types("1,2", "2", "1, 2", "because it is late")
+        at.types("1,2", "2", "1 2", "because it is late")
         answers = (await asked)["updatedInput"]["answers"]
         assert answers == {"Which one?": "blue", "Which?": "a, b", "Why?": "because it is late"}
         assert "Only one answer is possible." in at.text

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from rich.text import Text
 from textual.widgets import Static
 
-from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ....config.projects import projects_path
 from ....terminal.keymap import Keymap
+from ...render.permission_updates import kept_in
 from ...theme.palette import Palette
 
 MAX_BESIDE = 60
@@ -139,7 +137,7 @@ class AnswerChoices(Static):
     def words(self, answer: str) -> str:
         """Return what an answer does."""
         if answer == "always" and self.marked == answer:
-            return f"always: for this host and directory, in {_kept_in()}"
+            return f"always: for this host and directory, in {kept_in()}"
         if answer == "edit":
             return "edit the rule"
         if answer != "session":
@@ -147,9 +145,3 @@ class AnswerChoices(Static):
         rules = f"the {len(self._grants)} rules above" if len(self._grants) > 1 else "the rule above"
         more = f", also for {self.covered} more waiting" if self.covered else ""
         return f"this session: {rules if self.rules_above else self._grants[0]}{more}"
-
-
-def _kept_in() -> str:
-    """Return the file of the laptop that keeps what is allowed always."""
-    path, home = projects_path(), Path.home()
-    return one_line(f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path))

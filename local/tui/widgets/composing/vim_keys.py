@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 
 from ...vim.machine import Vim, VimEffect, VimMode, VimStep, advance, marked
+
+_MAX_UNDONE = 100  # changes
 
 
 class VimKeys:
@@ -13,6 +16,7 @@ class VimKeys:
     def __init__(self) -> None:
         self._vim: Vim | None = None
         self._at = 0  # the place of the cursor, which what is marked hides
+        self._began: deque[str] = deque(maxlen=_MAX_UNDONE)  # the texts with which changes began
 
     def use(self, *, on: bool) -> None:
         """Edit with vim's keys from now on, or no longer."""
@@ -37,6 +41,7 @@ class VimKeys:
         """Note that the text was sent: the next one is typed."""
         if self._vim is not None:
             self._vim = replace(self._vim, mode=VimMode.INSERT, pending=(), entered=None)
+            self._began.clear()
 
     def press(self, key: str, text: str, at: int) -> VimStep | None:
         """Take a key. Return what it has led to, None if it is no key of vim's now."""
@@ -46,8 +51,21 @@ class VimKeys:
         step = advance(self._vim, text, min(at, len(text)), key)
         if step.effect is VimEffect.LEFT:
             return None
+        if step.text != text or (step.vim.mode is VimMode.INSERT and not self._vim.entered):
+            self.begins(text)
         self._vim, self._at = step.vim, step.at
         return step
+
+    def begins(self, text: str) -> None:
+        """Note that a change begins with `text`."""
+        self._began.append(text)
+
+    def undone(self, text: str) -> str | None:
+        """Return the text with which the newest change began that has led to `text`; None if that is not known."""
+        while self._began:
+            if (began := self._began.pop()) != text:
+                return began
+        return None
 
     def marked(self, text: str) -> tuple[int, int] | None:
         """Return start and end of what is marked, None if nothing is."""

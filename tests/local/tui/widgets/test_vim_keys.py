@@ -47,6 +47,20 @@ async def test_commands_change_the_text_and_are_undone_one_by_one() -> None:
         assert at.app.composer.text == "new three"
 
 
+async def test_what_a_command_deletes_and_what_is_typed_for_it_is_undone_at_once() -> None:
+    async with desk() as at:
+        await with_vim(at)
+        await at.type("one two")
+        await at.pilot.press("escape", "A", *" bar", "escape", "c", "i", "w", *"baz", "escape")
+        assert at.app.composer.text == "one two baz"
+        await at.pilot.press("u")
+        assert at.app.composer.text == "one two bar"
+        await at.pilot.press("u")
+        assert at.app.composer.text == "one two"
+        await at.pilot.press("ctrl+r", "u")
+        assert at.app.composer.text == "one two"
+
+
 async def test_what_is_marked_is_shown_and_taken() -> None:
     async with desk() as at:
         await with_vim(at)
