@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from aiohttp import web
 from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import NONCE, proxy_to
 
+from ccb.tunnel.proxy.http_front import connection as connection_module
 from ccb.tunnel.proxy.http_front import front as front_module
 from ccb.tunnel.proxy.http_front.front import HttpFront
 from ccb.tunnel.secret import Secret
@@ -127,6 +129,46 @@ async def test_more_connections_than_there_may_be_get_no_answer(
         assert answer == b""
         for _, writer in first:
             writer.close()
+
+
+async def test_connections_that_send_no_request_are_closed_and_those_that_wait_for_an_answer_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "_IDLE_S", 0.2)
+    monkeypatch.setattr(connection_module, "_LINGER_S", 0.2)
+    monkeypatch.setattr(front_module, "_LOOKS_EVERY_S", 0.05)
+    go_on = asyncio.Event()
+
+    async def handle(asked: web.Request) -> web.Response:
+        await go_on.wait()
+        return web.Response(body=await asked.read())
+
+    async def trickled(path: str) -> None:
+        """Send one byte of a head after the other until the front ends the connection."""
+        reader, writer = await asyncio.open_unix_connection(path)
+        ended = asyncio.create_task(reader.read())
+        with suppress(ConnectionError):
+            for byte in itertools.chain(b"POST /", itertools.cycle(b"x")):
+                writer.write(bytes((byte,)))
+                if (await asyncio.wait((ended,), timeout=0.02))[0]:
+                    break
+            assert await ended == b""
+        writer.close()
+
+    async with (
+        serving(handle) as url,
+        proxy_to(url) as proxy,
+        HttpFront(proxy, Secret(NONCE), tmp_path / "front") as it,
+        asyncio.timeout(30),
+    ):
+        path = str(it.socket_path)
+        waiting = asyncio.create_task(sent(path, request()))
+        refused = asyncio.create_task(sent(path, request("x" * 500, nonce="wrong")[:-400]))
+        assert await sent(path, b"") == await sent(path, b"POST /v1/mess") == b""
+        await trickled(path)
+        assert (await refused).startswith(b"HTTP/1.1 403 "), "one whose body never comes is closed, too"
+        go_on.set()
+        assert (await waiting).endswith(b"{}"), "and it is closed when the next request does not come"
 
 
 async def test_after_ten_wrong_nonces_there_is_no_front(tmp_path: Path) -> None:

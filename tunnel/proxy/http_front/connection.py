@@ -28,6 +28,10 @@ _MAX_EARLY = 64 * 1024
 """Bytes of the next request that are kept while one is answered."""
 
 _MAX_LINE, _MAX_HEADERS = 8190, 128
+_IDLE_S = 75.0
+"""Seconds from one request to the next until a connection is closed, however much of the next head has come by then:
+who sends one byte a minute would else hold a place for ever."""
+
 _LINGER_S = 10.0
 """Seconds for which the rest of a body is thrown away that was answered before it had come: else its client, which
 still sends, would not see the answer."""
@@ -87,12 +91,14 @@ class HttpConnection(BaseProtocol):
         self._answer: HttpAnswer | None = None
         self._early = b""
         self._last = False  # no request is read any more
+        self._ends_at: float | None = None  # unless a request begins
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         if len(self._open_ones) >= self._most:
             self.break_off()
         self._open_ones.add(self)
+        self._ends_at = self._loop.time() + _IDLE_S
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._open_ones.discard(self)
@@ -125,10 +131,22 @@ class HttpConnection(BaseProtocol):
         if self.transport is not None:
             self.transport.abort()
 
+    def close_idle(self, now: float) -> None:
+        """End the connection if it has waited too long for a request, or for the rest of one. What its client does not
+        read is thrown away the next time."""
+        if self._ends_at is None or now < self._ends_at or self.transport is None:
+            return
+        self._last = True
+        if self.transport.is_closing():
+            self.transport.abort()
+        else:
+            self.transport.close()
+
     def answered(self) -> None:
         """Go on with the next request, or end the connection."""
         answer = self._answer
         self._answering = self._answer = None
+        self._ends_at = self._loop.time() + _IDLE_S
         if self.transport is None or answer is None:
             return
         if not answer.body.is_eof():
@@ -167,6 +185,7 @@ class HttpConnection(BaseProtocol):
                 self._refuse(Refusal(417, "this expectation cannot be met"))
                 return
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._ends_at = None
         self._answer = HttpAnswer(self, self.transport, message, body)
         self._answering = self._serve(_request(message, body), self._answer)
         self._answering.go_on()
@@ -175,7 +194,7 @@ class HttpConnection(BaseProtocol):
         self._last = True
         transport.write_eof()
         transport.resume_reading()
-        self._loop.call_later(_LINGER_S, transport.close)
+        self._ends_at = self._loop.time() + _LINGER_S
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer with an error, and end the connection."""

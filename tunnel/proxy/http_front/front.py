@@ -22,6 +22,7 @@ NONCE_HEADER = "x-auth-nonce"
 SOCKET_NAME = "model.sock"
 _MAX_SOCKET_PATH = 100  # sun_path is 104 bytes on macOS, 108 on Linux
 _MAX_CONNECTIONS = 256
+_LOOKS_EVERY_S = 5.0  # for connections that wait too long
 
 
 class HttpFront:
@@ -37,6 +38,7 @@ class HttpFront:
         self._directory = directory
         self._server: asyncio.Server | None = None
         self._connections: set[HttpConnection] = set()
+        self._looking: asyncio.TimerHandle | None = None
 
     @property
     def socket_path(self) -> Path:
@@ -52,10 +54,13 @@ class HttpFront:
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(self._connection, str(self.socket_path))
         self.socket_path.chmod(0o600)
+        self._close_idle()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._stop_listening()
+        if self._looking is not None:
+            self._looking.cancel()
         for each in list(self._connections):
             each.break_off()
 
@@ -68,6 +73,13 @@ class HttpFront:
             answer.closes = True
             self._stop_listening()
         return call
+
+    def _close_idle(self) -> None:
+        """Close the connections that wait too long, now and every few seconds: one timer serves all of them."""
+        loop = asyncio.get_running_loop()
+        for each in list(self._connections):
+            each.close_idle(loop.time())
+        self._looking = loop.call_later(_LOOKS_EVERY_S, self._close_idle)
 
     def _stop_listening(self) -> None:
         if self._server is not None:
