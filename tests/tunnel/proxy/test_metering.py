@@ -214,7 +214,7 @@ EXTRAS: list[tuple[dict[str, object], float]] = [  # more of a usage, and the do
 
 @pytest.mark.parametrize(("more", "dollars"), EXTRAS)
 def test_what_a_request_can_buy_beside_tokens_is_in_the_cost(more: dict[str, object], dollars: float) -> None:
-    message = {"type": "message", "model": "claude-sonnet-4-5", "usage": {**SONNET, **more}}
+    message = {"type": "message", "model": "claude-sonnet-4-6", "usage": {**SONNET, **more}}
     report = metered(json.dumps(message).encode(), headers={"content-type": "application/json"})
     assert report.cost_usd == pytest.approx(3 + dollars)
 
@@ -223,6 +223,21 @@ def test_fast_answers_of_older_models_cost_six_times_as_much() -> None:
     message = {"model": "claude-opus-4-6", "usage": {**SONNET, "speed": "fast"}}
     report = metered(json.dumps(message).encode(), headers={"content-type": "application/json"})
     assert report.cost_usd == pytest.approx(30)
+
+
+@pytest.mark.parametrize(
+    ("model", "read", "dollars"),
+    [
+        ("claude-sonnet-4-5-20250929", 150_000, 1.2 + 0.09 + 2.25),
+        ("claude-sonnet-4-5", 0, 0.6 + 1.5),
+        ("anthropic/claude-sonnet-4.6", 150_000, 0.6 + 0.045 + 1.5),
+    ],
+)
+def test_a_long_request_costs_more_where_the_window_of_a_million_does(model: str, read: int, dollars: float) -> None:
+    usage = {"input_tokens": 200_000, "cache_read_input_tokens": read, "output_tokens": 100_000}
+    message = {"model": model, "usage": usage}
+    report = metered(json.dumps(message).encode(), headers={"content-type": "application/json"})
+    assert report.cost_usd == pytest.approx(dollars)
 
 
 def test_tokens_outside_of_the_totals_count() -> None:

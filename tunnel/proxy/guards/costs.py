@@ -17,7 +17,8 @@ Json = dict[str, Any]
 ANSWERED = "/v1/messages"
 """The path of the requests that a model answers, and that cost money."""
 
-TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+_PROMPT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+TOKENS = (*_PROMPT, "output_tokens")
 DETAILS = ("cache_creation", "server_tool_use", "iterations", "speed", "inference_geo")
 """The fields of a usage beside the tokens that say what they cost."""
 
@@ -34,6 +35,9 @@ _DEARER = frozenset(("fallbacks", "models", "speed", "inference_geo"))
 
 _DEAR_FAST = ("opus-4-6", "opus-4-7", "opus-4.6", "opus-4.7")
 _IN_ONE_COUNTRY = 1.1
+_DEAR_LONG = ("sonnet-4-5", "sonnet-4.5", "sonnet-4-0", "sonnet-4-2025", "sonnet-4@2025")
+_LONG, _LONG_INPUT, _LONG_OUTPUT = 200_000, 2.0, 1.5
+"""Tokens of a request beyond which these models cost more, with their window of a million: so many times the price."""
 
 
 def tokens_of(usage: Mapping[str, Any]) -> list[int]:
@@ -48,7 +52,7 @@ def tokens_of(usage: Mapping[str, Any]) -> list[int]:
 def answer_cost(model: str, usage: Mapping[str, Any]) -> float:
     """Return the price of an answer, in dollars."""
     if _DETAILS.isdisjoint(usage):
-        return cost_usd(model, usage)
+        return _tokens_cost(model, usage)
     parts = sum(_tokens_cost(_text(part, "model") or model, part) for part in _parts(usage))
     dollars = max(_tokens_cost(model, usage), parts)
     if usage.get("speed") == "fast":
@@ -77,14 +81,18 @@ def most_cost(request: Mapping[str, Any], size: int) -> MostCost:
     output = longest if isinstance(longest, int) and 0 <= longest <= _MOST_OUTPUT else _MOST_OUTPUT
     tokens = size // _BYTES_PER_TOKEN
     usd = (tokens * max(_HOUR_SHARE, known.write_share) * known.input_price + output * known.output_price) / 1_000_000
-    return MostCost(usd, tokens + output)
+    return MostCost(usd * _LONG_INPUT if tokens > _LONG else usd, tokens + output)
 
 
 def _tokens_cost(model: str, usage: Mapping[str, Any]) -> float:
     for_an_hour = count(_object(usage, "cache_creation"), "ephemeral_1h_input_tokens")
     known = facts(model)
     more = for_an_hour * max(0.0, _HOUR_SHARE - known.write_share) * known.input_price / 1_000_000
-    return cost_usd(model, usage) + more
+    dollars = cost_usd(model, usage) + more
+    if sum(count(usage, kind) for kind in _PROMPT) > _LONG and any(name in model for name in _DEAR_LONG):
+        output = count(usage, "output_tokens") * known.output_price / 1_000_000
+        return (dollars - output) * _LONG_INPUT + output * _LONG_OUTPUT
+    return dollars
 
 
 def _parts(usage: Mapping[str, Any]) -> Iterator[Json]:
