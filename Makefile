@@ -84,7 +84,7 @@ official-sdks: $(STAMP) test-packages
 
 # The tests and the worker's bundle, made once and not by each of the processes that need them.
 compiled: $(STAMP)
-	@$(BIN)/python -c 'from ccb.deploy.bundle import load; load().packed("xz")'
+	@$(BIN)/python -c 'from ccb.deploy.bundle import load; [each.packed("xz") for each in load().with_commands()]'
 	@$(BIN)/pytest --collect-only -qq >/dev/null || true
 
 unit: $(STAMP) ## pytest on the laptop's Python

@@ -42,7 +42,7 @@ class Launched:
     """A pipe on which the bridge speaks frames.
 
     `rest` holds the bytes that were already read from it. `facts` is the first message of the stub (`py`, `exe`,
-    `notes`). `uploaded` says whether the bundle had to be sent. `noise` is the number of bytes the login shell printed
+    `notes`). `uploaded` says whether a bundle had to be sent. `noise` is the number of bytes the login shell printed
     before.
     """
 
@@ -64,7 +64,8 @@ async def launch(
 ) -> Launched:
     """Start the worker on the host of `transport`.
 
-    That takes one round trip if the host has the bundle, else another one and the upload. Over a transport on trial the
+    That takes one round trip if the host has the bundle, else another one and the upload. A host command (`command` in
+    `params`) needs the bundle of the host commands as well. Over a transport on trial the
     stub waits for a word from here before it does anything; the word is sent when the host's shell runs. With `heard`,
     the shell also reports facts about the host, which are collected in `heard`. Raise NoPython, NoStorage, AuthFailed
     (an expired account), DeployError (the host ran something else, or gives no input) or ConnectionLost.
@@ -73,15 +74,20 @@ async def launch(
     python = transport.python if isinstance(transport, SharesPython) else ""
     if isinstance(transport, OnTrial) and transport.on_trial:
         params = {**params, "wait": True}
+    bundles = await asyncio.to_thread(bundle.with_commands) if "command" in params else [bundle]
+    for more in bundles[1:]:
+        params = {**params, "more": [more.sha256, len(more.data)]}
     command = bootstrap_command(marker, bundle, params, candidates, probe=heard is not None, python=python)
     launched = await _launched(transport, command, marker, deadline_s, heard)
-    uploaded = launched.facts.get("need") is True
-    if not uploaded:
+    need = launched.facts.get("need")
+    missing = [each for each in bundles if isinstance(need, list) and each.sha256 in need]
+    if not missing:
         return launched
     pipe = launched.pipe
     try:
         form = str(launched.facts.get("packed", ""))
-        await pipe.write(await asyncio.to_thread(_upload, bundle, form, transport))
+        for each in missing:
+            await pipe.write(await asyncio.to_thread(_upload, each, form, transport))
     except BaseException:
         await pipe.close()
         raise

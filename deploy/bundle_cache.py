@@ -1,4 +1,4 @@
-"""The bundle of a source tree, kept from one start of ccb to the next.
+"""The bundles of a source tree, kept from one start of ccb to the next.
 
 Building takes several seconds, and packing half a second of every first contact with a host. An installed wheel
 never comes here: what it needs is built in.
@@ -16,37 +16,37 @@ from pathlib import Path
 _BUILDER = Path(__file__).with_name("bundling")
 
 
-def cache_file() -> Path | None:
-    """Return the file for the bundle of this source tree.
+def cache_folder() -> Path | None:
+    """Return the folder for what is kept of this source tree.
 
-    It lies with the byte code of this room: version control ignores that already, and whoever may write there could
+    It is that of the byte code of this room: version control ignores that already, and whoever may write there could
     change the code of ccb as well.
     """
     try:
-        return Path(cache_from_source(__file__)).with_name("worker.bundle")
+        return Path(cache_from_source(__file__)).parent
     except NotImplementedError:  # this Python keeps no byte code
         return None
 
 
-def cached_bundle(package: Path, version: str, file: Path | None) -> bytes:
-    """Return the bundle of the sources in `package`. Build it only if one of them has changed since it was kept in
-    `file`."""
+def cached_bundle(package: Path, version: str, folder: Path | None, name: str = "worker") -> bytes:
+    """Return a bundle of the sources in `package`. Build all of them only if a source has changed since they were kept
+    in `folder`."""
     sources = (package / "remote", package / "tunnel" / "wire")
     key = _key(sources, version)
-    kept = _kept(file, key)
+    kept = _kept(folder and folder / f"{name}.bundle", key)
     if kept is not None:
         return kept
     from .bundling.build import build
 
-    data = build(*sources, version)
-    if _key(sources, version) == key:  # else a source changed while the bundle was built
-        _keep(file, key, data)
-    return data
+    built = build(*sources, version)
+    if _key(sources, version) == key:  # else a source changed while the bundles were built
+        for each, data in built.items():
+            _keep(folder and folder / f"{each}.bundle", key, data)
+    return built[name]
 
 
 def cached_form(data: bytes, form: str, file: Path | None) -> bytes:
     """Return the bundle `data`, packed in `form`. Pack it only if `file` was not kept with that bundle."""
-    file = file.with_suffix(f".{form}") if file else None
     key = hashlib.sha256(_builder() + data).digest()
     kept = _kept(file, key)
     if kept is not None:
@@ -59,9 +59,7 @@ def cached_form(data: bytes, form: str, file: Path | None) -> bytes:
 
 
 def cached_stub(source: bytes, file: Path | None) -> str:
-    """Return the stub with this source as it travels. Pack it only if it has changed since it was kept beside
-    `file`."""
-    file = file.with_name("stub.txt") if file else None
+    """Return the stub with this source as it travels. Pack it only if it has changed since it was kept in `file`."""
     key = hashlib.sha256(_builder() + source).digest()
     packed = _kept(file, key)
     if packed is None:

@@ -64,9 +64,10 @@ def _stub() -> str:
     try:
         return here.with_name("stub.txt").read_text(encoding="ascii")  # a wheel has it ready
     except FileNotFoundError:
-        from .bundle_cache import cache_file, cached_stub
+        from .bundle_cache import cache_folder, cached_stub
 
-        return cached_stub(here.with_name("stub.py").read_bytes(), cache_file())
+        folder = cache_folder()
+        return cached_stub(here.with_name("stub.py").read_bytes(), folder and folder / "stub.txt")
 
 
 def bootstrap_command(

@@ -26,7 +26,8 @@ else:
     Loader = object  # importing importlib.abc would take a third of the time to hello
 
 marker, digest, size, params = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-KEEP = 3
+KEEP = 4  # bundles: the last two versions, each with its host commands
+notes: list[str] = []  # why a place cannot be used
 
 
 def say(**facts: object) -> None:
@@ -97,42 +98,8 @@ def undo() -> None:
                 pass
 
 
-def good(path: str) -> bytes | None:
-    # Return the bytes of a cached bundle, None if it is missing or its SHA-256 is wrong.
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None
-    with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return None
-        try:
-            data = file.read(size + 1)
-        except OSError:
-            return None
-    return data if hashlib.sha256(data).hexdigest() == digest else None
-
-
-def put(directory: str, path: str, data: bytes) -> None:
-    # Write the bundle atomically. `ccb gc` reads the pid; random bytes follow it, because hosts may share a home.
-    temp = os.path.join(directory, ".%s.%d-%s" % (digest[:16], os.getpid(), os.urandom(8).hex()))
-    fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(fd)
-        os.rename(temp, path)
-    except BaseException:
-        try:
-            os.unlink(temp)
-        except OSError:
-            pass
-        raise
-
-
 def prune(directory: str, keep: str) -> None:
-    # Keep the newest three bundles. Remove temporary files of uploads that broke off more than a day ago.
+    # Keep the newest bundles. Remove temporary files of uploads that broke off more than a day ago.
     found = []
     for name in os.listdir(directory):
         path = os.path.join(directory, name)
@@ -200,7 +167,7 @@ def packing() -> str:
     return "xz" if lzma else ""
 
 
-def upload() -> tuple[bytes, dict[str, CodeType]]:
+def upload(size: int) -> tuple[bytes, dict[str, CodeType]]:
     # Read the form of the bundle (x: xz, z: zlib, r: raw), its length in nine digits, and the bytes. What would become
     # larger than the bundle is cut, and so has another SHA-256. Also return the code of modules: while the network is
     # slower than this machine, those that have come are compiled. None is run before the SHA-256 is known.
@@ -275,8 +242,88 @@ def compiled(source: bytes, file: str) -> CodeType:
     return code
 
 
+class Bundle:
+    # A bundle that this run needs. Without `data` it has to be sent.
+    def __init__(self, digest: str, size: int) -> None:
+        self.digest = digest
+        self.size = size
+        self.path = ""  # where it is kept
+        self.codes: dict[str, CodeType] = {}
+        self.where: list[tuple[str, str]] = []  # the places that may keep it, and its path there
+        self.data = self.find()
+
+    def find(self) -> bytes:
+        for directory in places():
+            path = os.path.join(directory, self.digest + ".bundle")
+            try:
+                data = self.good(path) if ours(directory, False) else b""
+            except OSError as error:
+                note(error, directory)
+                continue
+            self.where.append((directory, path))
+            if data:
+                self.path = path
+                return data
+        return b""
+
+    def good(self, path: str) -> bytes:
+        # Return the bytes of a cached bundle, none if it is missing or its SHA-256 is wrong.
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return b""
+        with os.fdopen(fd, "rb") as file:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return b""
+            try:
+                data = file.read(self.size + 1)
+            except OSError:
+                return b""
+        return data if hashlib.sha256(data).hexdigest() == self.digest else b""
+
+    def receive(self, version: str, keep: bool) -> None:
+        self.data, self.codes = upload(self.size)
+        if hashlib.sha256(self.data).hexdigest() != self.digest:
+            say(error="the bundle arrived damaged", py=version)
+            sys.exit(95)
+        for directory, path in self.where if keep else ():
+            try:
+                made.clear()
+                ours(directory, True)
+                self.put(directory, path, self.data)
+                self.path = path
+                prune(directory, path)
+                break
+            except OSError as error:
+                undo()
+                note(error, directory)
+
+    def put(self, directory: str, path: str, data: bytes) -> None:
+        # Write the bundle atomically. `ccb gc` reads the pid; random bytes follow it, because hosts may share a home.
+        temp = os.path.join(directory, ".%s.%d-%s" % (self.digest[:16], os.getpid(), os.urandom(8).hex()))
+        fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(fd)
+            os.rename(temp, path)
+        except BaseException:
+            try:
+                os.unlink(temp)
+            except OSError:
+                pass
+            raise
+
+
+def note(error: OSError, directory: str) -> None:
+    text = "%s: %s" % (error.filename or directory, error.strerror or error)
+    if text not in notes:
+        notes.append(text)
+
+
 class BundleImporter(Loader):
-    # Imports modules from the bundle: each file as its name and its source, with a zero byte behind.
+    # Imports modules from bundles: each file as its name and its source, with a zero byte behind.
     def __init__(self, data: bytes, early: dict[str, CodeType]) -> None:
         parts = data.split(b"\0")
         self.entries = {name.decode(): source for name, source in zip(parts[::2], parts[1::2])}
@@ -316,53 +363,32 @@ class BundleImporter(Loader):
 
 def main() -> None:
     version = "%d.%d.%d" % sys.version_info[:3]
-    notes, where, data = [], [], None
-    early: dict[str, CodeType] = {}
     if no_input():
         say(input=False, py=version)
         sys.exit(96)
     start_params = json.loads(base64.b64decode(params))
     waits = start_params.pop("wait", False)
-    for directory in places():
-        path = os.path.join(directory, digest + ".bundle")
-        try:
-            data = good(path) if ours(directory, False) else None
-        except OSError as error:
-            notes.append("%s: %s" % (error.filename or directory, error.strerror or error))
-            continue
-        where.append((directory, path))
-        if data is not None:
-            break
-    storage, chosen = "memory", ""
-    if data is None:
-        say(need=True, packed=packing(), py=version, exe=sys.executable, notes=notes)
-        if waits:
-            go_on()
-        data, early = upload()
-        if hashlib.sha256(data).hexdigest() != digest:
-            say(error="the bundle arrived damaged", py=version)
-            sys.exit(95)
-        for directory, path in where if start_params.get("keep", True) else ():
+    bundles = [Bundle(digest, size)]
+    if "more" in start_params:
+        bundles.append(Bundle(*start_params["more"]))
+    missing = [bundle for bundle in bundles if not bundle.data]
+    facts = {"need": [bundle.digest for bundle in missing], "packed": packing()} if missing else {"have": True}
+    say(**facts, py=version, exe=sys.executable, notes=notes)
+    if waits and missing:
+        go_on()
+    for bundle in bundles:
+        if bundle in missing:
+            bundle.receive(version, start_params.get("keep", True))
+        else:
             try:
-                made.clear()
-                ours(directory, True)
-                put(directory, path, data)
-                storage, chosen = "disk", path
-                prune(directory, path)
-                break
-            except OSError as error:
-                undo()
-                notes.append("%s: %s" % (error.filename or directory, error.strerror or error))
-    else:
-        say(have=True, py=version, exe=sys.executable, notes=notes)
-        storage, chosen = "disk", where[-1][1]
-        try:
-            os.utime(chosen)
-        except OSError:
-            pass
+                os.utime(bundle.path)
+            except OSError:
+                pass
+    chosen = bundles[0].path
     start_params.update(notes=notes, bundle_path=chosen)
-    importer = BundleImporter(data, early)
-    del data, early
+    early = {file: code for bundle in bundles for file, code in bundle.codes.items()}
+    importer = BundleImporter(b"".join(bundle.data for bundle in bundles), early)
+    del bundles, missing, bundle, early
     sys.meta_path.insert(0, importer)
     sys.argv[1:] = []
     if chosen and "ccb/remote/compiled/copy.py" in importer.entries:
@@ -373,7 +399,7 @@ def main() -> None:
 
     if waits:
         go_on()
-    sys.exit(start(start_params, digest, storage))
+    sys.exit(start(start_params, digest, "disk" if chosen else "memory"))
 
 
 main()

@@ -1,4 +1,4 @@
-"""A build hook of hatchling that puts the worker bundle into the wheel, so every installed ccb has the same bytes.
+"""A build hook of hatchling that puts the worker's bundles into the wheel, so every installed ccb has the same bytes.
 
 It runs at build time only, outside the package, so it loads the room `bundling` by its path.
 """
@@ -18,12 +18,12 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class WorkerBundleHook(BuildHookInterface[Any]):
-    """Adds `ccb/deploy/worker.bundle`, and what it is packed in for the transfer."""
+    """Adds `ccb/deploy/worker.bundle` and `commands.bundle`, and what they are packed in for the transfer."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Build the bundle before the wheel is put together. An editable install builds it when it is needed."""
+        """Build the bundles before the wheel is put together. An editable install builds them when they are needed."""
         if self.target_name != "wheel" or version == "editable":
             return
         root = Path(self.root)
@@ -32,9 +32,10 @@ class WorkerBundleHook(BuildHookInterface[Any]):
         if found is None:
             raise ValueError("src/ccb/__init__.py names no version")
         builder = _load(root / "deploy" / "bundling")
-        bundle = builder.build(root / "remote", root / "tunnel" / "wire", found.group(1))
-        files = {"worker.bundle": bundle, **{f"worker.{form}": builder.pack(bundle, form) for form in builder.FORMS}}
-        files["stub.txt"] = builder.pack_stub((root / "deploy" / "stub.py").read_bytes())
+        files = {"stub.txt": builder.pack_stub((root / "deploy" / "stub.py").read_bytes())}
+        for part, bundle in builder.build(root / "remote", root / "tunnel" / "wire", found.group(1)).items():
+            files |= {f"{part}.{form}": builder.pack(bundle, form) for form in builder.FORMS}
+            files[f"{part}.bundle"] = bundle
         self._out.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             (self._out / name).write_bytes(content)

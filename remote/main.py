@@ -50,6 +50,7 @@ def start(params: Params, bundle: str, storage: str) -> int:
     - `bundle_path`: where the stub found or wrote the bundle, "" if nowhere.
     - `no_copy`: why the stub has compiled the worker from the bundle, "" if it has used the compiled copy beside it.
     - `command`: run a host command instead of a session; see `host_commands`.
+    - `more`: the SHA-256 and the size of the second bundle, which has the host commands.
     """
     users_umask = os.umask(0o077)
     if "command" in params:

@@ -26,15 +26,20 @@ MAX_SIZE = 300 * 1024
 FORMS = ("xz", "zlib")
 """The forms of a packed bundle, the smallest first. Not every Python has `lzma`, on the laptop or on the host."""
 
-_LATER = tuple(f"ccb/remote/{room}/" for room in ("host_commands", "permissions/git", "permissions/shell"))
+PARTS = ("worker", "commands")
+"""The bundles: of the worker, and of what only host commands need beside it."""
+
+_COMMANDS = "ccb/remote/host_commands/"
+
+_LATER = tuple(f"ccb/remote/{room}/" for room in ("permissions/git", "permissions/shell"))
 """What the start of a session does not import. It comes last, because the host compiles what has come while the rest is
 on its way."""
 
 
-def build(remote: Path, wire: Path, version: str) -> bytes:
-    """Return the bundle of the source folders `remote` and `wire`.
+def build(remote: Path, wire: Path, version: str) -> dict[str, bytes]:
+    """Return the bundles of the source folders `remote` and `wire`, by their names in PARTS.
 
-    The same sources give the same bytes under every Python. Nothing in the bundle is compressed: it is packed as a
+    The same sources give the same bytes under every Python. Nothing in a bundle is compressed: it is packed as a
     whole, and imported without unpacking.
     """
     entries = {
@@ -42,7 +47,10 @@ def build(remote: Path, wire: Path, version: str) -> bytes:
         "ccb/tunnel/__init__.py": b"",
         **compact(dict([*_sources(remote, "ccb/remote"), *_sources(wire, "ccb/tunnel/wire")])),
     }
-    return joined(dict(sorted(entries.items(), key=lambda item: (item[0].startswith(_LATER), item[0]))))
+    in_order = sorted(entries.items(), key=lambda item: (item[0].startswith(_LATER), item[0]))
+    commands = [item for item in in_order if item[0].startswith(_COMMANDS)]
+    worker = [item for item in in_order if item not in commands]
+    return {"worker": joined(dict(worker)), "commands": joined(dict(commands))}
 
 
 def pack(data: bytes, form: str) -> bytes:

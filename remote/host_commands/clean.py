@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 
 from ..sessions.paths import MADE
 from ..sessions.registry import (
@@ -25,8 +26,9 @@ _RUNTIME = re.compile(r".+\.(sock|lock)|\.probe-([0-9a-f]{16}|\d+)")
 _WORKER = re.compile(r"[0-9a-f]{64}\.(bundle|zip|[\w.+-]+\.code)|\.[0-9a-f]{16}\.\d+(-[0-9a-f]{16})?")
 
 
-def clean(reports: Reports, bundle: str, *, dry_run: bool) -> None:
-    """Remove everything. The bundle with the hash `bundle`, which this process runs from, is removed last."""
+def clean(reports: Reports, bundles: Sequence[str], *, dry_run: bool) -> None:
+    """Remove everything. The bundles with the hashes `bundles`, which this process runs from, are removed
+    last."""
     from .worktrees import remove_worktrees  # imports much
 
     targets, places = all_targets(), session_places()
@@ -53,7 +55,7 @@ def clean(reports: Reports, bundle: str, *, dry_run: bool) -> None:
     _runtime_files(remover, ending)
     remove_left_directories(remover, places)
     in_use = {str(entry.summary.get("bundle")) for entry in elsewhere.values()}
-    _bundles(remover, in_use, last=bundle)
+    _bundles(remover, in_use, last=bundles)
 
 
 def _runtime_files(remover: Remover, ending: set[str]) -> None:
@@ -72,9 +74,9 @@ def _runtime_files(remover: Remover, ending: set[str]) -> None:
                 remover.file(path, what, _WHY)
 
 
-def _bundles(remover: Remover, in_use: set[str], last: str) -> None:
+def _bundles(remover: Remover, in_use: set[str], last: Sequence[str]) -> None:
     tops = worker_directories()
-    own = [os.path.join(top, last + ".bundle") for top in tops]
+    own = [os.path.join(top, each + ".bundle") for top in tops for each in last]
     for top in tops:
         if is_ours(top):
             for name in sorted(filter(_WORKER.fullmatch, os.listdir(top))):

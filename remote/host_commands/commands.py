@@ -39,6 +39,7 @@ def run_command(params: Json, bundle: str, out: int = 1) -> int:
 
 def _run(params: Json, bundle: str, reports: Reports) -> None:
     command = params.get("command")
+    bundles = (bundle, *params.get("more", ())[:1])
     dry_run = bool(params.get("dry_run"))
     if command == "ps":
         for entry in sessions():
@@ -57,11 +58,11 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
         from .gc import collect
 
         age = params.get("older_than_s")
-        collect(reports, bundle, dry_run=dry_run, older_than_s=age if isinstance(age, (int, float)) else OLD_S)
+        collect(reports, bundles, dry_run=dry_run, older_than_s=age if isinstance(age, (int, float)) else OLD_S)
     elif command == "clean":
         from .clean import clean
 
-        clean(reports, bundle, dry_run=dry_run)
+        clean(reports, bundles, dry_run=dry_run)
     elif command == "project":
         from .project import describe_project
 

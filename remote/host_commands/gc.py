@@ -11,7 +11,7 @@ import signal
 import socket
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..sandbox.placeholders import left_in
 from ..sandbox.temporary import left_directories, open_up
@@ -50,9 +50,9 @@ _HALF_WRITTEN = ("summary.json.new", "epoch.new")
 _WHOLE_SESSION = ("journal.jsonl", "summary.json", "epoch", "daemon.log")
 
 
-def collect(reports: Reports, bundle: str, *, dry_run: bool, older_than_s: float) -> None:
-    """Remove all of this, or only report it with `dry_run`. Keep the bundle with the hash `bundle`, and bundles in
-    use."""
+def collect(reports: Reports, bundles: Sequence[str], *, dry_run: bool, older_than_s: float) -> None:
+    """Remove all of this, or only report it with `dry_run`. Keep the bundles with the hashes `bundles`, and those
+    in use."""
     remover, places = Remover(reports, dry_run), session_places()
     stop_lost_daemons(reports, dry_run)
     end_leftovers(reports, dry_run)
@@ -62,7 +62,7 @@ def collect(reports: Reports, bundle: str, *, dry_run: bool, older_than_s: float
     for top in runtime_directories():
         _remove_temporary(remover, top)
     remove_left_directories(remover, places)
-    _remove_bundles(remover, bundle)
+    _remove_bundles(remover, bundles)
 
 
 def session_places() -> list[str]:
@@ -275,9 +275,9 @@ def _process_exists(pid: int) -> bool:
     return True
 
 
-def _remove_bundles(remover: Remover, current: str) -> None:
+def _remove_bundles(remover: Remover, current: Sequence[str]) -> None:
     """Remove the bundles of other versions, and uploads that were cut off."""
-    keep = {current, *bundles_in_use()}
+    keep = {*current, *bundles_in_use()}
     for top in worker_directories():
         if not is_ours(top):
             continue
@@ -287,6 +287,6 @@ def _remove_bundles(remover: Remover, current: str) -> None:
                 continue
             if name[:64] not in keep:
                 remover.file(path, "bundle", "no worker uses it")
-            elif name[:64] != current:
+            elif name[:64] not in current:
                 remover.reports.kept(path, "a living worker uses it")
         _remove_temporary(remover, top)

@@ -72,7 +72,7 @@ class Visited:
         )  # fmt: skip
         assert process.stdin is not None and process.stdout is not None
         await process.stdout.readuntil(marker.encode() + b" ")
-        if b'"need": true' in await process.stdout.readline():
+        if b'"need": ' in await process.stdout.readline():
             process.stdin.write(b"r%09d" % len(self.bundle.data) + self.bundle.data)
         return Laptop(process)
 

@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,11 +53,13 @@ class Host:
     def cache(self) -> Path:
         return self.home / ".cache" / "ccb" / "worker"
 
-    async def start(self, bundle: Bundle, cwd: str = "/", **options: Any) -> tuple[Launched, str]:
+    async def start(
+        self, bundle: Bundle, cwd: str = "/", candidates: Sequence[str] = CANDIDATES, **params: Any
+    ) -> tuple[Launched, str]:
         """Launch; what the worker printed."""
         transport = LocalTransport(self.env)
         try:
-            launched = await launch(transport, {"cwd": cwd}, bundle, **options)
+            launched = await launch(transport, {"cwd": cwd, **params}, bundle, candidates=candidates)
             said = launched.rest
             while data := await launched.pipe.read():
                 said += data
@@ -82,14 +84,14 @@ async def test_the_bundle_is_sent_once_and_kept_private(host: Host) -> None:
     assert stat.S_IMODE((host.cache / f"{bundle.sha256}.bundle").stat().st_mode) == 0o600
 
 
-async def test_the_newest_three_are_kept(host: Host) -> None:
-    bundles = [tiny_bundle(str(number)) for number in range(5)]
+async def test_the_newest_four_are_kept(host: Host) -> None:
+    bundles = [tiny_bundle(str(number)) for number in range(6)]
     for age, bundle in enumerate(bundles):
         await host.start(bundle)
         for path in host.cache.glob("*.bundle"):
             if path.name.startswith(bundle.sha256):
                 os.utime(path, (1_000_000 + age, 1_000_000 + age))
-    assert {path.stem for path in host.cache.iterdir()} == {bundle.sha256 for bundle in bundles[-3:]}
+    assert {path.stem for path in host.cache.iterdir()} == {bundle.sha256 for bundle in bundles[-4:]}
 
 
 async def test_on_this_machine_the_worker_can_use_the_interpreter_of_ccb(host: Host, tmp_path: Path) -> None:

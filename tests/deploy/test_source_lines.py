@@ -36,7 +36,8 @@ def _sources() -> Iterator[tuple[str, str]]:
 
 @cache
 def _shipped() -> dict[str, tuple[str, ast.Module]]:
-    return {name: (text, ast.parse(text)) for name, text in files_of(load().data).items()}
+    shipped = b"".join(bundle.data for bundle in load().with_commands())
+    return {name: (text, ast.parse(text)) for name, text in files_of(shipped).items()}
 
 
 class _Comparison:
@@ -310,8 +311,9 @@ def test_every_python_gives_the_same_text() -> None:
     pythons = [path for path in sorted(versions.glob("3.1[1-4]*/bin/python3")) if path.is_file()]
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); from bundling.build import build; from pathlib import Path;"
-        "import hashlib; root = Path(sys.argv[2]);"
-        "print(hashlib.sha256(build(root / 'remote' / sys.argv[3], root / 'remote' / 'tasks', '1')).hexdigest())"
+        "import hashlib; root = Path(sys.argv[2]) / 'remote';"
+        "built = build(root / sys.argv[3], root / 'tasks', '1');"
+        "print(hashlib.sha256(b''.join(built.values())).hexdigest())"
     )
     answers = {
         subprocess.run(

@@ -8,6 +8,7 @@ import zlib
 from asyncio.subprocess import PIPE
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.deploy.test_deploy_local import Host, tiny_bundle
@@ -100,10 +101,55 @@ async def test_the_host_compiles_what_has_come_while_the_rest_is_on_its_way(host
     line = bootstrap_command("5" * 32, bundle, {"cwd": "/"}, python=sys.executable)
     process = await asyncio.create_subprocess_exec("sh", "-c", line, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=host.env)
     assert process.stdin and process.stdout and process.stderr
-    assert b'"need": true' in await process.stdout.readuntil(b"}\n")
+    assert b'"need": ' in await process.stdout.readuntil(b"}\n")
     process.stdin.write(b"r%09d" % len(bundle.data) + first)
     said = await process.stderr.readline()
     process.stdin.write(rest)
     worker_said, more = await process.communicate()
     assert b"SyntaxWarning" in said and b"SyntaxWarning" not in more
     assert worker_said.endswith(b"hello")
+
+
+def two_bundles(text: str = "good") -> Bundle:
+    """A bundle whose worker says for a command what the second bundle says."""
+    start = (
+        "import os\ndef start(p, b, s):\n"
+        "    said = 'no command'\n"
+        "    if 'command' in p:\n        from ccb.more import said\n"
+        "    os.write(1, ('%s %s' % (said, s)).encode())\n    return 0\n"
+    )
+    commands = Bundle.of(joined({"ccb/more.py": f"said = '{text}'"}))
+    files = {"ccb/__init__.py": "", "ccb/remote/__init__.py": "", "ccb/remote/main.py": start}
+    return replace(Bundle.of(joined(files)), commands=lambda: commands)
+
+
+async def test_the_host_commands_are_sent_with_the_first_command_and_once(host: Host) -> None:
+    bundle = two_bundles()
+    sent: list[str] = []
+
+    async def said(**params: Any) -> tuple[bool, str]:
+        launched, text = await host.start(bundle, **params)
+        sent[:] = launched.facts.get("need", [])
+        return launched.uploaded, text
+
+    worker, commands = (each.sha256 for each in bundle.with_commands())
+    assert (await said(), sent) == ((True, "no command disk"), [worker])
+    assert (await said(command="ps"), sent) == ((True, "good disk"), [commands])
+    assert (await said(command="ps"), sent) == ((False, "good disk"), [])
+    assert {path.name for path in host.cache.iterdir()} == {f"{worker}.bundle", f"{commands}.bundle"}
+    (host.cache / f"{worker}.bundle").unlink()
+    assert (await said(command="ps"), sent) == ((True, "good disk"), [worker])
+    (host.cache / f"{commands}.bundle").write_bytes(two_bundles("evil").with_commands()[1].data)
+    assert (await said(command="ps"), sent) == ((True, "good disk"), [commands])
+
+
+async def test_a_command_on_a_new_host_gets_both_bundles_at_once_and_can_leave_none(host: Host) -> None:
+    bundle = two_bundles()
+    launched, said = await host.start(bundle, command="doctor", keep=False)
+    assert (launched.facts["need"], said) == ([each.sha256 for each in bundle.with_commands()], "good memory")
+    assert not list(host.home.rglob("*.bundle"))
+    damaged = replace(bundle.with_commands()[1], pack=lambda data, form: zlib.compress(data + b"# evil\0"))
+    without_lzma(host)
+    launched, said = await host.start(replace(bundle, commands=lambda: damaged), command="ps")
+    assert '"error": "the bundle arrived damaged"' in said and "good" not in said
+    assert [path.stem for path in host.cache.iterdir()] == [bundle.sha256]

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from ccb.deploy.bundle import Bundle, load
-from ccb.deploy.bundle_cache import cache_file
+from ccb.deploy.bundle_cache import cache_folder
 from ccb.deploy.bundling.files import files_of
 from ccb.remote.compiled import copy
 from ccb.remote.compiled.writer import write_copy
@@ -33,11 +33,11 @@ def visit(home: Path, owner: int = -1) -> None:
 @cache
 def _left_behind() -> tuple[Bundle, bytes]:
     """Return the bundle and its compiled copy for this Python, which is kept from one run of the tests to the next."""
-    bundle, beside = load(), cache_file()
-    if beside is None:
+    bundle, folder = load(), cache_folder()
+    if folder is None:
         with tempfile.TemporaryDirectory() as name:
             return bundle, _copy_in(Path(name), bundle)
-    directory = beside.with_name("visited")
+    directory = folder / "visited"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return bundle, _copy_in(directory, bundle)
 
