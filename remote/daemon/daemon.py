@@ -107,7 +107,7 @@ class Daemon:
     """
 
     def __init__(self, where: SessionPaths, facts: dict[str, object], limits: LifeLimits, copy: CopyWriter) -> None:
-        self.journal = Journal(where.file("journal.jsonl"))
+        self.journal = Journal(where.file("journal.jsonl"), fresh=True)
         self.session: Session | None = None
         self.tree: WorktreeRecord | None = None
         """The worktree that was made for the session."""

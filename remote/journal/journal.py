@@ -13,6 +13,7 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from ccb.tunnel.wire.kinds.rewind import RewindRecord
 from ccb.tunnel.wire.records import (
@@ -39,6 +40,7 @@ _INDEX_EVERY = 128
 _INDEX_BYTES = 256 * 1024
 _MIN_LINE = 40  # bytes of the shortest line: limits how many records a damaged stretch can have held
 _HEAD = b'{"seq":'
+_REWIND = b'"kind":"%s"' % RewindRecord.kind.encode()
 
 
 class JournalError(NotKept):
@@ -53,9 +55,10 @@ class Journal:
     `seq` is the number of the last record, `durable` that of the last one on the disk. `damaged` describes the damage
     that was found when the journal was opened. `changed` is set, and replaced by a new event, when more records are
     durable. `broken` is set when nothing more can be written until the worker restarts. `rewound` lists the stretches
-    (first number, number after the last) that no longer belong to the conversation: see RewindRecord."""
+    (first number, number after the last) that no longer belong to the conversation: see RewindRecord. A `fresh` journal
+    is read only as far as its first record, until `all` opens the rest: each line of it is parsed once."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, fresh: bool = False) -> None:
         self.seq = 0
         self.durable = 0
         self.damaged: list[str] = []
@@ -67,15 +70,20 @@ class Journal:
         self._size = 0
         self._ring: deque[tuple[Record, int]] = deque()
         self._ring_bytes = 0
+        self._unread: Iterator[Record] | None = None
         self._index: list[tuple[int, int]] = []  # (seq, offset), one for each stretch of the file
         self._bad: set[int] = set()  # offsets of damaged lines
         self._flush: asyncio.Task[None] | None = None
         self._failure: JournalError | None = None
-        self._repair()
+        opening = self._repair()
+        self._unread = chain([each for each in (next(opening, None),) if each], opening)
+        if not fresh or any(_REWIND in line for line in self._file.lines(0)):  # all of `rewound` must be known before
+            deque(self.all(), 0)
 
-    def _repair(self) -> None:
-        """Cut off a torn last line, and note the damaged lines, which all readers skip. The numbers that damaged
-        records may have had are not used again, even at the end of the file, because clients may have seen them."""
+    def _repair(self) -> Iterator[Record]:
+        """Yield the records. Cut off a torn last line, and note the damaged lines, which all readers skip. The numbers
+        that damaged records may have had are not used again, even at the end of the file, because clients may have seen
+        them."""
         offset = lost = lost_bytes = 0
         for number, line in enumerate(self._file.lines(0), 1):
             last = not line.endswith(b"\n")
@@ -95,6 +103,7 @@ class Journal:
             else:
                 self._note(record, offset, len(line))
                 lost = lost_bytes = 0
+                yield record
             offset += len(line)
             if last:
                 break
@@ -204,13 +213,22 @@ class Journal:
         gaps: a DamagedRecord stands for each that cannot be read. They are read from memory if it still holds them,
         else from the file."""
         last = self.durable if limit is None else limit
-        reached = after
-        for record in _without_gaps(self._stored(after), after + 1):
+        for record in self._to_the_end(self._stored(after), after):
             if record.seq > last:
                 return
             yield record
+
+    def all(self) -> Iterator[Record]:
+        """Yield all records as `read` does, and open a fresh journal by that."""
+        unread, self._unread = self._unread, None
+        yield from self._to_the_end(unread or self._stored(0), 0)
+
+    def _to_the_end(self, records: Iterable[Record], after: int) -> Iterator[Record]:
+        reached = after
+        for record in _without_gaps(records, after + 1):
+            yield record
             reached = record.seq
-        for seq in range(reached + 1, last + 1):
+        for seq in range(reached + 1, self.seq + 1):
             yield record_of(DamagedRecord(), seq)
 
     def batch(self, after: int, count: int = 64, size: int = 256 * 1024) -> list[Record]:

@@ -52,7 +52,7 @@ class SessionLog:
 
     def read(self, *more: Projection) -> None:
         """Feed the existing journal to the projections and to `more`, in one pass."""
-        replay(self.journal.read(0, self.journal.seq), *self._projections, *more)
+        replay(self.journal.all(), *self._projections, *more)
 
     def follow(self, projection: Projection) -> None:
         """Pass every future record to another projection. It comes after the others, so it may emit records itself."""

@@ -82,7 +82,7 @@ class KeptPrompts:
     def __init__(self) -> None:
         self._first: list[str] = []
         self._latest: deque[str] = deque()
-        self._latest_chars = 0
+        self._first_chars = self._latest_chars = 0
         self._left_out = 0
 
     def add(self, text: str) -> None:
@@ -91,8 +91,9 @@ class KeptPrompts:
         if not text or text.startswith("<"):  # nobody, or the worker itself
             return
         text = text if len(text) <= _MAX_TEXT else text[:_MAX_TEXT] + " […]"
-        if not self._latest and sum(map(len, self._first)) + len(text) <= _MAX_FIRST:
+        if not self._latest and self._first_chars + len(text) <= _MAX_FIRST:
             self._first.append(text)
+            self._first_chars += len(text)
             return
         self._latest.append(text)
         self._latest_chars += len(text)

@@ -54,8 +54,14 @@ async def filled(path: Path, count: int, size: int = 50) -> list[bytes]:
 
 
 def reopened(path: Path, lines: Sequence[bytes]) -> Journal:
-    path.write_bytes(b"".join(lines))
-    return Journal(str(path))
+    """The journal of these lines, which says the same to a reader who opens it in one pass."""
+    fresh_path = path.with_suffix(".fresh")
+    for each in (path, fresh_path):
+        each.write_bytes(b"".join(lines))
+    journal, fresh = Journal(str(path)), Journal(str(fresh_path), fresh=True)
+    assert list(fresh.all()) == list(journal.read(0, journal.seq)) == list(fresh.all())
+    assert (fresh.seq, fresh.size, fresh.damaged) == (journal.seq, journal.size, journal.damaged)
+    return journal
 
 
 def read(journal: Journal) -> list[tuple[int, int | None]]:

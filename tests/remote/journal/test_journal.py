@@ -16,8 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccb.remote.daemon.hello import _last_records
+from ccb.remote.journal import journal as journal_module
 from ccb.remote.journal.journal import Journal, JournalError
-from ccb.tunnel.wire.records import MessageRecord
+from ccb.tunnel.wire.kinds.rewind import RewindRecord
+from ccb.tunnel.wire.records import MessageRecord, Record, parse_line
 
 
 def records(journal: Journal, after: int = 0) -> list[tuple[int, str, dict[str, Any]]]:
@@ -163,3 +165,27 @@ async def test_a_closed_journal_writes_into_no_file_that_got_its_number(tmp_path
     finally:
         for each in others:
             each.close()
+
+
+async def test_a_fresh_journal_is_parsed_once_unless_a_rewind_must_be_known_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal.jsonl"
+    journal = Journal(str(path))
+    for number in range(20):
+        journal.append(MessageRecord({"n": number}))
+    await journal.close()
+    parsed: list[bytes] = []
+
+    def counting(line: bytes) -> Record | None:
+        parsed.append(line)
+        return parse_line(line)
+
+    monkeypatch.setattr(journal_module, "parse_line", counting)
+    fresh = Journal(str(path), fresh=True)
+    assert fresh.seq == 1, "it says that there is a session"
+    assert [record.seq for record in fresh.all()] == list(range(1, 21)) and len(parsed) == 20
+    fresh.append(RewindRecord("u", 5, []))
+    await fresh.close()
+    assert Journal(str(path), fresh=True).rewound == [(5, 21)]
+    assert Journal(str(tmp_path / "new.jsonl"), fresh=True).seq == 0
