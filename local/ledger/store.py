@@ -172,7 +172,7 @@ class CallLedger:
     def has_wanted(self, tool_use: str) -> bool:
         """Return whether a model was seen to make this tool call, in any session."""
         query = "SELECT 1 FROM events WHERE tool_use = :id AND kind = 'wanted' LIMIT 1"
-        return bool(list(self.run(query, {"id": tool_use})))
+        return bool(list(self.run(query, _storable({"id": tool_use}))))
 
     def audited(self, session: str) -> list[tuple[str, AuditEntry]]:
         """Return what was seen of the sessions whose ID begins so, with their IDs, in the order in which it

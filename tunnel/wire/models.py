@@ -137,6 +137,6 @@ def cost_usd(model: str, usage: Mapping[str, Any]) -> float:
 
 
 def count(usage: Mapping[str, Any], name: str) -> int:
-    """Return a token count from a usage object; 0 when it is missing or not a whole number."""
+    """Return a token count from a usage object; 0 when it is missing or no number of tokens."""
     value = usage.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+    return value if type(value) is int and 0 <= value < 2**53 else 0

@@ -135,6 +135,17 @@ async def test_bodies_are_kept_on_request_for_nobody_else_to_read(tmp_path: Path
     assert (tmp_path / "recorded").stat().st_mode & 0o077 == 0
 
 
+async def test_half_a_character_in_a_request_hides_nothing_of_it(tmp_path: Path, fake_model: FakeModel) -> None:
+    fake_model.add(call_of("Read", {}), {"text": "a"}, {"text": "b"})
+    session = Session(tmp_path, fake_model)
+    async with session.audit, session.proxy:
+        await session.ask(request_with(), "c1")
+        await session.ask(request_with("\ud800", "toolu_invented"), "c2")
+    found = [(each.kind, each.tool_use) for each in session.entries() if each.call == "c2"]
+    assert found == [("tampering", "?"), ("tampering", "toolu_invented")]
+    assert len(session.told) == 1
+
+
 def test_half_a_character_hides_nothing(tmp_path: Path) -> None:
     ledger = open_ledger(tmp_path)
     try:

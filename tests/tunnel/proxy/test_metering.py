@@ -152,7 +152,7 @@ DEAREST = {"model": "claude-opus-4-1", "max_tokens": 1_000}
     ("request_", "like"),
     [
         ({**OPUS, "tools": [{"name": "Bash", "input_schema": {}}]}, OPUS),
-        ({**OPUS, "max_tokens": "x"}, {**OPUS, "max_tokens": 64_000}),
+        ({**OPUS, "max_tokens": "x"}, {**OPUS, "max_tokens": 128_000}),
         ({**OPUS, "model": "grok-9"}, DEAREST),
         ({**OPUS, "model": ["claude-opus-4-5"]}, DEAREST),
         ({**OPUS, "speed": "fast"}, DEAREST),
@@ -209,6 +209,7 @@ EXTRAS: list[tuple[dict[str, object], float]] = [  # more of a usage, and the do
     ({"iterations": [SONNET, {"type": "compaction", "input_tokens": 1_000_000}]}, 3),
     ({"iterations": [SONNET]}, 0),
     ({"iterations": "x", "server_tool_use": 7, "cache_creation": [1], "speed": {}}, 0),
+    ({"output_tokens": -(10**9), "cache_read_input_tokens": 10**400}, 0),
 ]
 
 

@@ -28,7 +28,7 @@ _HOUR_SHARE = 2.0
 """What a token costs that the cache keeps for an hour, in input tokens; `write_share` is for five minutes."""
 
 _BYTES_PER_TOKEN = 3
-_MOST_OUTPUT = 64_000
+_MOST_OUTPUT = 128_000
 _DEAREST = "claude-opus-4-1"
 _DEARER = frozenset(("fallbacks", "models", "speed", "inference_geo"))
 """The members of a request that make an answer dearer than its model is."""
