@@ -28,7 +28,13 @@ from ..command_line.transport_choice import host_label
 from ..config.settings import settings_choice
 from ..login.unattended_login import log_in_unattended
 from ..session.connection import AttachOptions
-from .session_request import options_for_existing, reconnect_seconds, session_options, session_parameters
+from .session_request import (
+    counted_session,
+    options_for_existing,
+    reconnect_seconds,
+    session_options,
+    session_parameters,
+)
 from .startup import (
     SessionStartup,
     Startup,
@@ -193,7 +199,7 @@ async def connect_session(
         asking = refresh_lists(chosen or ["default"], environ, startup.settings, startup.stored)
         stack.push_async_callback(cancelled, asyncio.create_task(asking, name="lists of models"))
         hello = session.hello
-        proxy_desk.serves(CallPlace(hello.session, host, hello.cwd))
+        proxy_desk.serves(CallPlace(counted_session(dialer.parameters, hello.session), host, hello.cwd))
         await stack.enter_async_context(proxy_desk.control(environ))
         log.info("attached to session %s on %s, worker pid %d", hello.session, host, hello.pid)
         resume = resume_command(arguments, hello.session, directory=hello.cwd)

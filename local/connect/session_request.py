@@ -64,6 +64,13 @@ async def session_parameters(
     return {**parameters, "session": session_id, "create": True, "fresh": True}
 
 
+def counted_session(parameters: Mapping[str, object], said: str) -> str:
+    """Return the session for which model calls count: `said` is the one that the host serves. If another one was asked
+    for, that counts: else a host could choose whose budget it spends."""
+    asked = str(parameters.get("session") or "")
+    return said if said.startswith(asked) else asked
+
+
 def session_options(
     arguments: Arguments,
     settings: Settings,

@@ -20,9 +20,12 @@ class BodyRecorder:
         self._answers: OrderedDict[Path, gzip.GzipFile] = OrderedDict()
 
     def request(self, session: str, call_id: str, body: bytes) -> None:
-        """Keep the body of a request."""
-        with gzip.open(self._path(session, call_id, "request.json.gz"), "wb", compresslevel=1) as file:
-            file.write(body)
+        """Keep the body of a request, each on a line if a host gives one ID to several calls: nothing that was asked
+        may vanish so."""
+        path = self._path(session, call_id, "request.json.gz")
+        text = b"\n" + body if path.exists() else body
+        with gzip.open(path, "ab", compresslevel=1) as file:
+            file.write(text)
 
     def answer(self, session: str, call_id: str, piece: bytes) -> None:
         """Keep the next bytes of an answer. The files of the calls that were used last stay open."""

@@ -8,6 +8,7 @@ from ccb.local.command_line.arguments import parse_arguments
 from ccb.local.config.sections import RuleSettings
 from ccb.local.config.settings import Settings
 from ccb.local.connect.session_request import (
+    counted_session,
     options_for_existing,
     reconnect_seconds,
     session_options,
@@ -80,6 +81,17 @@ def test_settings_do_not_change_the_model_of_an_existing_session() -> None:
         arguments = parse_arguments(["ssh", "h", *argv])
         given = options_for_existing(arguments, session_options(arguments, settings))
         assert {name: given[name] for name in ("model", "permission_mode") if name in given} == wanted
+
+
+def test_a_host_does_not_choose_whose_budget_it_spends() -> None:
+    cases: tuple[tuple[dict[str, object], str, str], ...] = (
+        ({"session": NEW}, NEW, NEW),
+        ({"session": NEW[:4], "create": False}, NEW, NEW),
+        ({"continue": True}, NEW, NEW),
+        ({"session": NEW}, "another", NEW),
+    )
+    for asked, said, counted in cases:
+        assert counted_session(asked, said) == counted
 
 
 def test_a_headless_run_gives_up_sooner() -> None:

@@ -124,13 +124,14 @@ async def test_decisions_made_here_are_kept(tmp_path: Path, fake_model: FakeMode
 
 
 async def test_bodies_are_kept_on_request_for_nobody_else_to_read(tmp_path: Path, fake_model: FakeModel) -> None:
-    fake_model.add({"text": "hello"})
+    fake_model.add({"text": "hello"}, {"text": "hello"})
     session = Session(tmp_path, fake_model, record=True)
-    body = request_with()
+    body, second = request_with(), request_with(text="under the same name")
     async with session.audit, session.proxy:
         await session.ask(body, "../c1")
+        await session.ask(second, ":::c1")
     directory = tmp_path / "recorded" / "5e55-1"
-    assert gzip.decompress((directory / "___c1.request.json.gz").read_bytes()) == body
+    assert gzip.decompress((directory / "___c1.request.json.gz").read_bytes()) == body + b"\n" + second
     assert b"message_stop" in gzip.decompress((directory / "___c1.answer.gz").read_bytes())
     assert (tmp_path / "recorded").stat().st_mode & 0o077 == 0
 
