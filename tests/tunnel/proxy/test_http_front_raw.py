@@ -74,11 +74,21 @@ async def test_thousands_of_requests_in_one_piece_are_refused_one_by_one(tmp_pat
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", b"400"),
         (request("{}", "x-long: " + "y" * 9_000), b"400"),
         (request("{}", *["x-a: b"] * 200), b"400"),
+        (request("{}", *["x-a: " + "y" * 8_000] * 120), b"431"),
         (request("{}", "expect: tea"), b"417"),
         (request("{}", "transfer-encoding: chunked"), b"400"),
         (f"CONNECT model:443 HTTP/1.1\r\nhost: model\r\nx-auth-nonce: {NONCE}\r\n\r\n".encode(), b"405"),
     ],
-    ids=["no request", "TLS", "long header", "many headers", "an expectation", "two lengths", "a tunnel"],
+    ids=[
+        "no request",
+        "TLS",
+        "long header",
+        "many headers",
+        "a long head",
+        "an expectation",
+        "two lengths",
+        "a tunnel",
+    ],
 )
 async def test_what_is_no_request_ends_the_connection(tmp_path: Path, data: bytes, status: bytes) -> None:
     async with front(tmp_path) as (path, seen):

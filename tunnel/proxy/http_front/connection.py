@@ -28,12 +28,15 @@ _MAX_EARLY = 64 * 1024
 """Bytes of the next request that are kept while one is answered."""
 
 _MAX_LINE, _MAX_HEADERS = 8190, 128
+_MAX_HEAD = 64 * 1024
+"""Bytes without a whole head after which a connection is refused: nothing has said yet that it knows the nonce."""
+
 _IDLE_S = 75.0
 """Seconds from one request to the next until a connection is closed, however much of the next head has come by then:
 who sends one byte a minute would else hold a place for ever."""
 
 _LINGER_S = 10.0
-"""Seconds for which the rest of a body is thrown away that was answered before it had come: else its client, which
+"""Seconds for which the rest of a request is thrown away that was answered before it had come: else its client, which
 still sends, would not see the answer."""
 
 _JOINED = 8 * 1024
@@ -90,6 +93,7 @@ class HttpConnection(BaseProtocol):
         self._answering: Answering | None = None
         self._answer: HttpAnswer | None = None
         self._early = b""
+        self._headless = 0  # bytes that have come of the head of the next request
         self._last = False  # no request is read any more
         self._ends_at: float | None = None  # unless a request begins
 
@@ -169,7 +173,13 @@ class HttpConnection(BaseProtocol):
         self._last = self._last or upgraded  # what follows would be another protocol
         for message, body in messages:
             self._requests.message_consumed()
+            self._headless = 0
             self._begin(message, body)
+        if self._answer is None and not self._last:
+            self._headless += len(data)
+            if self._headless > _MAX_HEAD:
+                self._last = True
+                self._refuse(Refusal(431, f"the head of the request is over the limit of {_MAX_HEAD} bytes"))
 
     def _begin(self, message: RawRequestMessage, body: StreamReader) -> None:
         if self.transport is None:
@@ -202,7 +212,7 @@ class HttpConnection(BaseProtocol):
             body = refusal.body()
             headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
             self.transport.write(_head(refusal.status, headers) + body)
-            self.transport.close()
+            self._linger(self.transport)
 
 
 class HttpAnswer:
