@@ -397,6 +397,10 @@ def main() -> None:
         importer.compiled, start_params["no_copy"] = load(chosen, digest)
     from ccb.remote.main import start
 
+    if waits and start_params.get("create"):
+        from ccb.remote.daemon.start import import_ahead
+
+        import_ahead(lambda: said or select.select([0], [], [], 0)[0])
     if waits:
         go_on()
     sys.exit(start(start_params, digest, "disk" if chosen else "memory"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import re
 import secrets
@@ -244,6 +243,8 @@ def flagged_mode(arguments: Arguments) -> str | None:
 def _client_name() -> str:
     """Return the name under which other clients of the session see this one."""
     try:
+        import getpass  # nobody waits for it here
+
         user = getpass.getuser()
     except (KeyError, OSError):
         user = str(os.getuid())

@@ -7,11 +7,14 @@ import are imported after the hello.
 from __future__ import annotations
 
 import errno
+import gc
+import importlib
 import json
 import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 
 from ..sessions import identity, paths, sockets
 from ..sessions.directory import resolve_directory
@@ -25,6 +28,12 @@ _FIRST_CLIENT_S = 60.0  # for the first client to read its hello
 
 WORKTREES = "/.claude/worktrees/"
 """What the path of every worktree of a session holds."""
+
+_AHEAD = (
+    *("typing", "inspect", "dataclasses", "logging", "subprocess", "concurrent.futures.thread", "asyncio"),
+    "ccb.tunnel.wire.records",
+)
+"""What a daemon imports first, in small parts."""
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
 """The signals that end a daemon. They are blocked while it starts, except while it waits for its first client: what a
@@ -236,23 +245,43 @@ def _run(launch: Launch) -> None:
         os._exit(status)
 
 
-def _import_what_the_daemon_needs() -> None:
-    """Import the modules of the daemon in the cheapest way: without TLS, which asyncio would load (5 ms) and the worker
-    never speaks, and without the garbage collector, which would look through code that stays."""
-    import gc
+def import_ahead(enough: Callable[[], object]) -> None:
+    """Import what every daemon needs, a part at a time, until `enough`.
 
+    For a connection that waits for the laptop's word: what its daemon imports after hello, the client waits for.
+    """
     gc.disable()
     try:
-        if "ssl" not in sys.modules:
-            sys.modules["ssl"] = None  # type: ignore[assignment] # how Python is told that there is no such module
-            try:
-                import asyncio  # noqa: F401
-            finally:
-                del sys.modules["ssl"]
+        for name in _AHEAD:
+            if enough():
+                break
+            if name == "asyncio":
+                _import_asyncio()
+            else:
+                importlib.import_module(name)
+    finally:
+        gc.enable()
+
+
+def _import_what_the_daemon_needs() -> None:
+    """Import the modules of the daemon without the garbage collector, which would look through code that stays."""
+    gc.disable()
+    try:
+        _import_asyncio()
         from . import daemon  # noqa: F401
     finally:
         gc.freeze()
         gc.enable()
+
+
+def _import_asyncio() -> None:
+    """Import asyncio without TLS, which it would load (5 ms) and the worker never speaks."""
+    if "ssl" not in sys.modules:
+        sys.modules["ssl"] = None  # type: ignore[assignment] # how Python is told that there is no such module
+        try:
+            import asyncio  # noqa: F401
+        finally:
+            del sys.modules["ssl"]
 
 
 def _detach(launch: Launch) -> None:

@@ -31,6 +31,12 @@ tools = {tool.name: tool for tool in default_tools()}
 engine.decide(tools["Read"], {"file_path": "/etc/hosts"})
 json.dump(sorted(sys.modules), sys.stdout)
 """
+_START = """
+import json, sys
+from ccb.remote.daemon import start
+%s
+json.dump(sorted(sys.modules), sys.stdout)
+"""
 _EVERY_CONNECTION = [
     "daemon",
     "main",
@@ -64,6 +70,18 @@ def test_a_session_that_runs_no_command_does_not_import_what_reads_commands(tmp_
     assert not [name for name in modules if name.startswith(reads_commands)]
     later = {"ssl", "_ssl", "uuid", "platform", "shutil", "tempfile", "difflib", "logging.handlers", "pickle"}
     assert not later & set(modules)
+
+
+@pytest.mark.parametrize("parts", [0, 3, 99])
+def test_who_waits_for_the_laptop_imports_only_what_the_daemon_needs_and_stops_at_its_word(
+    parts: int, tmp_path: Path
+) -> None:
+    word = f"words = iter([0] * {parts} + [1]); start.import_ahead(lambda: next(words))"
+    begin, ahead, daemon = (
+        set(_modules_after(_START % then, tmp_path)) for then in ("", word, "start._import_what_the_daemon_needs()")
+    )
+    assert {0: not ahead - begin, 3: "dataclasses" in ahead, 99: "ccb.tunnel.wire.records" in ahead}[parts]
+    assert ("asyncio" in ahead) is (parts == 99) and ahead <= daemon and "ssl" not in ahead
 
 
 def _modules_after(program: str, home: Path) -> list[str]:

@@ -118,35 +118,30 @@ _ALSO_SSH = (
     r"|^channel \d+: |^unable to negotiate |^load (pub)?key |^sign_and_send_pubkey: |^banner exchange: "
     r"|^\S+: session request failed"
 )
-_OWN_LINE = re.compile("|".join([*(row[0] for row in _SSH), _ALSO_SSH]), re.IGNORECASE)
+_OWN_LINE = "(?i)" + "|".join([*(row[0] for row in _SSH), _ALSO_SSH])
+"""This and the other patterns are compiled at the first failure, and not in every start (5 ms)."""
 
 _BEFORE_LOGIN = r"^kex_exchange_identification: [^\n]*\n[^\n]*connection (closed|reset) by (?!unknown)"
 """ssh says "unknown" for the far end of a ProxyCommand, also of the one that keeps clients of a master from logging in.
 """
 
-_WAY_ENDED = re.compile(_WAY_ENDED_PATTERN, re.IGNORECASE | re.MULTILINE)
+_WAY_ENDED = "(?im)" + _WAY_ENDED_PATTERN
 """A jump host or ProxyCommand ended before the host behind it said anything."""
 
-_NO_REASON = re.compile(
-    r"^(kex_exchange_identification|banner exchange|connection .*unknown port|connection timed out)", re.IGNORECASE
-)
+_NO_REASON = r"(?i)^(kex_exchange_identification|banner exchange|connection .*unknown port|connection timed out)"
 """Messages of ssh about the end of its ProxyCommand that give no reason."""
 
-_UNKNOWN_PORT = re.compile(r"^(banner exchange: )?connection .*\bunknown port \d+", re.IGNORECASE | re.MULTILINE)
+_UNKNOWN_PORT = r"(?im)^(banner exchange: )?connection .*\bunknown port \d+"
 """Printed once by each ssh whose jump host or ProxyCommand did not reach the next host."""
 
-_ON_THE_WAY = re.compile(
-    r"^host key for (\S+) has changed|^\S+ host key for (\S+) was revoked|host key is known for (\S+) and"
+_ON_THE_WAY = (
+    r"(?im)^host key for (\S+) has changed|^\S+ host key for (\S+) was revoked|host key is known for (\S+) and"
     r"|^ssh: could not resolve hostname (\S+?):"
     r"|^(?:ssh: )?connect to (?:host|address) (\S+ port \d+)|^([^\s@]+@\S+?): permission denied"
-    r"|^(?:received disconnect from|connection (?:closed|reset) by) (?!unknown)(\S+ port \d+)",
-    re.IGNORECASE | re.MULTILINE,
+    r"|^(?:received disconnect from|connection (?:closed|reset) by) (?!unknown)(\S+ port \d+)"
 )
 
-_OFFENDING = re.compile(
-    r"^offending \S+ key in (.+):(\d+)$(?:(?:\n.*){0,3}?\nhost key for (\S+) has changed and)?",
-    re.IGNORECASE | re.MULTILINE,
-)
+_OFFENDING = r"(?im)^offending \S+ key in (.+):(\d+)$(?:(?:\n.*){0,3}?\nhost key for (\S+) has changed and)?"
 
 
 def ssh_failure(name: str, status: int | None, said: str, by_hand: str = "", *, told: bool = False) -> CcbError | None:
@@ -163,7 +158,7 @@ def ssh_failure(name: str, status: int | None, said: str, by_hand: str = "", *, 
     where = _failed_host(name, said)
     if error := expired(where, said):
         if told:
-            own = [line for line in said.splitlines() if expired(where, line) or _OWN_LINE.search(line)]
+            own = [line for line in said.splitlines() if expired(where, line) or re.search(_OWN_LINE, line)]
             error.evidence = "\n".join(own)
         return error
     if re.search(_BEFORE_LOGIN, said, re.IGNORECASE | re.MULTILINE):
@@ -179,11 +174,11 @@ def ssh_failure(name: str, status: int | None, said: str, by_hand: str = "", *, 
 
 def _failed_host(name: str, said: str) -> str:
     """Return the host that ssh's output is about: `name`, or a host on the way to it."""
-    others = len(_UNKNOWN_PORT.findall(said))
+    others = len(re.findall(_UNKNOWN_PORT, said))
     # "open failed" is what a jump host says about the next host. If only one ssh failed, that is the host itself.
-    if not _WAY_ENDED.search(said) or (others <= 1 and re.search(r"^channel \d+: open failed", said, re.MULTILINE)):
+    if not re.search(_WAY_ENDED, said) or (others <= 1 and re.search(r"^channel \d+: open failed", said, re.MULTILINE)):
         return name
-    hop = _ON_THE_WAY.search(said)
+    hop = re.search(_ON_THE_WAY, said)
     return f"{next(filter(None, hop.groups())) if hop else 'a host'} (on the way to {name})"
 
 
@@ -194,9 +189,9 @@ def last_words(said: str) -> str:
     """
     lines = _without_frames(said).splitlines()
     first = len(lines)
-    while first and _OWN_LINE.search(lines[first - 1]):
+    while first and re.search(_OWN_LINE, lines[first - 1]):
         first -= 1
-    if all(_NO_REASON.search(line) for line in lines[first:]):
+    if all(re.search(_NO_REASON, line) for line in lines[first:]):
         first -= 1
     return "\n".join(lines[max(first, 0) :])
 
@@ -209,7 +204,7 @@ def _without_frames(said: str) -> str:
 def _without_old_key(said: str) -> str:
     """Return how to remove the old key of a host, or "" if ssh does not name the key's place (only some versions of ssh
     do)."""
-    found = _OFFENDING.search(said)
+    found = re.search(_OFFENDING, said)
     if found is None:
         return ""
     file, line, host = found.groups()
@@ -226,7 +221,7 @@ def session_failure(name: str, status: int | None, said: str, by_hand: str = "")
     error = ssh_failure(name, status, said, by_hand)
     if isinstance(error, Dropped) and re.search(_SESSION_REFUSED, said, re.IGNORECASE | re.MULTILINE):
         error.do = "Raise MaxSessions in its sshd_config: it allows no session, or all of them are in use."
-    elif type(error) is Unreachable and (_WAY_ENDED.search(said) or not said):  # after EPIPE ssh may say nothing
+    elif type(error) is Unreachable and (re.search(_WAY_ENDED, said) or not said):  # after EPIPE ssh may say nothing
         return Dropped(f"the SSH connection to {name} broke off", evidence=said, do="Connect again.")
     return error
 
