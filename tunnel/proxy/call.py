@@ -145,11 +145,12 @@ class Call:
         """
         if not self._base <= offset <= self._end:
             raise Refusal(410, f"byte {offset} of this response is not held any more")
-        reader = Reader(self, offset)
-        self._reader = reader
-        self._wake()
-        reader.ack(offset)
-        return reader
+        earlier, self._reader = self._reader, Reader(self, offset)
+        if earlier is not None:
+            self._wake()
+        if offset:
+            self._reader.ack(offset)
+        return self._reader
 
     def _end_as(self, state: CallState) -> None:
         self.state, self._over = state, True
@@ -167,7 +168,8 @@ class Call:
                 if start + len(self._chunks[start]) > offset:
                     break
                 del self._chunks[start]
-        self._make_room()
+        if self._full is not None:
+            self._make_room()
 
     def _make_room(self) -> None:
         full, self._full = self._full, None
@@ -201,7 +203,7 @@ class Reader:
     def __init__(self, call: Call, offset: int) -> None:
         self._call = call
         self.offset = offset
-        self._chunk = call._start_of(offset)  # where the chunk begins that is read next
+        self._chunk = call._start_of(offset) if offset else 0  # where the chunk begins that is read next
 
     @property
     def current(self) -> bool:
@@ -215,11 +217,12 @@ class Reader:
 
     def taken(self) -> bytes | None:
         """Return the next bytes and acknowledge them; None if there are none now."""
-        chunk = self._call._chunks.get(self._chunk)
+        call = self._call
+        chunk = call._chunks.get(self._chunk)
         if chunk is None:
             return None
         piece = self._piece(chunk, _HANDED_ON)
-        self.ack(self.offset)
+        call._trim(self, self.offset)
         return piece
 
     async def head(self) -> ResponseHead:

@@ -13,7 +13,8 @@ import os
 import re
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
+from typing import Self
 
 import aiohttp
 from aiohttp import hdrs
@@ -49,37 +50,39 @@ def _proxy_authorization(proxy: URL | None) -> dict[str, str]:
 
 
 class _Silence:
-    """Breaks an answer off after READ_TIMEOUT seconds in which somebody waited for it and nothing came.
+    """Breaks answers off after READ_TIMEOUT seconds in which somebody waited for one and nothing came of it.
 
-    One timer goes on for the whole answer. aiohttp sets a new one whenever bytes arrive, which is a tenth of what an
-    event costs.
+    One timer looks at all answers of a session. aiohttp sets a new one whenever bytes arrive, which is a tenth of what
+    an event costs.
     """
 
-    def __init__(self, awaited: ResponseHandler | aiohttp.StreamReader) -> None:
-        self.awaited = awaited
+    def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._since: float | None = None
-        self._timer = self._loop.call_later(READ_TIMEOUT, self._look)
+        self._waiting: dict[_Exchange, float] = {}  # since when somebody waits
+        self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self) -> None:
+    def begin(self, exchange: _Exchange) -> None:
         """Note that somebody waits for bytes from now on."""
-        self._since = self._loop.time()
+        self._waiting[exchange] = self._loop.time()
+        if self._timer is None:
+            self._timer = self._loop.call_later(READ_TIMEOUT, self._look)
 
-    def end(self) -> None:
-        """Note that bytes have come."""
-        self._since = None
+    def end(self, exchange: _Exchange) -> None:
+        """Note that bytes have come, or that nobody waits for them any more."""
+        self._waiting.pop(exchange, None)
 
     def close(self) -> None:
         """Look no more."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _look(self) -> None:
         now = self._loop.time()
-        since = now if self._since is None else self._since
-        if now - since < READ_TIMEOUT:
-            self._timer = self._loop.call_at(since + READ_TIMEOUT, self._look)
-        else:
-            self.awaited.set_exception(TimeoutError())
+        for exchange in [each for each, since in self._waiting.items() if now - since >= READ_TIMEOUT]:
+            self.end(exchange)
+            exchange.awaited.set_exception(TimeoutError())
+        first = min(self._waiting.values(), default=None)
+        self._timer = None if first is None else self._loop.call_at(first + READ_TIMEOUT, self._look)
 
 
 class _Exchange:
@@ -89,7 +92,7 @@ class _Exchange:
     refuse a body before it has all of it.
     """
 
-    def __init__(self, connection: Connection, head: bytes, request: ProviderRequest) -> None:
+    def __init__(self, connection: Connection, head: bytes, request: ProviderRequest, silence: _Silence) -> None:
         protocol, transport = connection.protocol, connection.transport
         if protocol is None or transport is None:
             raise aiohttp.ServerDisconnectedError
@@ -97,16 +100,17 @@ class _Exchange:
         self._connection = connection
         self._protocol = protocol
         self._transport = transport
-        self._silence = _Silence(protocol)
+        self._silence = silence
+        self.awaited: ResponseHandler | aiohttp.StreamReader = protocol
         self._sending: asyncio.Task[None] | None = None
         self._body: aiohttp.StreamReader | None = None
         body = request.body
         if request.method == "GET":
             transport.write(head)
-            self._silence.begin()
+            self._silence.begin(self)
         elif isinstance(body, WholeBody) and request.size is not None and request.size <= _AT_ONCE:
             transport.write(head + body.take())
-            self._silence.begin()
+            self._silence.begin(self)
         else:
             sending = self._send(head, body, chunked=request.size is None)
             self._sending = asyncio.create_task(sending, name="send a request")
@@ -118,21 +122,20 @@ class _Exchange:
             message, body = await self._protocol.read()
             if message.code >= 200 or message.code == 101:
                 break
-        self._silence.end()
-        self._silence.awaited = self._body = body
+        self._silence.end(self)
+        self.awaited = self._body = body
         return message, body
 
     async def chunk(self) -> bytes:
         """Return the next bytes of the body; b"" at its end."""
         assert self._body is not None
-        self._silence.begin()
+        self._silence.begin(self)
         chunk = await self._body.readany()
-        self._silence.end()
+        self._silence.end(self)
         return chunk
 
     async def close(self) -> None:
         """Keep the connection for another request, unless something of this one is still to come or to be sent."""
-        self._silence.close()
         if self._sending is not None and not self._sending.done():
             self._sending.cancel()
             await asyncio.wait((self._sending,))
@@ -141,6 +144,7 @@ class _Exchange:
             self._connection.release()
         else:
             self._connection.close()
+        self._silence.end(self)
 
     async def _send(self, head: bytes, body: AsyncIterator[bytes], *, chunked: bool) -> None:
         """Write the body, and the head with its first piece: a body that is refused sends nothing."""
@@ -158,8 +162,45 @@ class _Exchange:
         error = None if sending.cancelled() else sending.exception()
         if error is not None:
             self._protocol.set_exception(error)
-        elif self._body is None:
-            self._silence.begin()
+        elif self._body is None and not self._connection.closed:
+            self._silence.begin(self)
+
+
+class _Requested(AbstractAsyncContextManager[ProviderResponse]):
+    """One request to a provider: the context of its answer, and the pieces of its body."""
+
+    def __init__(self, session: HttpSession, request: ProviderRequest) -> None:
+        self._session = session
+        self._request = request
+        self._exchange: _Exchange | None = None
+
+    async def __aenter__(self) -> ProviderResponse:
+        try:
+            self._exchange, message = await self._session.answered(self._request)
+        except _BROKEN as error:
+            raise self._session.error(error) from None
+        if 300 <= message.code < 400:
+            await self._exchange.close()
+            host, variable = self._session.endpoint.host, self._session.endpoint.variable
+            raise ProviderError(f"{host} answers with a redirect; check {variable}", permanent=True)
+        return ProviderResponse(message.code, list(message.headers.items()), self)
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._exchange is not None:
+            await self._exchange.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        assert self._exchange is not None
+        try:
+            chunk = await self._exchange.chunk()
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise self._session.error(error) from None
+        if not chunk:
+            raise StopAsyncIteration
+        return chunk
 
 
 class HttpSession:
@@ -170,6 +211,7 @@ class HttpSession:
         self.endpoint = endpoint
         self._tls: ssl.SSLContext | bool = tls or True
         self._last: tuple[str, str] | None = None
+        self._silence = _Silence()
         self._proxy_headers = _proxy_authorization(endpoint.proxy)
         self._connector = aiohttp.TCPConnector(limit=128, ssl=self._tls, keepalive_timeout=30)
         self._timeout = aiohttp.ClientTimeout(total=None, connect=None, sock_connect=CONNECT_TIMEOUT)
@@ -178,31 +220,21 @@ class HttpSession:
 
     async def close(self) -> None:
         """Close the connections."""
+        self._silence.close()
         await self._connector.close()
 
-    @asynccontextmanager
-    async def request(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
+    def request(self, request: ProviderRequest) -> _Requested:
         """See `ProviderClient.request`."""
-        try:
-            exchange, message = await self._answered(request)
-        except _BROKEN as error:
-            raise self._error(error) from None
-        try:
-            if 300 <= message.code < 400:
-                host, variable = self.endpoint.host, self.endpoint.variable
-                raise ProviderError(f"{host} answers with a redirect; check {variable}", permanent=True)
-            yield ProviderResponse(message.code, list(message.headers.items()), self._chunks(exchange))
-        finally:
-            await exchange.close()
+        return _Requested(self, request)
 
-    async def _answered(self, request: ProviderRequest) -> tuple[_Exchange, RawResponseMessage]:
+    async def answered(self, request: ProviderRequest) -> tuple[_Exchange, RawResponseMessage]:
         """Send a request and wait for the head of its answer. One that has no effect is sent again if its connection
         was used before: the provider may have closed it meanwhile."""
         head, again = self._head(request), request.method == "GET"
         while True:
             connection = await self._connector.connect(self._direct or self._destination(), [], self._timeout)
             try:
-                exchange = _Exchange(connection, head, request)
+                exchange = _Exchange(connection, head, request, self._silence)
             except BaseException:
                 connection.close()
                 raise
@@ -250,14 +282,7 @@ class HttpSession:
             self._last = (path, str(url) if through_proxy else url.raw_path_qs)
         return self._last[1]
 
-    async def _chunks(self, exchange: _Exchange) -> AsyncIterator[bytes]:
-        try:
-            while chunk := await exchange.chunk():
-                yield chunk
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise self._error(error) from None
-
-    def _error(self, error: Exception) -> ProviderError:
+    def error(self, error: Exception) -> ProviderError:
         """Say in one sentence which host failed and why, without any part of the request."""
         host = self.endpoint.host
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
