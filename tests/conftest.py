@@ -8,6 +8,7 @@ import os
 import pwd
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
@@ -107,9 +108,16 @@ def _no_key_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Keep the directory of a run only when a test has failed."""
+    """Search what the workers of a run have left in /tmp for the key, and keep the directory of a run only when a test
+    has failed."""
+    from tests.support.model.canaries import keys_left_by_workers
+
+    if not hasattr(session.config, "workerinput"):
+        for found in keys_left_by_workers(Path("/tmp"), os.getuid()):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            sys.stderr.write(f"\nthe key of the model is in {found}\n")
     directory = session.config.stash.get(_OWN_DIRECTORY, "")
-    if directory and exitstatus == 0:
+    if directory and session.exitstatus == 0:
         shutil.rmtree(directory, ignore_errors=True)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.model import canaries
-from tests.support.model.canaries import KEY, keys_in
+from tests.support.model.canaries import KEY, keys_in, keys_left_by_workers
 
 LEAVES_IT = """
 from tests.support.model.fake_model import API_KEY
@@ -34,6 +34,14 @@ def test_a_key_is_found_across_the_pieces_in_which_a_file_is_read(
     (tmp_path / "other").write_bytes(KEY[:-1])
     (found,) = keys_in(tmp_path)
     assert found.startswith("log: ")
+
+
+def test_what_a_worker_leaves_outside_of_a_test_is_searched(tmp_path: Path) -> None:
+    for name in ("ccb-7/sessions", "ccb-7-0011", "ccb-8"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "log").write_bytes(KEY)
+    first, second = keys_left_by_workers(tmp_path, 7)
+    assert first.startswith(f"{tmp_path}/ccb-7/sessions/log: ") and second.startswith(f"{tmp_path}/ccb-7-0011/log: ")
 
 
 def test_a_test_that_leaves_or_prints_the_key_fails(tmp_path: Path) -> None:

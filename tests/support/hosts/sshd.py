@@ -19,6 +19,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from tests.support.model.canaries import keys_in, keys_left_by_workers
 
 _READY_S = 60.0
 _SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
@@ -76,7 +77,8 @@ def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
 
 @contextmanager
 def host_user(directory: Path, shell: str = "/bin/bash", *, home: bool = True) -> Iterator[HostUser]:
-    """A new Unix user with login shell `shell` (needs root), gone afterwards with all its processes."""
+    """A new Unix user with login shell `shell` (needs root), gone afterwards with all its processes. Nothing that it
+    leaves may hold the key of the model."""
     name = f"ccbt{secrets.token_hex(4)}"
     where = directory / name
     if home:
@@ -107,8 +109,10 @@ def host_user(directory: Path, shell: str = "/bin/bash", *, home: bool = True) -
         yield HostUser(name, where, shell)
     finally:
         subprocess.run(["pkill", "-KILL", "-u", str(uid)], check=False)
+        found = keys_in(where) + keys_left_by_workers(Path("/tmp"), uid)
         _remove_files_of(uid)
         subprocess.run(["userdel", "--force", name], check=False, capture_output=True)
+        assert found == [], found
 
 
 def _remove_files_of(uid: int) -> None:

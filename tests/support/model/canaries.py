@@ -36,6 +36,12 @@ def keys_in(directory: Path) -> list[str]:
     return found
 
 
+def keys_left_by_workers(top: Path, uid: int) -> list[str]:
+    """Return the files that hold the key and that workers of a user have left below `top`, the directory for temporary
+    files."""
+    return [f"{each}/{text}" for each in sorted(top.glob(f"ccb-{uid}*")) for text in keys_in(each)]
+
+
 def _files(directory: Path) -> Iterator[Path]:
     for where, _, names in os.walk(directory):
         for name in names:
