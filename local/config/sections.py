@@ -73,6 +73,12 @@ class BudgetSettings:
     dayTokens: int | None = field(
         default=None, metadata=key("Tokens of all kinds for all sessions of this machine since midnight.", gt=0)
     )
+    strict: bool = field(
+        default=False,
+        metadata=key(
+            "Refuse each call that might pass a budget, although some of it is left. Else one call may pass it."
+        ),
+    )
     hosts: dict[str, HostBudget] = field(
         default_factory=dict,
         metadata=key("`dayUsd` and `dayTokens` of single hosts, by patterns of their names such as `gpu-*`."),

@@ -47,7 +47,8 @@ _NO_RETRY = {"x-should-retry": "false"}
 @dataclass(frozen=True)
 class Budgets:
     """What may be spent, None for no limit: by this run, by its session, and since midnight by all sessions of this
-    machine and by those of one host. Dollars, or tokens of all kinds."""
+    machine and by those of one host. Dollars, or tokens of all kinds. `strict`: no call may pass one, as far as its
+    length and the longest answer that it asks for tell."""
 
     run_usd: float | None = None
     session_usd: float | None = None
@@ -56,6 +57,12 @@ class Budgets:
     session_tokens: int | None = None
     host_usd: float | None = None
     host_tokens: int | None = None
+    strict: bool = False
+
+    @property
+    def limits(self) -> tuple[float | None, ...]:
+        """All of them, that of this run first."""
+        return astuple(self)[:-1]
 
     @property
     def in_dollars(self) -> bool:
@@ -65,17 +72,19 @@ class Budgets:
     @property
     def shared(self) -> bool:
         """Whether a budget holds over several ccb."""
-        return any(each is not None for each in astuple(self)[1:])
+        return any(each is not None for each in self.limits[1:])
 
     def __bool__(self) -> bool:
-        return any(each is not None for each in astuple(self))
+        return any(each is not None for each in self.limits)
 
 
 def budgets(run_usd: float | None, settings: Settings, host: str) -> Budgets:
     """Return what a run on `host` may spend: `run_usd` is the value of --max-budget-usd."""
     own = settings.budgets
     there = own.of_host(host)
-    return Budgets(run_usd, own.sessionUsd, own.dayUsd, own.dayTokens, own.sessionTokens, there.dayUsd, there.dayTokens)
+    return Budgets(
+        run_usd, own.sessionUsd, own.dayUsd, own.dayTokens, own.sessionTokens, there.dayUsd, there.dayTokens, own.strict
+    )
 
 
 @dataclass(frozen=True)
@@ -199,7 +208,8 @@ class SessionAccounts:
             return _Verdict(said=f"the price of {self._unpriced} is not known, so the budget in dollars cannot hold")
         if self._budgets.run_usd is None:
             return _Verdict()
-        return _judged([_Limit("this run", self._here, self._reserved, most.usd, self._budgets.run_usd)])
+        limit = _Limit("this run", self._here, self._reserved, most.usd, self._budgets.run_usd)
+        return _judged([limit], strict=self._budgets.strict)
 
     async def _verdict_of_all(self, most: MostCost) -> _Verdict:
         """Decide by what all ccb have spent and reserved, and reserve. Who is cancelled meanwhile reserves nothing."""
@@ -225,7 +235,8 @@ class SessionAccounts:
             if self._ledger is None or self._reservations is None:
                 raise ConfigError(self._broken)
             with self._ledger.transaction():
-                verdict = _judged(list(self._limits(self._ledger, self._reservations, most)))
+                limits = list(self._limits(self._ledger, self._reservations, most))
+                verdict = _judged(limits, strict=self._budgets.strict)
                 if verdict.said or verdict.waits:
                     return verdict
                 return replace(verdict, row=self._reservations.add(self.place, most.usd, most.tokens))
@@ -295,8 +306,9 @@ class SessionAccounts:
             self.warn(text)
 
 
-def _judged(limits: Sequence[_Limit]) -> _Verdict:
-    """Decide whether a call may go out under all of these limits."""
+def _judged(limits: Sequence[_Limit], *, strict: bool) -> _Verdict:
+    """Decide whether a call may go out under all of these limits. Near one it waits for those under way; alone it may
+    pass it, unless they are strict."""
     told: list[tuple[str, str]] = []
     for each in limits:
         if each.spent >= each.limit:
@@ -306,6 +318,10 @@ def _judged(limits: Sequence[_Limit]) -> _Verdict:
             text = f"{each.text(each.spent)} of the budget of {each.name} ({each.text(each.limit)}) are spent."
             told.append((each.name, text))
     for each in limits:
+        if strict and each.spent + each.most > each.limit:
+            left = each.text(each.limit - each.spent)
+            said = f"{left} of the budget of {each.name} are left, and this call may take {each.text(each.most)}"
+            return _Verdict(said=said, told=((f"{each.name} over", f"No such model call: {said}."),))
         if each.held and each.spent + each.held + each.most > each.limit:
             text = f"A model call waits: those under way may use up the budget of {each.name}."
             return _Verdict(waits=each.name, told=(*told, (f"{each.name} waits", text)))

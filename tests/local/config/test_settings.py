@@ -52,6 +52,7 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
         "budgets": {
             "sessionUsd": 5,
             "sessionTokens": 9,
+            "strict": True,
             "dayUsd": 20.5,
             "dayTokens": 1_000_000,
             "hosts": {"gpu": {"dayUsd": 2, "dayTokens": 3}},

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ccb.local.ledger import accounts as module
-from ccb.local.ledger.accounts import Budgets, SessionAccounts
+from ccb.local.ledger.accounts import BUDGET_KIND, Budgets, SessionAccounts
 from ccb.local.ledger.dollars import dollars
 from ccb.local.ledger.entries import CallPlace
 from ccb.local.ledger.store import CallLedger, ledger_path, open_ledger
@@ -156,6 +156,22 @@ async def test_near_the_end_of_a_budget_calls_wait_for_those_under_way(
         assert not waiting.done()
         accounts.ended(report(0.1), reserved)
         accounts.ended(report(0.1), await waiting)
+
+
+@pytest.mark.parametrize(
+    "budgets",
+    [Budgets(run_usd=0.05, strict=True), Budgets(day_usd=0.05, strict=True), Budgets(day_tokens=3_000, strict=True)],
+)
+async def test_under_a_strict_budget_no_call_may_pass_it(tmp_path: Path, budgets: Budgets) -> None:
+    small = {"model": "claude-opus-4-5", "max_tokens": 1_000}  # at most $0.025 and its bytes
+    async with SessionAccounts(tmp_path, budgets) as accounts:
+        with pytest.raises(Refusal) as caught:
+            await accounts.reserve({**small, "max_tokens": 4_000}, 100)
+        assert caught.value.kind == BUDGET_KIND and " are left, and this call may take " in str(caught.value)
+        accounts.ended(report(0.03), await accounts.reserve(small, 100))
+        if budgets.in_dollars:
+            with pytest.raises(Refusal):
+                await accounts.reserve(small, 100)
 
 
 async def test_small_calls_go_out_together(tmp_path: Path) -> None:
