@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_TALL_LINES = 16
+_TALL_LINES = 18
 _ONLY_WATCHES = "Nothing can be sent while this terminal only watches"
 
 
@@ -102,7 +102,7 @@ class Repl(SessionKeys, App[int]):
         self.composer = Composer(screen.keymap)
         self.composer.vim.use(on=screen.vim)
         self.composer.set_locked(_ONLY_WATCHES if watching else "")
-        self.composer.around.says = self._hint
+        self.composer.around.host, self.composer.around.says = host, self._hint
         self.opening = Opening(host, screen.keymap, first_prompt)
         self.attached: SessionView | None = None
         self.leaving = Leaving()

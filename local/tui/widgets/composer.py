@@ -11,11 +11,12 @@ from typing import ClassVar
 
 from textual import events, work
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.message import Message
 from textual.widgets import TextArea
 from textual.widgets.text_area import Selection
 
-from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.plain_text import neutralise, one_line
 
 from ...terminal.image_clipboard import NoImage
 from ...terminal.keymap import Keymap
@@ -256,6 +257,12 @@ class Composer(TextArea):
     def on_text_area_changed(self) -> None:
         if not self.text:
             self.recall.before = ()
+        self.border_title = Content(self._meant())
+
+    def _meant(self) -> str:
+        """Return what the text is if it is no prompt, by its first character."""
+        host = one_line(self.around.host)
+        return {"!": f"A shell command on {host}", "#": f"A note for every agent on {host}"}.get(self.text[:1], "")
 
     async def _on_paste(self, event: events.Paste) -> None:
         self.last_key = time.monotonic()

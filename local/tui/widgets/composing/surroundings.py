@@ -11,10 +11,12 @@ from ....terminal.image_clipboard import clipboard_image
 
 @dataclass
 class Surroundings:
-    """`completes` takes a key for the list of completions first, and returns whether it did. `may_take_back` returns
-    whether a prompt waits that Up takes back. `steer_next` lets the next prompt that waits steer the agent. `says`
-    shows a short answer to what was done. `clipboard_image` returns the image in the clipboard, or raises NoImage."""
+    """`host` is where the agent works. `completes` takes a key for the list of completions first, and returns whether
+    it did. `may_take_back` returns whether a prompt waits that Up takes back. `steer_next` lets the next prompt that
+    waits steer the agent. `says` shows a short answer to what was done. `clipboard_image` returns the image in the
+    clipboard, or raises NoImage."""
 
+    host: str = ""
     completes: Callable[[str], bool] = lambda key: False
     may_take_back: Callable[[], bool] = lambda: False
     steer_next: Callable[[], object] = lambda: None

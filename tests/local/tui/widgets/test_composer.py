@@ -366,3 +366,13 @@ async def test_after_the_session_has_ended_the_page_can_still_be_read_and_left()
         await at.sees("0 tokens in")
         await at.pilot.press("ctrl+d")
         await at.until(lambda: at.app.return_value is not None)
+
+
+async def test_the_frame_says_where_a_command_runs_and_for_whom_a_note_is() -> None:
+    async with desk() as at:
+        await at.type("!ls")
+        await at.sees("─ A shell command on devbox ─")
+        at.app.composer.text = "# a note"
+        await at.sees("─ A note for every agent on devbox ─")
+        at.app.composer.text = "a prompt"
+        await at.loses("A note for every agent")
