@@ -17,7 +17,6 @@ from ccb.tunnel.wire.options import BUILT_IN_AGENTS, INSTRUCTIONS
 from ..command_line.model import Arguments, SdkOptions
 from ..command_line.option_values import shortened
 from ..command_line.transport_choice import host_label
-from ..config.sent_files.agent_files import own_agents
 from .startup import chosen_model, without_alias
 
 if TYPE_CHECKING:
@@ -81,6 +80,8 @@ def session_options(
 ) -> SessionOptions:
     """Return the options of a new session. A flag outranks a setting. `laptop_mcp` are the names of the MCP servers on
     this laptop, `files` the person's own commands and skills, packed. `models` is what is known of models."""
+    from ..config.sent_files.agent_files import own_agents  # the worker is on its way by now
+
     agent, streams, sdk = arguments.agent, arguments.streams, arguments.sdk
     rules = settings.permissions
     mode = _mode(arguments, settings)

@@ -382,11 +382,13 @@ async def test_gc_takes_a_socket_that_nobody_listens_on(host: WorkerHost, sessio
 
 
 async def test_gc_keeps_the_bundles_that_somebody_uses(host: WorkerHost, session: str) -> None:
-    """The worker that lives runs from one, a login of another laptop is just using another."""
+    """The worker that lives runs from one, `gc` itself from another, and a login of another laptop is just using a
+    third."""
     await begin(host, session)
     cache = host.home / ".cache/ccb/worker"
     cache.mkdir(parents=True, mode=0o700)
-    unused, theirs = uuid.uuid4().hex * 2, uuid.uuid4().hex * 2
+    unused, theirs, commands = (uuid.uuid4().hex * 2 for _ in range(3))
+    (cache / f"{commands}.bundle").write_text("host commands")
     for digest in (CURRENT, unused, theirs):
         (cache / f"{digest}.bundle").write_text("bundle")
         (cache / f"{digest}.cpython-39.code").write_text("compiled copy")
@@ -396,7 +398,7 @@ async def test_gc_keeps_the_bundles_that_somebody_uses(host: WorkerHost, session
     with subprocess.Popen(
         [sys.executable, "-c", "input()", "marker", theirs], stdin=subprocess.PIPE, env=host.env
     ) as login:
-        reports = await command(host, "gc")
+        reports = await command(host, "gc", more=[commands, 13])
         login.communicate()
     kinds = {Path(body["path"]).name: (kind, body.get("what")) for kind, body in reports}
     assert kinds == {
@@ -408,7 +410,7 @@ async def test_gc_keeps_the_bundles_that_somebody_uses(host: WorkerHost, session
         f"{theirs}.cpython-39.code": ("kept", None),
     }
     left = {f"{digest}.{ending}" for digest in (CURRENT, theirs) for ending in ("bundle", "cpython-39.code")}
-    assert {path.name for path in cache.iterdir()} == {*left, "notes.txt"}
+    assert {path.name for path in cache.iterdir()} == {*left, f"{commands}.bundle", "notes.txt"}
     assert host.project.exists()
 
 
