@@ -5,9 +5,6 @@ PYTHON := $(shell /usr/bin/python3 -c 'import sys; sys.exit(sys.version_info < (
 endif
 # Every Python that may run the worker on a host.
 WORKER_PYTHONS := $(addprefix worker-python-,3.9 3.10 3.11 3.12 3.13 3.14)
-# The unit tests run all of the worker's tests; the oldest Python and the newest that is installed run the core of them.
-NEWEST := $(lastword $(foreach each,3.12 3.13 3.14,$(if $(shell .ci/worker-python --find $(each) $(PYTHON)),$(each))))
-OLDEST_AND_NEWEST := $(addprefix worker-python-,3.9 $(NEWEST))
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := .make/venv
@@ -19,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.make/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check unit-fast test-packages official-sdks demo demo-repl goldens screenshot tour test lint types imports metrics compiled unit worker-pythons $(WORKER_PYTHONS) bullseye forky arm64 bench faults fuzz soak clean
+.PHONY: help setup check unit-fast test-packages official-sdks demo demo-repl goldens screenshot tour test thorough lint types imports metrics compiled sources unit worker-pythons $(WORKER_PYTHONS) bullseye forky arm64 bench faults fuzz soak clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -30,8 +27,7 @@ $(STAMP): pyproject.toml .ci/system-packages
 	@.ci/system-packages venv $(PYTHON)
 	@mkdir -p .make
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --upgrade 'pip>=25.1'
-	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable . --group dev
+	@.ci/python-packages $(BIN)/python --editable . --group dev
 	@touch $@
 
 demo: $(STAMP) ## one headless session on an embedded SSH server with a scripted model (REAL=1: the real model)
@@ -52,11 +48,16 @@ tour: $(STAMP) ## docs/guide/tour.md and its pictures, drawn from scripted sessi
 check: $(STAMP) ## the fast loop: lint, types, room contracts, and the tests that start no sshd, worker or ccb
 	@$(MAKE) --no-print-directory -j 4 --output-sync lint types imports unit-fast
 
-test: ## everything CI runs: lint, types, room contracts, all tests, the worker under the oldest and the newest Python
+test: ## everything CI runs: lint, types, room contracts, the tests, and the core of the worker's on the oldest Python
 	@.ci/system-packages venv $(PYTHON)
 	@mkdir -p .make
-	@$(MAKE) --no-print-directory -j 5 --output-sync test-packages official-sdks compiled lint imports
-	@$(MAKE) --no-print-directory -j 3 --output-sync CORE=1 unit types $(OLDEST_AND_NEWEST)
+	@$(MAKE) --no-print-directory -j 8 --output-sync CORE=1 test-packages official-sdks types compiled lint imports sources worker-python-3.9
+	@$(MAKE) --no-print-directory unit
+
+thorough: ## the same with the rows and tests that `make test` leaves out, and all of the worker's tests on every Python
+	@$(MAKE) --no-print-directory test
+	@$(ROOT) env CCB_EXAMPLES=500 $(BIN)/pytest -n 5 --dist worksteal -q -m "thorough or hypothesis"
+	@$(MAKE) --no-print-directory worker-pythons
 
 lint: $(STAMP) ## ruff: lint and format
 	@$(BIN)/ruff check .
@@ -87,8 +88,12 @@ compiled: $(STAMP)
 	@$(BIN)/python -c 'from ccb.deploy.bundle import load; [each.packed("xz") for each in load().with_commands()]'
 	@$(BIN)/pytest --collect-only -qq >/dev/null || true
 
-unit: $(STAMP) ## pytest on the laptop's Python
-	@$(ROOT) $(BIN)/pytest -n 5 --dist worksteal -q
+# What reads all sources shares one process, which parses each of them once.
+sources: compiled
+	@$(BIN)/pytest -q -m "sources and not thorough" tests/project tests/deploy
+
+unit: $(STAMP) ## the other tests that `make test` runs
+	@$(ROOT) $(BIN)/pytest -n 5 --dist worksteal -q -m "not thorough and not sources"
 
 worker-pythons: $(WORKER_PYTHONS) ## the worker's tests under every other Python from 3.9 to 3.14 that is installed
 

@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda number, frame: None)
     _find_programs_without_shims()
-    _time_no_examples()
+    _choose_examples()
 
 
 def _find_programs_without_shims() -> None:
@@ -48,12 +49,15 @@ def _find_programs_without_shims() -> None:
     os.environ["PATH"] = os.pathsep.join(kept)
 
 
-def _time_no_examples() -> None:
-    """Let Hypothesis fail for what an example shows, not for the seconds that it takes on a busy machine."""
+def _choose_examples() -> None:
+    """Let Hypothesis try as many examples as the run has time for (CCB_EXAMPLES, many for `make thorough`), and fail
+    for what an example shows, not for the seconds that it takes on a busy machine."""
     from hypothesis import HealthCheck, settings
 
-    settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.load_profile("busy machine")
+    examples = int(os.environ.get("CCB_EXAMPLES", "50"))
+    slow = [HealthCheck.too_slow]
+    settings.register_profile("ccb", max_examples=examples, deadline=None, suppress_health_check=slow)
+    settings.load_profile("ccb")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -73,8 +77,16 @@ _WHOLE_SESSIONS = ("tests/e2e/", "tests/faults/", "tests/features/", "tests/depl
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that start whole programs: an sshd, a worker, ccb itself. `make check` skips them."""
+    """Mark the tests that start whole programs (an sshd, a worker, ccb itself), which `make check` leaves out, and the
+    rows beyond a test's `quick_rows`, which `make test` leaves out."""
+    rows: Counter[str] = Counter()
     for item in items:
+        quick = item.get_closest_marker("quick_rows")
+        if quick is not None:
+            test = item.nodeid.partition("[")[0]
+            rows[test] += 1
+            if rows[test] > quick.args[0]:
+                item.add_marker("thorough")
         module = getattr(item, "module", None)
         kit = {getattr(value, "__module__", "") for value in vars(module).values()} if module else set()
         if item.nodeid.startswith(_WHOLE_SESSIONS) or not kit.isdisjoint(_WHOLE_PROGRAMS):

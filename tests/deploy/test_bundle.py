@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +51,7 @@ def test_the_bundle_is_small_and_holds_the_worker_only() -> None:
     assert all(name.endswith(".py") for name in names)
 
 
+@pytest.mark.sources
 def test_the_worker_and_the_stub_need_no_more_than_python_3_9() -> None:
     vermin = Path(sys.executable).with_name("vermin")
     targets = [str(ROOT / "remote"), str(ROOT / "tunnel" / "wire"), str(ROOT / "deploy" / "stub.py")]

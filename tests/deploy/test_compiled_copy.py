@@ -231,6 +231,7 @@ def test_an_odd_copy_is_not_read(
 
 
 @pytest.mark.parametrize("make", [_damaged, _link, _of_another_bundle], ids=lambda make: str(make.__name__))
+@pytest.mark.quick_rows(1)
 async def test_a_session_starts_beside_an_odd_copy_and_replaces_it(
     make: Callable[[Visited, bytes], None], tmp_path: Path, bundle: Bundle
 ) -> None:

@@ -72,6 +72,7 @@ def failing_python(directory: Path, call: str, error: str, when: int) -> str:
 
 
 @pytest.mark.parametrize("what", INJECTED)
+@pytest.mark.quick_rows(2)
 async def test_an_upload_that_fails_at(what: str, host: Host, tmp_path: Path) -> None:
     call, error, when = INJECTED[what]
     async with session(host, failing_python(tmp_path, call, error, when)) as hello:
@@ -90,6 +91,7 @@ def disks() -> Iterator[ExitStack]:
 
 
 @pytest.mark.parametrize("size", ["64k", "64k,nr_inodes=2", "64k,nr_inodes=3"])
+@pytest.mark.quick_rows(1)
 async def test_a_disk_that_fills_up_in_the_middle_is_left_as_it_was(size: str, host: Host, disks: ExitStack) -> None:
     disks.enter_context(small_disk(host.home / ".cache", size))
     async with session(host) as hello:

@@ -156,6 +156,7 @@ async def test_a_worker_on_trial_that_is_given_up_does_nothing(host: Host) -> No
 
 
 @pytest.mark.parametrize("damage", ["changed", "cut", "link", "directory", "fifo"])
+@pytest.mark.quick_rows(2)
 async def test_a_cached_bundle_that_is_not_ours_any_more_is_never_run(host: Host, damage: str) -> None:
     bundle, other = tiny_bundle("good"), tiny_bundle("evil")
     await host.start(bundle)
@@ -256,6 +257,7 @@ async def test_a_shim_that_fails_is_passed_over(host: Host) -> None:
 @pytest.mark.parametrize(
     "cwd", ["/a b", "it's", 'a"b', "$(touch pwned)", "`id`", "two\nlines", "ünïcödé ☃", "-rf", "a!b"]
 )
+@pytest.mark.quick_rows(3)
 async def test_a_path_arrives_as_it_was_given(host: Host, cwd: str) -> None:
     _, said = await host.start(tiny_bundle(), cwd)
     assert said == f"hello disk {cwd}\n"

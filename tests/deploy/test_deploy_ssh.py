@@ -45,6 +45,7 @@ async def start(server: Sshd, user: HostUser, bundle: Bundle) -> tuple[Launched,
 
 
 @pytest.mark.parametrize("shell", [*SHELLS, "ash"])
+@pytest.mark.quick_rows(3)
 async def test_every_login_shell_reads_the_command_line_alike(tmp_path: Path, sshd: Sshd, shell: str) -> None:
     if shell == "ash":
         path = tmp_path / "ash"
@@ -69,6 +70,7 @@ NOISE = {
 
 
 @pytest.mark.parametrize("noise", NOISE)
+@pytest.mark.quick_rows(2)
 async def test_a_noisy_start_up_file_is_passed_over(sshd: Sshd, host_user: HostUser, noise: str) -> None:
     (host_user.home / ".bashrc").write_text(NOISE[noise] + "\n", encoding="utf-8")
     launched, said = await start(sshd, host_user, tiny_bundle())
@@ -100,6 +102,7 @@ async def test_an_account_without_a_shell_shows_its_own_words(tmp_path: Path, ss
         "Compression no",
     ],
 )
+@pytest.mark.quick_rows(2)
 async def test_a_server_that_allows_little_is_enough(tmp_path: Path, host_user: HostUser, option: str) -> None:
     async with serve(tmp_path / "strict", [option]) as server:
         _, said = await start(server, host_user, tiny_bundle())
@@ -126,6 +129,7 @@ async def test_a_start_up_file_that_waits_for_input_is_found_out(
 
 
 @pytest.mark.parametrize("takes", ["exec </dev/null", "exec <&-", "exec </etc/passwd"])
+@pytest.mark.quick_rows(1)
 async def test_a_start_up_file_that_takes_the_input_away_is_found_out_cold_and_warm(
     sshd: Sshd, host_user: HostUser, takes: str
 ) -> None:

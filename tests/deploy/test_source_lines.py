@@ -22,6 +22,8 @@ from ccb.deploy.bundle import load
 from ccb.deploy.bundling.files import files_of
 from ccb.deploy.bundling.prose import without_prose
 
+pytestmark = pytest.mark.sources
+
 _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 ROOT = Path(__file__).resolve().parents[2]
@@ -303,6 +305,7 @@ def test_what_is_prose_and_what_is_code(source: str, expected: str) -> None:
     compile(expected, "case", "exec")
 
 
+@pytest.mark.thorough
 def test_every_python_gives_the_same_text() -> None:
     """`re` and `ast` read alike in every Python; this runs the real function in all that are installed here, over one
     room, because it takes long."""

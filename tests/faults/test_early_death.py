@@ -34,6 +34,7 @@ def partial(kept: set[str]) -> list[str]:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("where", MARKS)
+@pytest.mark.quick_rows(2)
 async def test_nothing_is_left_of_a_ccb_that_is_killed_on_its_way(
     where: str, tmp_path: Path, sshd: Sshd, host_user: HostUser, fake_model: FakeModel
 ) -> None:

@@ -26,11 +26,8 @@ from tests.support.person.laptop import make_laptop
 NAMED = {
     "kill -9 of ccb while a tool runs": Plan(0, ending="kill ccb", ending_turn=2),
     "kill -9 of the daemon": Plan(0, ending="kill daemon", ending_turn=1),
-    "kill -9 of the bridge": Plan(0, (Step("kill bridge", 20_000, upward=False),)),
     "kill -9 of sshd's process": Plan(0, (Step("kill sshd", 20_000, upward=False),)),
-    "the laptop stopped for longer than the host's patience": Plan(0, ending="stop ccb", ending_turn=1, stopped_s=20.0),
     "a link frozen for longer than it is believed in": Plan(0, (Step("freeze", 20_000, upward=False, seconds=DEAD_S),)),
-    "a cut in the handshake": Plan(0, (Step("reset", 1_000, upward=True), Step("close", 500, True, connection=2))),
     "a cut while the bundle is sent": Plan(0, (Step("reset", 90_000, upward=True),), cold=True),
     "cuts in hello, attach and replay": Plan(
         0,
@@ -43,14 +40,17 @@ NAMED = {
     ),
     "a connection that a middlebox repeats": Plan(0, (Step("double", 15_000, upward=True),)),
     "a prompt that is sent while the link is down": Plan(0, offline=2),
-    "clocks that jump by two seconds": Plan(0, ending="clocks jump", ending_turn=1),
     "a cut while two agents run": Plan(0, ending="cut link", moment="right-runs", work="agents"),
+    "a cut while a server on the laptop works": Plan(0, ending="cut link", moment="spent-runs", work="background"),
+    "kill -9 of the bridge": Plan(0, (Step("kill bridge", 20_000, upward=False),)),
+    "the laptop stopped for longer than the host's patience": Plan(0, ending="stop ccb", ending_turn=1, stopped_s=20.0),
+    "a cut in the handshake": Plan(0, (Step("reset", 1_000, upward=True), Step("close", 500, True, connection=2))),
+    "clocks that jump by two seconds": Plan(0, ending="clocks jump", ending_turn=1),
     "a cut while a summary is made": Plan(0, ending="cut link", moment=SUMMARY, work="compaction"),
     "a cut while a task runs": Plan(0, ending="cut link", moment="task-runs", work="background"),
     "a cut while a prompt is queued": Plan(0, ending="cut link", moment="busy-runs", work="background"),
     "a cut while a hook runs": Plan(0, ending="cut link", moment="hooked", work="agents"),
     "a cut while agents work in worktrees": Plan(0, ending="cut link", moment="leaves-runs", work="agents"),
-    "a cut while a server on the laptop works": Plan(0, ending="cut link", moment="spent-runs", work="background"),
     "kill -9 of ccb while a server of it works": Plan(0, ending="kill ccb", moment="spent-runs", work="background"),
 }
 
@@ -60,6 +60,7 @@ if os.environ.get("CCB_FAULT_LOG"):
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", NAMED)
+@pytest.mark.quick_rows(10)
 async def test_a_session_survives(
     name: str, reference: Reference, tmp_path: Path, sshd: Sshd, host_user: HostUser
 ) -> None:
@@ -88,6 +89,7 @@ async def test_the_worker_saw_its_clock_jump(
 
 
 @pytest.mark.parametrize("turn", [1, 2])
+@pytest.mark.quick_rows(1)
 async def test_a_client_that_takes_over_finishes_the_work_and_the_first_one_says_how_to_come_back(
     turn: int, undisturbed: Outcome, tmp_path: Path, sshd: Sshd, host_user: HostUser
 ) -> None:

@@ -47,6 +47,7 @@ async def _drop(between: Relay) -> None:
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.thorough
 async def test_ten_sessions_finish_over_a_link_that_drops_them_all(
     tmp_path: Path, sshd: Sshd, host_user: HostUser
 ) -> None:

@@ -365,6 +365,7 @@ def test_a_keyring_that_cannot_be_loaded_is_named_with_code_78(argv: list[str], 
 
 
 @pytest.mark.parametrize("command", ["--version", "help", "ssh --help", "ps --local", "auth --help", "doctor --local"])
+@pytest.mark.quick_rows(2)
 def test_a_full_disk_behind_stdout_is_said_with_code_73(command: str, tmp_path: Path) -> None:
     small = {"COLUMNS": "40"}  # makes the help larger than the buffer
     done = ccb_shell(tmp_path, f"ccb {command} >/dev/full", XDG_RUNTIME_DIR=str(tmp_path), **small)
@@ -375,6 +376,7 @@ def test_a_full_disk_behind_stdout_is_said_with_code_73(command: str, tmp_path: 
 
 @pytest.mark.parametrize("sent", [">&-", "| true"])
 @pytest.mark.parametrize("command", ["--version", "help", "auth --help"])
+@pytest.mark.quick_rows(2)
 def test_nobody_reading_stdout_is_code_129_without_a_word(command: str, sent: str, tmp_path: Path) -> None:
     done = ccb_shell(tmp_path, f'ccb {command} {sent}; exit "${{PIPESTATUS[0]}}"')
     assert done.returncode == 129, done.stderr

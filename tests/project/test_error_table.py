@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from tests.support.error_table import DOCUMENT, ROOT, UNPROVOKED, document, entries, exit_names, provoked
 
 from ccb.local.command_line.exit_codes import ExitCode
+
+pytestmark = pytest.mark.sources
 
 RUN = "python -m tests.support.error_table"
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.sources
+
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("local", "remote", "tunnel", "deploy")
 MODULES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))

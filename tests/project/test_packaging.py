@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -22,14 +23,18 @@ def _tracked(*folders: str) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The sdist, and the wheel built from that sdist."""
-    out = tmp_path_factory.mktemp("dist")
-    subprocess.run(
-        [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)],
-        check=True,
-        capture_output=True,
-    )
+def built(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> tuple[Path, Path]:
+    """The sdist, and the wheel built from that sdist. All processes of a test run share them."""
+    base = tmp_path_factory.getbasetemp()
+    out = (base if worker_id == "master" else base.parent) / "dist"
+    with out.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not any(out.glob("*.whl")):
+            subprocess.run(
+                [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out), str(ROOT)],
+                check=True,
+                capture_output=True,
+            )
     return next(out.glob("*.tar.gz")), next(out.glob("*.whl"))
 
 

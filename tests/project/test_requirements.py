@@ -9,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/requirements.md"
 FUNCTION = re.compile(r"^(?:async )?def (\w+)", re.MULTILINE)
+THOROUGH = re.compile(r"^@pytest\.mark\.thorough\n(?:@.+\n)*(?:async )?def (\w+)", re.MULTILINE)
 ROW = re.compile(r"^\| ([A-Z]+-[0-9]+) \| .+ \| (`.+`) \|$")
 
 
@@ -21,10 +22,10 @@ def rows() -> list[tuple[str, list[str]]]:
 
 
 @cache
-def functions_of(path: Path) -> frozenset[str]:
+def functions_of(path: Path, pattern: re.Pattern[str] = FUNCTION) -> frozenset[str]:
     """Return the names of the functions that `path` defines, none if there is no such file."""
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    return frozenset(FUNCTION.findall(text))
+    return frozenset(pattern.findall(text))
 
 
 def test_a_number_is_used_once() -> None:
@@ -40,3 +41,13 @@ def test_the_named_tests_exist() -> None:
             if name not in functions_of(ROOT / path):
                 missing.append((number, test))
     assert not missing, missing
+
+
+def test_make_test_proves_each_of_them() -> None:
+    """The tests that only `make thorough` runs prove no requirement alone."""
+    unproven = []
+    for number, tests in rows():
+        places = [test.partition("::")[::2] for test in tests]
+        if all(name in functions_of(ROOT / path, THOROUGH) for path, name in places):
+            unproven.append((number, tests))
+    assert not unproven, unproven

@@ -12,6 +12,8 @@ import pytest
 from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.tool_traits import BUILT_IN, ToolTraits
 
+pytestmark = pytest.mark.sources
+
 _ROOT = Path(__file__).resolve().parents[2]
 _TABLE = _ROOT / "tunnel/wire/tool_traits.py"
 _NAMES = "|".join(BUILT_IN)

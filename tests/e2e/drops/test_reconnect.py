@@ -119,6 +119,7 @@ async def test_an_approval_waits_for_the_laptop_and_is_asked_under_the_same_id(
 
 
 @pytest.mark.parametrize("victim", ["bridge", "sshd"])
+@pytest.mark.quick_rows(1)
 async def test_killing_what_carries_the_link_costs_nothing(
     victim: str, laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
 ) -> None:

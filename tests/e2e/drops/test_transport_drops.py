@@ -85,6 +85,7 @@ async def test_a_living_master_needs_no_new_login(
 
 
 @pytest.mark.parametrize("command", ["docker exec -i web", "srun --pty"])
+@pytest.mark.quick_rows(1)
 async def test_a_command_that_is_killed_is_started_again(
     command: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
 ) -> None:

@@ -87,7 +87,8 @@ def found_in(directory: Path, but: Path | None) -> list[str]:
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize("kind", ["environment", "helper", "keyring", "login", "file"])
+@pytest.mark.parametrize("kind", ["login", "keyring", "environment", "helper", "file"])
+@pytest.mark.quick_rows(2)
 async def test_no_credential_is_in_anything_that_a_run_writes(kind: str, tmp_path: Path, fake_model: FakeModel) -> None:
     laptop = make_laptop(tmp_path, fake_model.url)
     project = laptop.home / "project"

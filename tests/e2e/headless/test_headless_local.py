@@ -218,6 +218,7 @@ async def test_a_session_id_that_exists_is_refused(laptop: Laptop, fake_model: F
 
 
 @pytest.mark.parametrize("which", ["--continue", "--resume"])
+@pytest.mark.quick_rows(1)
 async def test_a_copy_is_refused_the_id_of_a_session_that_exists(
     laptop: Laptop, fake_model: FakeModel, project: Path, which: str
 ) -> None:
@@ -379,6 +380,7 @@ async def test_a_bad_line_on_stdin_ends_the_run_with_code_1(laptop: Laptop, proj
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)], ids=["INT", "TERM", "HUP"]
 )
+@pytest.mark.quick_rows(1)
 async def test_a_signal_in_a_tool_ends_with_one_result_and_kills_the_tool(
     number: signal.Signals, code: int, laptop: Laptop, fake_model: FakeModel, project: Path
 ) -> None:
@@ -415,6 +417,7 @@ async def test_a_second_interrupt_ends_at_once_and_still_stops_the_worker(
 
 @pytest.mark.parametrize("output", [["--output-format", "text"], ["--output-format", "json"], STREAM])
 @pytest.mark.parametrize(("sent", "code"), [(">/dev/full", 73), (">&-", 129), ("| true", 129)])
+@pytest.mark.quick_rows(2)
 async def test_an_answer_that_cannot_be_written_is_no_success(
     sent: str, code: int, output: list[str], laptop: Laptop, fake_model: FakeModel, project: Path
 ) -> None:

@@ -106,6 +106,7 @@ async def test_people_get_a_table_with_one_way_out_for_each_warning(
     assert "10 bytes on stdout" in done.stdout
 
 
+@pytest.mark.thorough
 async def test_what_the_server_forbids_is_said_and_is_no_obstacle(
     laptop: Laptop, host_user: HostUser, tmp_path: Path
 ) -> None:
@@ -137,6 +138,7 @@ async def test_a_host_without_python_is_described_by_its_shell(laptop: Laptop, b
 
 
 @pytest.mark.visited(False)
+@pytest.mark.thorough
 async def test_a_home_that_cannot_be_written_is_a_warning_that_names_the_next_place(
     laptop: Laptop, sshd: Sshd, host_user: HostUser
 ) -> None:
@@ -207,6 +209,7 @@ async def test_a_refused_login_names_what_was_offered(
     assert found["connection", "known_hosts"]["state"] == "ok"
 
 
+@pytest.mark.thorough
 async def test_throughput_is_measured_both_ways_and_in_time(laptop: Laptop, sshd: Sshd, host_user: HostUser) -> None:
     async with relay(sshd.port, delay_s=0.05) as link:
         link.rate = 200_000
@@ -240,6 +243,7 @@ async def test_a_port_that_swallows_everything_does_not_hold_it_up(way: str, lap
 
 
 @pytest.mark.visited(False)
+@pytest.mark.thorough
 async def test_a_host_with_low_limits_blocks_only_where_a_session_fails(
     laptop: Laptop, sshd: Sshd, host_user: HostUser
 ) -> None:
@@ -256,6 +260,7 @@ async def test_a_host_with_low_limits_blocks_only_where_a_session_fails(
     assert (done.code, blocking(found)) == (1, [("host", "nofile")])
 
 
+@pytest.mark.thorough
 async def test_a_host_where_nothing_can_be_written_blocks_nothing(laptop: Laptop, tmp_path: Path) -> None:
     program = scene(tmp_path, "mount -t tmpfs -o ro tmpfs /tmp; mount -t tmpfs -o ro tmpfs /mnt/home")
     done = await laptop.run(["doctor", "box", "--json", "--transport", str(program)])
@@ -295,6 +300,7 @@ async def test_an_option_that_only_the_openssh_client_honours_is_not_idle_over_i
     assert idle["ssh"]["fix"] == ""
 
 
+@pytest.mark.thorough
 async def test_an_ssh_with_options_of_its_own_is_described_as_it_connects(
     laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
@@ -317,6 +323,7 @@ async def test_an_ssh_with_options_of_its_own_is_described_as_it_connects(
     assert " -v box true` shows what ssh tries" in found["connection", "login"]["found"]
 
 
+@pytest.mark.thorough
 async def test_every_jump_host_is_described_before_the_host_behind_it(
     laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:

@@ -133,6 +133,7 @@ async def test_logs_tell_what_a_session_did(host: Host, fake_model: FakeModel) -
     assert last.stdout.splitlines() == done.stdout.splitlines()[-1:]
 
 
+@pytest.mark.thorough
 async def test_a_journal_that_cannot_be_read_is_code_73_and_named(host: Host, fake_model: FakeModel) -> None:
     fake_model.add({"text": "done", "times": 0})
     session = await host.ended("go")
@@ -166,6 +167,7 @@ async def test_a_session_that_does_not_exist_is_code_1(host: Host, command: str)
 
 
 @pytest.mark.parametrize("words", [("attach",), ("attach", "--view"), ("ssh", "--resume"), ("ssh", "-c")])
+@pytest.mark.quick_rows(2)
 async def test_a_host_without_any_session_is_named_with_code_1(host: Host, words: tuple[str, ...]) -> None:
     async with host.terminal(words[0], host.login, *words[1:]) as running:
         assert await running.ended() == 1
@@ -196,6 +198,7 @@ async def test_gc_names_what_it_would_remove_then_removes_just_that(host: Host, 
         assert [json.loads(line)["session"] for line in left.stdout.splitlines()] == [session]
 
 
+@pytest.mark.thorough
 async def test_gc_names_each_process_that_it_ends(host: Host, fake_model: FakeModel) -> None:
     """That of a tool whose worker was killed; its name is the host's word, so it is shown as plain text."""
     command = """cp "$(command -v sleep)" "$(printf 'ev\\033[31mil')"; ./ev* 600"""
@@ -260,6 +263,7 @@ async def test_clean_asks_on_a_terminal_and_leaves_nothing(host: Host, fake_mode
 
 
 @pytest.mark.visited(False)
+@pytest.mark.thorough
 async def test_clean_says_that_something_had_to_stay_and_leaves_nothing_once_it_has_gone(host: Host) -> None:
     before = sorted(host.user.home.rglob("*"))
     assert (await host.run("ps")).code == 0  # which leaves the worker there
@@ -274,6 +278,7 @@ async def test_clean_says_that_something_had_to_stay_and_leaves_nothing_once_it_
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.quick_rows(1)
 async def test_a_run_that_cannot_be_asked_leaves_a_session_alone_in_which_an_approval_waits(
     host: Host, fake_model: FakeModel, form: str
 ) -> None:
@@ -365,6 +370,7 @@ async def test_to_resume_what_does_not_exist_is_code_1_and_says_where_to_look(la
     assert str(tmp_path) not in [json.loads(row)["cwd"] for row in rows]
 
 
+@pytest.mark.thorough
 async def test_a_session_that_is_resumed_from_another_directory_says_where_it_works(
     laptop: Laptop, fake_model: FakeModel, tmp_path: Path
 ) -> None:

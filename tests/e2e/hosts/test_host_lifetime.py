@@ -160,6 +160,7 @@ async def test_a_worker_killed_9_in_mid_tool_leaves_nothing_after_gc(
 
 @pytest.mark.visited(False)
 @pytest.mark.parametrize("there", [[], [".cache", ".local/state"], [".cache/other", ".local/share/other"]])
+@pytest.mark.quick_rows(1)
 async def test_clean_leaves_nothing_of_ccb_on_the_host(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, there: list[str]
 ) -> None:

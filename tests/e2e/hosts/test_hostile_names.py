@@ -16,7 +16,8 @@ assert laptop and somewhere  # fixtures
 NAME = '-rf it\'s "x" $(touch pwned) `touch pwned` ${IFS} ; touch pwned & | !a ~ * ünïcödé ☃ %h \\n\ntwo\\'
 
 
-@pytest.mark.parametrize("way", ["asyncssh", "ssh", "wrapper", "sh -c", "docker", "srun --pty", "container over ssh"])
+@pytest.mark.parametrize("way", ["asyncssh", "docker", "ssh", "wrapper", "sh -c", "srun --pty", "container over ssh"])
+@pytest.mark.quick_rows(2)
 async def test_a_directory_of_any_name_is_where_a_session_works_over(
     way: str, laptop: Laptop, fake_model: FakeModel, somewhere: Somewhere
 ) -> None:

@@ -39,25 +39,25 @@ LOOK = (
 
 FILL = "head -c 1000000 /dev/zero > {0}/full; :"
 HOSTS = {
-    "a home that is missing": ("export HOME=/proc/none", "600 /tmp/ccb-0/worker"),
-    "a HOME that is no path": ("export HOME=x", "600 /tmp/ccb-0/worker"),
     "a home that is read-only": ("mount -t tmpfs -o ro tmpfs /mnt/home", "600 /tmp/ccb-0/worker"),
-    "a home that runs nothing": ("mount -t tmpfs -o noexec tmpfs /mnt/home", "600 /mnt/home/.cache/ccb/worker"),
-    "a home without inodes": ("mount -t tmpfs -o nr_inodes=2 tmpfs /mnt/home", "600 /tmp/ccb-0/worker"),
-    "umask 000": ("umask 000", "0000\n"),
-    "umask 077": ("umask 077", "0077\n"),
-    "XDG directories": (
-        "mkdir -m 700 c s r; export XDG_CACHE_HOME=/mnt/c XDG_STATE_HOME=/mnt/s XDG_RUNTIME_DIR=/mnt/r",
-        "600 /mnt/c/ccb/worker",
-    ),
-    "a full /tmp": ("mount -t tmpfs -o size=64k tmpfs /tmp; " + FILL.format("/tmp"), "600 /mnt/home/.ccb-run"),
-    "files where directories should be": ("touch /mnt/home/.cache /mnt/home/.local /tmp/ccb-0", "/mnt/home/.ccb-run"),
     "a link planted in /tmp": (
         "mkdir /tmp/evil; ln -s evil /tmp/ccb-0; chown -h nobody /tmp/ccb-0",
         "/mnt/home/.ccb-run",
     ),
-    "no locale and no terminal": ("unset TERM LANG LC_CTYPE; export LC_ALL=C", "ü dumb."),
+    "a full /tmp": ("mount -t tmpfs -o size=64k tmpfs /tmp; " + FILL.format("/tmp"), "600 /mnt/home/.ccb-run"),
+    "umask 077": ("umask 077", "0077\n"),
     "few open files": ("ulimit -n 64", "600 /mnt/home/.cache/ccb/worker"),
+    "a home that is missing": ("export HOME=/proc/none", "600 /tmp/ccb-0/worker"),
+    "a HOME that is no path": ("export HOME=x", "600 /tmp/ccb-0/worker"),
+    "a home that runs nothing": ("mount -t tmpfs -o noexec tmpfs /mnt/home", "600 /mnt/home/.cache/ccb/worker"),
+    "a home without inodes": ("mount -t tmpfs -o nr_inodes=2 tmpfs /mnt/home", "600 /tmp/ccb-0/worker"),
+    "umask 000": ("umask 000", "0000\n"),
+    "XDG directories": (
+        "mkdir -m 700 c s r; export XDG_CACHE_HOME=/mnt/c XDG_STATE_HOME=/mnt/s XDG_RUNTIME_DIR=/mnt/r",
+        "600 /mnt/c/ccb/worker",
+    ),
+    "files where directories should be": ("touch /mnt/home/.cache /mnt/home/.local /tmp/ccb-0", "/mnt/home/.ccb-run"),
+    "no locale and no terminal": ("unset TERM LANG LC_CTYPE; export LC_ALL=C", "ü dumb."),
 }
 """How each host is made, and what is true on it."""
 
@@ -75,6 +75,7 @@ def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
 
 
 @pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.quick_rows(5)
 async def test_a_session_runs_on_a_host_with(host: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
     setup, truth = HOSTS[host]
     fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": LOOK}}]}, {"text": "ok"})
@@ -91,6 +92,7 @@ async def test_a_session_runs_on_a_host_with(host: str, laptop: Laptop, fake_mod
 
 
 @pytest.mark.parametrize("disk", ["-o ro", "-o nr_inodes=1"])
+@pytest.mark.quick_rows(1)
 async def test_a_host_where_nothing_can_be_written_says_so_and_runs_the_session_in_memory(
     disk: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
 ) -> None:
@@ -122,6 +124,7 @@ async def test_a_home_too_long_for_a_socket_keeps_the_journal_though_tmp_takes_n
 
 
 @pytest.mark.parametrize("years", [10, -10])
+@pytest.mark.quick_rows(1)
 async def test_a_session_runs_on_a_host_whose_clock_is_off_by(
     years: int, laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
@@ -136,6 +139,7 @@ async def test_a_session_runs_on_a_host_whose_clock_is_off_by(
 
 
 @pytest.mark.parametrize("missing", ["the home of the account", "HOME", "HOME and where it was"])
+@pytest.mark.quick_rows(1)
 async def test_without_a_home_and_a_path_the_session_starts_where_sshd_put_it(
     missing: str, laptop: Laptop, fake_model: FakeModel, sshd: Sshd, tmp_path: Path
 ) -> None:
@@ -201,6 +205,7 @@ async def test_a_command_that_passes_no_input_on_is_told_from_a_host_that_ends_t
 
 
 @pytest.mark.parametrize("command", [["gc"], ["clean", "--yes"]])
+@pytest.mark.quick_rows(1)
 async def test_what_an_upload_that_died_has_left_is_removed(
     command: list[str], laptop: Laptop, sshd: Sshd, host_user: HostUser
 ) -> None:

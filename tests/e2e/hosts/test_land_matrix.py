@@ -33,14 +33,14 @@ NOISE = {
 }
 
 LANDINGS = [
-    ("bash", "reads stdin", "AllowTcpForwarding no"),
-    ("dash", "nothing", "DisableForwarding yes"),
-    ("zsh", "no newline", "AllowStreamLocalForwarding no"),
+    ("bash", "a megabyte", "RekeyLimit 1M"),
     ("fish", "slow", "MaxSessions 1"),
+    ("zsh", "no newline", "DisableForwarding yes"),
+    ("bash", "reads stdin", "AllowTcpForwarding no"),
+    ("dash", "nothing", "AllowStreamLocalForwarding no"),
     ("tcsh", "JSON", "Subsystem no-sftp internal-sftp"),
     ("ash", "nothing", "MaxStartups 1"),
     ("bash", "no newline", "Compression yes"),
-    ("bash", "a megabyte", "RekeyLimit 1M"),
 ]
 """Every shell, every noise of a start-up file and every restriction of a server at least once."""
 
@@ -62,6 +62,7 @@ def at(user: HostUser, server: Sshd, *options: str) -> Somewhere:
 
 
 @pytest.mark.parametrize(("shell", "noise", "option"), LANDINGS)
+@pytest.mark.quick_rows(3)
 async def test_the_same_session_lands(
     shell: str, noise: str, option: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("account", REFUSED)
+@pytest.mark.quick_rows(2)
 async def test_an_account_that_runs_no_command_says_so_in_its_own_words(
     account: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
 ) -> None:
@@ -113,6 +115,7 @@ async def test_an_account_that_runs_no_command_says_so_in_its_own_words(
 
 @pytest.mark.parametrize("transport", ["asyncssh", "ssh"])
 @pytest.mark.parametrize("what", ["-d", "-E"])
+@pytest.mark.quick_rows(1)
 async def test_an_expired_password_or_account_is_named(
     what: str, transport: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
 ) -> None:

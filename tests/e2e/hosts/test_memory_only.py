@@ -206,6 +206,7 @@ def no_files_of(pid: int) -> None:
 
 
 @pytest.mark.parametrize("host", PYTHONS[-1:], ids=lambda path: path.name, indirect=True)
+@pytest.mark.thorough
 async def test_a_session_in_memory_is_found_copied_by_nobody_and_ended(
     host: Host, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
 ) -> None:
@@ -243,6 +244,7 @@ async def test_a_session_in_memory_is_found_copied_by_nobody_and_ended(
 
 @pytest.mark.parametrize("host", PYTHONS[:1], ids=lambda path: path.name, indirect=True)
 @pytest.mark.parametrize("who_comes", ["the laptop", "gc"])
+@pytest.mark.quick_rows(1)
 async def test_nothing_of_a_worker_in_memory_that_was_killed_runs_on(
     who_comes: str, host: Host, laptop: Laptop, fake_model: FakeModel
 ) -> None:

@@ -225,6 +225,7 @@ async def test_a_live_older_daemon_takes_an_answer_and_prompts_and_ends(
     assert workers == [], "no other worker took the session over"
 
 
+@pytest.mark.thorough
 async def test_a_viewer_sees_each_event_of_a_live_older_daemon_once(host: WorkerHost) -> None:
     older = await older_session(host)
     shown = await shown_events(host, older)
@@ -233,6 +234,7 @@ async def test_a_viewer_sees_each_event_of_a_live_older_daemon_once(host: Worker
     assert alive(older.pid)
 
 
+@pytest.mark.thorough
 async def test_the_screen_shows_the_history_of_a_live_older_daemon_once(
     host: WorkerHost, laptop: Laptop, fake_model: FakeModel
 ) -> None:

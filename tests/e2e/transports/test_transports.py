@@ -32,9 +32,9 @@ def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
 WAYS = [
     "asyncssh",
     "ssh",
+    "docker",
     "wrapper",
     "sh -c",
-    "docker",
     "kubectl",
     "srun --pty",
     "container over asyncssh",
@@ -84,5 +84,6 @@ async def somewhere(way: str, laptop: Laptop, tmp_path: Path) -> AsyncIterator[S
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.quick_rows(4)
 async def test_the_same_session_over(way: str, laptop: Laptop, fake_model: FakeModel, somewhere: Somewhere) -> None:
     await whole_session(laptop, fake_model, somewhere)

@@ -117,6 +117,7 @@ def nameless() -> bytes:
         (nameless, ProtocolError),
     ],
 )
+@pytest.mark.quick_rows(2)
 async def test_half_an_answer_or_no_answer_is_an_error_and_never_a_short_list(
     transport: Watched, said: Callable[[], bytes], error: type[CcbError]
 ) -> None:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ccb.local.files.both_ends import receiving
@@ -258,7 +258,6 @@ _HOSTILE = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(paths=st.lists(_HOSTILE, min_size=1, max_size=4), folder=st.booleans())
 def test_nothing_is_written_outside_of_the_target(
     tmp_path_factory: pytest.TempPathFactory, paths: list[str], folder: bool
@@ -300,7 +299,6 @@ def test_a_sender_that_lies_gets_nothing_kept(tmp_path: Path, parts: list[dict[s
     assert not (tmp_path / "copy").exists()
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=64))
 def test_bytes_that_are_no_part_of_a_copy_are_refused(data: bytes) -> None:
     left = [data]
@@ -315,7 +313,6 @@ def test_bytes_that_are_no_part_of_a_copy_are_refused(data: bytes) -> None:
             channel.next()
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(st.binary(max_size=300), st.integers(0, 2**63 - 1)), max_size=20), st.integers(1, 50))
 def test_what_is_sent_in_any_pieces_is_what_comes(parts: list[bytes | int], piece: int) -> None:
     wire = bytearray()

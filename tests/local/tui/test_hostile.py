@@ -41,6 +41,7 @@ async def test_hostile_text_that_the_remote_tells_is_harmless() -> None:
 
 
 @pytest.mark.parametrize("place", (*ASKED, lost), ids=lambda place: place.__name__)
+@pytest.mark.quick_rows(3)
 async def test_hostile_text_with_a_question_is_harmless(place: Place) -> None:
     async with desk(ScriptedSession(greeting=hello(notes=[EVIL])), size=(160, 50)) as at:
         await at.prompt("go")

@@ -43,6 +43,7 @@ LONG_RULE = session_rule("Bash", "x " * SIZE)
 
 
 @pytest.mark.parametrize("say", [_code, _list, _command, _written, _reason])
+@pytest.mark.quick_rows(3)
 async def test_a_lot_at_once_is_shown_in_bounded_time(say: Callable[[ScriptedSession], None]) -> None:
     async with desk() as at:
         await at.prompt("go")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.remote.agent_kit import assert_valid
 
@@ -163,7 +163,6 @@ _RECORDS = st.one_of(
 )
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_RECORDS, max_size=30))
 def test_any_journal_gives_a_valid_history(records: list[Record]) -> None:
     conversation = Conversation.from_records(records)
@@ -174,7 +173,6 @@ def test_any_journal_gives_a_valid_history(records: list[Record]) -> None:
     assert not conversation.open_tool_uses
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_RECORDS, max_size=30), st.data())
 def test_a_crash_anywhere_and_the_repair_give_what_a_reload_gives(records: list[Record], data: st.DataObject) -> None:
     """What a repair emits makes the journal whole: reading it again leaves nothing open and gives the same history."""
@@ -187,7 +185,6 @@ def test_a_crash_anywhere_and_the_repair_give_what_a_reload_gives(records: list[
     assert [m.api() for m in reloaded.messages] == [m.api() for m in live.messages]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_RECORDS, max_size=30))
 def test_the_kept_bytes_are_the_bytes(records: list[Record]) -> None:
     conversation = Conversation()
@@ -276,7 +273,6 @@ def test_old_messages_are_kept_as_bytes_and_read_the_same() -> None:
     assert b"thinking" not in b"".join(message.encoded() for message in sealed.messages)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from([MAIN_AGENT, "toolu_a", "toolu_b"]), _RECORDS), max_size=40))
 def test_each_agent_has_a_conversation_of_its_own(records: list[tuple[str, Record]]) -> None:
     """The records of several agents in one journal give each agent what its own records alone give."""

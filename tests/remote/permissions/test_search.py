@@ -51,6 +51,7 @@ async def searched(box: Toolbox, rules: str, name: str, **tool_input: Any) -> st
 
 @pytest.mark.parametrize("tools", ["rg", "grep", ""])
 @pytest.mark.parametrize("mode", ["files_with_matches", "content", "count"])
+@pytest.mark.quick_rows(3)
 async def test_grep_over_a_parent_leaves_out_what_is_denied(
     box: Toolbox, mode: str, tools: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

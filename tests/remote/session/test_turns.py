@@ -189,6 +189,7 @@ async def test_a_prompt_that_finds_no_room_is_told_with_what_to_do_and_may_be_se
         {"type": ["user"]},
     ],
 )
+@pytest.mark.quick_rows(4)
 async def test_whatever_a_client_sends_the_session_goes_on(host: WorkerHost, session: str, body: Json) -> None:
     laptop = await host.connect(session)
     await laptop.attach()

@@ -146,6 +146,7 @@ async def make_other(host: WorkerHost, other: str, source: str) -> Laptop:
 @pytest.mark.parametrize("retried", [False, True])
 @pytest.mark.parametrize("is_a_copy", [False, True])
 @pytest.mark.parametrize("how", [{"fork_of": True}, {"fork": True, **LATEST}])
+@pytest.mark.quick_rows(4)
 async def test_a_copy_is_not_made_over_a_session_that_exists(
     how: Json, is_a_copy: bool, retried: bool, ended: bool, host: WorkerHost, session: str, copy: str
 ) -> None:

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ccb.remote.tools.contract import MAX_OUTPUT_CHARS
@@ -119,7 +119,6 @@ def test_the_live_tail_is_the_newest_lines(spill: Spill) -> None:
     assert len(output.last(100, 10)) <= 10
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.binary(max_size=90_000), max_size=8), st.integers(0, 8))
 def test_what_came_since_is_never_lost_or_repeated(
     tmp_path_factory: pytest.TempPathFactory, chunks: list[bytes], first: int
@@ -141,7 +140,6 @@ def test_what_came_since_is_never_lost_or_repeated(
     output.close()
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.text(max_size=400), st.integers(150, 400))
 def test_limited_text_is_the_text_or_its_two_ends(
     tmp_path_factory: pytest.TempPathFactory, text: str, most: int

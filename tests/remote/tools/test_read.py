@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
@@ -266,7 +266,6 @@ def test_reading_tools_and_only_those_are_read_only() -> None:
     assert read_only == {"BashOutput", "Glob", "Grep", "LS", "Read", "Task", "TaskOutput", "TodoWrite", *web}
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.sampled_from(["", "a", "bb" * 10, "é", "x" * 2500]), max_size=30),
     st.booleans(),
@@ -345,6 +344,7 @@ async def test_good_images_are_shown(box: Toolbox, image: bytes) -> None:
         (b"RIFF\0\0\0\0WEBP", "damaged"),
     ],
 )
+@pytest.mark.quick_rows(5)
 async def test_an_image_that_the_api_would_refuse_never_gets_into_the_history(
     box: Toolbox, image: bytes, reason: str
 ) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.remote.bundle_in_memory import bundle_of_the_sources, imports_from
 from tests.remote.tools_kit import Toolbox, open_toolbox, until
@@ -233,7 +233,6 @@ _RULE = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.sets(st.lists(_NAME, min_size=1, max_size=3).map("/".join), max_size=12),
     st.lists(_RULE, max_size=5),
@@ -307,7 +306,6 @@ _REGEX = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(_REGEX, st.text(alphabet="abcABCkKsſKéÉ ", max_size=12), st.booleans())
 def test_no_match_lacks_its_required_texts(pattern: str, line: str, ignore_case: bool) -> None:
     found = compiled(pattern, ignore_case, False)

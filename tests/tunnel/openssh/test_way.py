@@ -83,6 +83,7 @@ async def test_what_a_proxy_command_says_is_the_evidence(
         ("refusing", AuthFailed, "no-such-user@127.0.0.1 (on the way to box) refused the login", "(publickey)"),
     ],
 )
+@pytest.mark.quick_rows(2)
 async def test_a_jump_host_that_does_not_lead_on_is_named(
     words: tuple[str, ...], env: dict[str, str], jump: str, kind: type[CcbError], what: str, evidence: str
 ) -> None:

@@ -65,6 +65,7 @@ async def undisturbed(url: str, body: bytes) -> tuple[bytes, CutLine]:
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.quick_rows(4)
 async def test_the_worker_has_every_byte_once_and_the_provider_one_request(seed: int, fake_model: FakeModel) -> None:
     chance = random.Random(seed)
     fake_model.add({"text": "".join(chance.choices("abcdefgh \n", k=60 * KIB)), "times": 2, "network_pieces": 700})

@@ -93,6 +93,7 @@ def meaning(config: HostConfig) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("seed", range(10))
+@pytest.mark.quick_rows(4)
 async def test_both_readings_agree(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = only_config(tmp_path, monkeypatch)
     for each in range(seed * 10, seed * 10 + 10):

@@ -264,6 +264,7 @@ async def test_a_container_behind_every_login_shell(shell: str, engine: Path) ->
 
 
 @pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.quick_rows(3)
 async def test_the_worker_starts_in_a_container_behind_every_login_shell(
     shell: str, engine: Path, tmp_path: Path
 ) -> None:

@@ -42,9 +42,9 @@ def test_the_ground_shows_what_a_line_has_done(ground: Ground, line: str, what: 
 
 def test_what_is_let_through_does_no_harm() -> None:
     assert len(SHELLS) == 2, "`make test` installs them"
-    done = judged_round(1, 900)
+    done = judged_round(1, 500)
     assert done.trouble is None
-    assert done.let_through > 100
+    assert done.let_through > 60
 
 
 def test_what_rules_deny_is_not_read_where_all_else_is_allowed() -> None:

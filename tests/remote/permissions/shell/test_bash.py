@@ -332,7 +332,7 @@ PARTS = [
 SEPARATORS = ["; ", " && ", " || ", " | ", " & ", "\n"]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.sampled_from(PARTS), st.sampled_from(SEPARATORS)), min_size=1, max_size=4),
     st.sampled_from(["default", "acceptEdits"]),
@@ -346,7 +346,7 @@ def test_a_compound_command_is_allowed_only_if_each_part_is(
         assert [part for part, _ in parts if bash(engine, part).behavior is not ALLOW] == []
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.sampled_from(PARTS), max_size=3),
     st.sampled_from(SEPARATORS),

@@ -9,7 +9,7 @@ import tempfile
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ccb.remote.permissions.shell.parser import parse
@@ -166,7 +166,6 @@ _ALPHABET = [
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-@settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from(_ALPHABET), max_size=12).map("".join))
 def test_a_shell_runs_nothing_that_the_reader_did_not_find(shell: str, text: str) -> None:
     """`mark` leaves a trace when it runs; then the reader must have found it, refused the line, or not followed it."""

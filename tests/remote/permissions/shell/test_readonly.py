@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ccb.remote.permissions.shell.readonly import changes_directory, is_read_only_command
@@ -356,7 +356,6 @@ def test_a_version_is_asked_of_programs_that_obey_no_file_here(tmp_path: Path, m
     assert is_read_only_command("ruby --version"), "it is not there"
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.sampled_from(READ_ONLY[:60] + NOT_READ_ONLY[:60]), min_size=1, max_size=4),
     st.sampled_from(["; ", " && ", "\n", " | ", " & "]),

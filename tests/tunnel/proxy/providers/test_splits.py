@@ -6,7 +6,7 @@ import time
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.providers.adapters import MODELS, Told
 from tests.support.providers.dialect_server import stream_of
@@ -21,7 +21,6 @@ INPUTS = st.dictionaries(st.text(max_size=8), JSON, max_size=3)
 TEXTS = st.text(max_size=60)
 
 
-@settings(max_examples=120, deadline=None)
 @given(
     flavour=st.sampled_from(sorted(MODELS)),
     text=TEXTS,
@@ -51,7 +50,6 @@ def test_any_split_gives_the_same_events(
     assert [(block["name"], block["input"]) for block in message["content"] if block["type"] == "tool_use"] == calls
 
 
-@settings(max_examples=60, deadline=None)
 @given(flavour=st.sampled_from(sorted(MODELS)), where=st.floats(0, 1))
 def test_a_stream_that_ends_anywhere_is_an_answer_or_an_error(flavour: str, where: float) -> None:
     said = Said("some text", "thinking", (("Read", {"a": "b"}), ("Bash", {})))

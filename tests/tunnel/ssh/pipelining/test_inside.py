@@ -58,6 +58,7 @@ async def test_an_asyncssh_that_is_different_logs_in_step_by_step(
     assert await remembered(past, where) == login
 
 
+@pytest.mark.thorough
 def test_the_oldest_asyncssh_logs_in_alike() -> None:
     """The newest one is installed here, and all tests run with it."""
     oldest = _oldest()
