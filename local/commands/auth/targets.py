@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.proxy.providers.anthropic import anthropic_endpoint, list_models
@@ -11,6 +11,7 @@ from ccb.tunnel.proxy.providers.kinds import KINDS
 from ccb.tunnel.proxy.providers.network.endpoint import Endpoint
 from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
 from ccb.tunnel.proxy.providers.provider import ProviderRequest
+from ccb.tunnel.proxy.providers.request_body import WholeBody
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ...config.settings import Settings
@@ -50,7 +51,7 @@ class AuthTarget:
         assert key is not None
         shown = f"Bearer {key.reveal()}" if self.key_header == "authorization" else key.reveal()
         headers = {self.key_header: shown, "accept": "application/json", "user-agent": "ccb"}
-        request = ProviderRequest("GET", _CHECKED_AT.get(self.name, "/models"), headers, _no_body(), 0)
+        request = ProviderRequest("GET", _CHECKED_AT.get(self.name, "/models"), headers, WholeBody([]), 0)
         async with client, client.request(request) as response:
             return response.status
 
@@ -86,8 +87,3 @@ def targets(environ: Mapping[str, str], settings: Settings) -> Iterator[AuthTarg
             yield target(name, environ, settings)
         except (ConfigError, UsageError):  # it is not set up
             continue
-
-
-async def _no_body() -> AsyncIterator[bytes]:
-    return
-    yield b""

@@ -12,6 +12,7 @@ from .http_provider import HttpProvider
 from .network.endpoint import Endpoint, endpoint_at
 from .network.http_client import ProviderClient
 from .provider import ProviderRequest, ProviderResponse
+from .request_body import WholeBody
 
 BASE_URL_VARIABLE = "ANTHROPIC_BASE_URL"
 DEFAULT_BASE_URL = "https://api.anthropic.com"
@@ -63,11 +64,6 @@ async def list_models(client: ProviderClient, credential: Credential | None) -> 
     headers = {"anthropic-version": API_VERSION, "accept": "application/json", "user-agent": "ccb", **_UNENCODED}
     if credential is not None:
         headers |= credential.headers()
-    request = ProviderRequest("GET", "/v1/models?limit=1", headers, _no_body(), 0)
+    request = ProviderRequest("GET", "/v1/models?limit=1", headers, WholeBody([]), 0)
     async with client, client.request(request) as response:
         return response.status, {name.lower(): value for name, value in response.headers}
-
-
-async def _no_body() -> AsyncIterator[bytes]:
-    return
-    yield b""

@@ -20,7 +20,6 @@ class DataLines:
 
     def __init__(self) -> None:
         self._rest = b""
-        self.comments = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the data of the events that are complete now."""
@@ -44,8 +43,6 @@ class DataLines:
     def _data(self, line: bytes) -> bytes:
         if line.startswith(b"data:"):
             return line[5:].strip()
-        if line.startswith(b":"):
-            self.comments += 1
-        elif line.lstrip()[:1] in (b"{", b"["):  # no stream at all, but an error or an answer in one piece
+        if line.lstrip()[:1] in (b"{", b"["):  # no stream at all, but an error or an answer in one piece
             return line.strip()
         return b""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -12,7 +12,7 @@ from ....wire.dataclass import dataclass
 from ..credential import CredentialSource, key_headers
 from ..network.http_client import ProviderClient
 from ..provider import ProviderError, ProviderRequest
-from ..request_body import as_body
+from ..request_body import WholeBody, as_body
 from .listing import MAX_LIST_BYTES, MAX_LISTED, ListedModel, read_details, read_page
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class ModelSource:
         models: list[ListedModel] = []
         asked = path
         for _ in range(_MOST_PARTS):
-            request = ProviderRequest("GET", asked, await self._headers(asked), _no_body(), 0)
+            request = ProviderRequest("GET", asked, await self._headers(asked), WholeBody([]), 0)
             status, body = await self._asked(request)
             if status != 200:
                 raise ProviderError(f"it answered its list of models with HTTP {status}")
@@ -128,8 +128,3 @@ def _parameters(path: str, more: str) -> list[str]:
     given = more.split("&")
     names = {each.partition("=")[0] for each in given}
     return [each for each in path.partition("?")[2].split("&") if each and each.partition("=")[0] not in names] + given
-
-
-async def _no_body() -> AsyncIterator[bytes]:
-    return
-    yield b""

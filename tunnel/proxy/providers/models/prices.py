@@ -1,10 +1,10 @@
 """What models cost where neither the provider's list nor the settings say it: US dollars for a million tokens of
-input, of output, and of input that is read from a cache."""
+input, of output, and of input that is read from a cache.
+
+This extract is of 2026-11-26, from the public price lists as litellm (MIT) collects them.
+"""
 
 from __future__ import annotations
-
-PRICES_OF = "2026-11-26"
-"""The day of this extract. It is from the public price lists as litellm (MIT) collects them."""
 
 _PRICES: dict[str, tuple[float, float, float]] = {
     "claude-fable-5": (10, 50, 1),
