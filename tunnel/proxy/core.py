@@ -388,6 +388,8 @@ class AuthProxy:
             text = "the auth proxy on the laptop failed; its log says why"
             call.fail(Refusal(500, text, kind="laptop_failed"))
         finally:
+            if self._reserved.get(call) is not None:  # it has gone out, also if nobody has waited for its answer
+                self._look_at(upload, head.id, answers=True)
             meter.uploaded(upload.sent, upload.digest)
 
     async def _exchange(self, call: Call, head: RequestHead, upload: Upload, meter: CallMeter) -> None:

@@ -21,6 +21,7 @@ from ccb.tunnel.proxy.answer_reader import AnswerReader
 from ccb.tunnel.proxy.auditing import NoAuditor, WantedCall
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.metering import CallMeter
+from ccb.tunnel.proxy.providers.routing import ModelRouter
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, parse_message
 
 PLACE = CallPlace("5e55-1", "gpu", "/srv")
@@ -49,7 +50,7 @@ class Session:
         self.audit.place = PLACE
         self.told: list[str] = []
         self.audit.warn = self.told.append
-        self.proxy = AuthProxy(provider_of(fake_model.url), auditor=self.audit)
+        self.proxy = AuthProxy(ModelRouter(provider_of(fake_model.url), lambda name: None), auditor=self.audit)
 
     async def ask(self, body: bytes, call_id: str) -> None:
         async with self.proxy.call(request_head(body, call_id=call_id), pieces(body), nonce=guard()) as answer:
@@ -145,6 +146,20 @@ async def test_half_a_character_in_a_request_hides_nothing_of_it(tmp_path: Path,
     found = [(each.kind, each.tool_use) for each in session.entries() if each.call == "c2"]
     assert found == [("tampering", "?"), ("tampering", "toolu_invented")]
     assert len(session.told) == 1
+
+
+async def test_a_request_that_is_given_up_before_its_answer_is_in_the_audit(
+    tmp_path: Path, fake_model: FakeModel
+) -> None:
+    fake_model.add({"text": "too late", "first_delay": 60})
+    session = Session(tmp_path, fake_model)
+    body = request_with(text="for nobody to see")
+    async with session.audit, session.proxy, asyncio.timeout(30):
+        asking = asyncio.create_task(session.ask(body, "c1"))
+        await fake_model.until(lambda model: model.requests)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+    assert [each.text for each in session.entries() if each.kind == "asked"] == ["for nobody to see"]
 
 
 def test_half_a_character_hides_nothing(tmp_path: Path) -> None:
