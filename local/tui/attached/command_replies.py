@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from ccb.tunnel.errors import ConfigError
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import neutralise, one_line
 
 from ...session.client import SessionClient
 from ...terminal.stdio import in_thread
@@ -64,7 +64,14 @@ class CommandReplies:
         self._info = info
 
     async def answer(self, typed: TypedCommand) -> None:
-        """Run a command and show its answer."""
+        """Run a command and show its answer below it. One that opens a panel leaves no trace."""
+        self._reducer.notices.echo = neutralise(f"/{typed.name} {typed.argument}".rstrip())
+        try:
+            await self._run(typed)
+        finally:
+            self._reducer.notices.echo = ""
+
+    async def _run(self, typed: TypedCommand) -> None:
         takes_argument, takes_none = self._with_argument(), self._without_argument()
         if typed.command is not None and typed.name in takes_argument:
             await takes_argument[typed.name](typed.argument)

@@ -10,7 +10,7 @@ from ccb.tunnel.wire.kinds.rewind import RewindRecord, RewoundRecord
 from ...session.client import shown_name
 from ...session.messages import ApiRetry, Result, SystemNote, retry_text
 from ...terminal.keymap import Keymap
-from .blocks import BlockContainer, Level, NoticeBlock, TipsBlock
+from .blocks import BlockContainer, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock
 
 _MAX_TEXT = 100
 _MAX_NAMES = 20
@@ -29,6 +29,8 @@ class Notices:
 
     def __init__(self, container: BlockContainer, own_name: str) -> None:
         self.cwd = ""
+        self.echo = ""
+        """The command of the person that runs: it is shown above the first notice that answers it."""
         self._container = container
         self._own_name = own_name
         self._driver: str | None = None
@@ -41,6 +43,9 @@ class Notices:
 
     def add(self, text: str, level: Level = Level.INFO) -> NoticeBlock:
         """Show a notice. `text` must not contain control characters of the remote."""
+        echo, self.echo = self.echo, ""
+        if echo:
+            self._container.add(PromptBlock(text=echo, state=PromptState.TAKEN))
         block = NoticeBlock(text=text, level=level)
         self._container.add(block)
         self._warning = block if level is Level.WARNING else None

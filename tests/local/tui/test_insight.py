@@ -118,3 +118,18 @@ async def test_a_damaged_ledger_is_said(home: Path) -> None:
         await say(at, "/hosts")
         await at.sees("the ledger", "cannot be")
         assert "Hosts of your last sessions" not in at.screen
+
+
+async def test_a_command_is_shown_above_its_answer_and_one_that_opens_a_panel_is_not() -> None:
+    async with desk() as at:
+        at.app.composer.text = "/status"
+        await at.pilot.press("enter")
+        await at.sees("❯ /status\n\n Session ")
+        at.app.composer.text = "/help"
+        await at.pilot.press("enter")
+        await at.until(lambda: "type to search" in at.screen)
+        await at.pilot.press("escape")
+        at.app.composer.text = "/nonsense"
+        await at.pilot.press("enter")
+        await at.sees("❯ /nonsense\n\n There is no command /nonsense.")
+        assert "❯ /help" not in at.screen

@@ -251,12 +251,21 @@ class QuestionCard(Vertical, can_focus=True):
         if not self.is_attached:
             return
         self.show_choices()
-        below = sum(each.size.height for each in self.below() if each.display)
+        below = self._lines_below()
         height = self.app.size.height
         room = height - _OTHER_LINES
         if self.screen.has_class("-tall"):
             room = room - _BORDER_LINES if self.has_class("-whole") else int(height * _MAX_SHARE)
         self.subject.limit(room - self.gutter.height - below)
+        self.call_after_refresh(self._fit_again, below)
+
+    def _lines_below(self) -> int:
+        return sum(each.size.height for each in self.below() if each.display)
+
+    def _fit_again(self, below: int) -> None:
+        """Fit once more if the answers do not take the `below` lines any more with which the card was fitted."""
+        if self.is_attached and self._lines_below() != below:
+            self.fit()
 
     def toggle_whole(self) -> None:
         """Take the whole screen, or give it back."""
@@ -274,7 +283,7 @@ class QuestionCard(Vertical, can_focus=True):
         super().watch_has_focus(_has_focus)
         self._keys.begin(time.monotonic())
         if self.is_attached:
-            self.show_choices()
+            self.fit()
 
     def on_focus(self) -> None:
         if self.has_class("typing"):
