@@ -247,7 +247,7 @@ class CommandReplies:
                 f"Worker      pid {hello.pid}, Python {one_line(hello.python)} on {one_line(hello.platform)}",
                 f"Connection  {connection.state.value}{reason}; {journal}",
                 *self._uploads(),
-                f"Model       {one_line(reducer.model) or '?'}, {mode}",
+                f"Model       {one_line(reducer.model) or 'not known before the first turn'}, {mode}",
                 f"Sandbox     {one_line(reducer.sandbox) or 'no cage: the worker is of an older version'}",
                 f"Used        {self._cost()}",
             )

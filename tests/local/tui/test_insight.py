@@ -122,9 +122,10 @@ async def test_a_damaged_ledger_is_said(home: Path) -> None:
 
 async def test_a_command_is_shown_above_its_answer_and_one_that_opens_a_panel_is_not() -> None:
     async with desk() as at:
+        at.app.view.reducer.model = ""
         at.app.composer.text = "/status"
         await at.pilot.press("enter")
-        await at.sees("❯ /status\n\n Session ")
+        await at.sees("❯ /status\n\n Session ", "Model       not known before the first turn, permission mode")
         at.app.composer.text = "/help"
         await at.pilot.press("enter")
         await at.until(lambda: "type to search" in at.screen)
