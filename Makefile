@@ -93,7 +93,7 @@ sources: compiled
 	@$(BIN)/pytest -q -m "sources and not thorough" tests/project tests/deploy
 
 unit: $(STAMP) ## the other tests that `make test` runs
-	@$(ROOT) $(BIN)/pytest -n 5 --dist worksteal -q -m "not thorough and not sources"
+	@$(ROOT) $(BIN)/pytest -n 6 --dist worksteal -q -m "not thorough and not sources"
 
 worker-pythons: $(WORKER_PYTHONS) ## the worker's tests under every other Python from 3.9 to 3.14 that is installed
 

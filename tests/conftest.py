@@ -54,7 +54,7 @@ def _choose_examples() -> None:
     for what an example shows, not for the seconds that it takes on a busy machine."""
     from hypothesis import HealthCheck, settings
 
-    examples = int(os.environ.get("CCB_EXAMPLES", "50"))
+    examples = int(os.environ.get("CCB_EXAMPLES", "30"))
     slow = [HealthCheck.too_slow]
     settings.register_profile("ccb", max_examples=examples, deadline=None, suppress_health_check=slow)
     settings.load_profile("ccb")

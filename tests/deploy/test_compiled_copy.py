@@ -136,6 +136,7 @@ async def test_the_worker_that_writes_the_copy_stays_small(tmp_path: Path, bundl
         await laptop.stop()
 
 
+@pytest.mark.thorough
 async def test_a_host_with_an_old_python_has_a_copy_of_its_own(tmp_path: Path, bundle: Bundle) -> None:
     old = next(iter(sorted(Path("~/.pyenv/versions").expanduser().glob("3.9.*/bin/python3.9"))), None)
     if old is None:
@@ -248,6 +249,7 @@ async def test_a_session_starts_beside_an_odd_copy_and_replaces_it(
         assert make is not _link or (host.home / "elsewhere").read_bytes() == data
 
 
+@pytest.mark.thorough
 async def test_two_first_sessions_at_once_leave_one_good_copy(tmp_path: Path, bundle: Bundle) -> None:
     async with worker_host(tmp_path / "home") as host:
         first, second = Visited(host, bundle), Visited(host, bundle)

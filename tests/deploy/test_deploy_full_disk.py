@@ -72,7 +72,7 @@ def failing_python(directory: Path, call: str, error: str, when: int) -> str:
 
 
 @pytest.mark.parametrize("what", INJECTED)
-@pytest.mark.quick_rows(2)
+@pytest.mark.quick_rows(1)
 async def test_an_upload_that_fails_at(what: str, host: Host, tmp_path: Path) -> None:
     call, error, when = INJECTED[what]
     async with session(host, failing_python(tmp_path, call, error, when)) as hello:

@@ -192,6 +192,7 @@ async def test_first_connects_at_the_same_moment_leave_one_bundle(host: Host) ->
     assert [path.name for path in host.cache.iterdir()] == [f"{bundle.sha256}.bundle"]
 
 
+@pytest.mark.thorough
 async def test_uploads_from_processes_of_the_same_number_do_not_meet(host: Host) -> None:
     bundle = tiny_bundle()
     host.cache.mkdir(parents=True, mode=0o700)

@@ -58,6 +58,7 @@ async def test_nothing_is_left_of_a_ccb_that_is_killed_on_its_way(
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.thorough
 async def test_nothing_is_left_of_a_ccb_that_vanishes_without_a_word(
     tmp_path: Path, sshd: Sshd, host_user: HostUser, fake_model: FakeModel
 ) -> None:

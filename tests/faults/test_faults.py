@@ -23,7 +23,7 @@ LOG = os.environ.get("CCB_FAULT_LOG", "")
 
 
 @pytest.mark.parametrize("name", WORKS)
-@pytest.mark.quick_rows(2)
+@pytest.mark.quick_rows(1)
 async def test_the_undisturbed_session_does_all_of_its_work(name: str, reference: Reference) -> None:
     found, work = await reference(name), WORKS[name]
     assert (sorted(found.counts) if work.parallel else found.counts) == (
@@ -40,7 +40,7 @@ async def test_the_undisturbed_session_does_all_of_its_work(name: str, reference
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT))
-@pytest.mark.quick_rows(4)
+@pytest.mark.quick_rows(2)
 async def test_a_disturbed_session_comes_out_the_same(
     seed: int, reference: Reference, tmp_path: Path, sshd: Sshd, host_user: HostUser
 ) -> None:

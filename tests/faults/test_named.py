@@ -60,7 +60,7 @@ if os.environ.get("CCB_FAULT_LOG"):
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", NAMED)
-@pytest.mark.quick_rows(10)
+@pytest.mark.quick_rows(8)
 async def test_a_session_survives(
     name: str, reference: Reference, tmp_path: Path, sshd: Sshd, host_user: HostUser
 ) -> None:
@@ -76,6 +76,7 @@ async def test_a_session_survives(
         assert all(kind in outcome.happened for kind in (step.kind for step in NAMED[name].steps))
 
 
+@pytest.mark.thorough
 async def test_the_worker_saw_its_clock_jump(
     undisturbed: Outcome, tmp_path: Path, sshd: Sshd, host_user: HostUser
 ) -> None:

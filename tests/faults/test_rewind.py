@@ -33,6 +33,7 @@ async def host(tmp_path: Path) -> AsyncIterator[WorkerHost]:
 
 
 @pytest.mark.parametrize("restored", [0, 1, 2])
+@pytest.mark.quick_rows(1)
 async def test_a_rewind_happens_once_whatever_kills_its_worker(host: WorkerHost, restored: int) -> None:
     session = str(uuid.uuid4())
     host.prelude = DIES % restored

@@ -29,6 +29,7 @@ async def post(model: FakeModel, body: Json, **headers: str) -> tuple[int, bytes
 
 
 @pytest.mark.slow
+@pytest.mark.thorough
 async def test_the_official_sdk_reads_a_stream_with_thinking_text_and_tools(fake_model: FakeModel) -> None:
     import anthropic  # takes more than a second, which every run of any test would pay
 

@@ -38,6 +38,7 @@ def built(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> tuple[Pat
     return next(out.glob("*.tar.gz")), next(out.glob("*.whl"))
 
 
+@pytest.mark.thorough
 def test_the_sdist_holds_every_tracked_file_of_the_rooms(built: tuple[Path, Path]) -> None:
     with tarfile.open(built[0]) as archive:
         members = {member.name.split("/", 1)[1]: member for member in archive.getmembers() if "/" in member.name}
@@ -46,6 +47,7 @@ def test_the_sdist_holds_every_tracked_file_of_the_rooms(built: tuple[Path, Path
     assert not missing
 
 
+@pytest.mark.thorough
 def test_the_wheel_holds_the_rooms_under_ccb_and_the_worker_bundle(built: tuple[Path, Path]) -> None:
     with zipfile.ZipFile(built[1]) as archive:
         names = {name for name in archive.namelist() if not name.split("/")[0].endswith(".dist-info")}
@@ -61,6 +63,7 @@ def test_the_wheel_holds_the_rooms_under_ccb_and_the_worker_bundle(built: tuple[
 
 
 @pytest.mark.timeout(180)
+@pytest.mark.thorough
 def test_the_installed_wheel_runs_from_another_directory(built: tuple[Path, Path], tmp_path: Path) -> None:
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)

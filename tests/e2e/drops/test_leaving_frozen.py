@@ -19,7 +19,7 @@ AT_MOST_S = 15.0
 
 
 @pytest.mark.parametrize("noticed", [False, True], ids=["before it is noticed", "while it reconnects"])
-@pytest.mark.quick_rows(1)
+@pytest.mark.thorough
 async def test_leaving_is_quick_when_the_network_is_frozen(
     tmp_path: Path, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, noticed: bool
 ) -> None:

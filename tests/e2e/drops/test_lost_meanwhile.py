@@ -55,6 +55,7 @@ async def test_a_run_whose_session_was_stopped_while_it_was_away_does_not_start_
 
 
 @pytest.mark.parametrize("damage", ["zeros", "lines removed"])
+@pytest.mark.quick_rows(1)
 async def test_a_run_whose_last_events_a_power_cut_took_from_the_host_ends_and_says_so(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, damage: str
 ) -> None:

@@ -178,6 +178,7 @@ async def test_what_does_not_begin_has_its_exit_code(
             clear(await laptop.run(argv), code, says)
 
 
+@pytest.mark.thorough
 async def test_host_commands_and_the_doctor_go_every_way(laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
     fake_model.add({"text": "ok", "times": 0})
     with container(tmp_path) as box:

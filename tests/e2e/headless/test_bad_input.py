@@ -116,6 +116,7 @@ async def test_a_host_without_python_is_code_72(laptop: Laptop, bare_host: Sshd)
     assert_clear(await laptop.run(argv), 72, "has no Python 3.9 or newer", "Install Python 3.9")
 
 
+@pytest.mark.thorough
 async def test_a_home_that_cannot_be_written_is_no_obstacle(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
 ) -> None:
@@ -128,6 +129,7 @@ async def test_a_home_that_cannot_be_written_is_no_obstacle(
     assert gone(host_user)
 
 
+@pytest.mark.thorough
 async def test_a_full_disk_at_home_leaves_nothing_half_written_there(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
 ) -> None:

@@ -42,6 +42,7 @@ def configure(laptop: Laptop, server: DialectServer, dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["responses", "chat"])
+@pytest.mark.quick_rows(1)
 async def test_a_session_with_tools_images_thinking_resume_and_its_costs(
     laptop: Laptop, fake_model: FakeModel, project: Path, dialect: str
 ) -> None:

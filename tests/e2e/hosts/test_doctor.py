@@ -185,6 +185,7 @@ async def test_known_hosts_that_cannot_be_read_are_named(laptop: Laptop, sshd: S
     assert f"{known} cannot be read" in found["connection", "known_hosts"]["found"]
 
 
+@pytest.mark.thorough
 async def test_a_key_that_nobody_verified_is_not_called_so(
     laptop: Laptop, sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
@@ -274,6 +275,7 @@ async def test_a_host_where_nothing_can_be_written_blocks_nothing(laptop: Laptop
     assert "no SSH connection" in found["host", "MaxSessions"]["found"]
 
 
+@pytest.mark.thorough
 async def test_over_the_openssh_client_it_says_what_is_not_tried(
     laptop: Laptop, host_user: HostUser, tmp_path: Path
 ) -> None:

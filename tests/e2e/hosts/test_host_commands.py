@@ -180,6 +180,7 @@ async def test_a_host_without_sessions_is_one_line(host: Host) -> None:
     assert (await host.run("ps", "--json")).stdout == ""
 
 
+@pytest.mark.thorough
 async def test_gc_names_what_it_would_remove_then_removes_just_that(host: Host, fake_model: FakeModel) -> None:
     fake_model.add({"text": "An answer.", "when": {"user_contains": "explain"}, "times": 0})
     old = await host.ended("explain this")
@@ -230,6 +231,7 @@ async def test_gc_names_each_process_that_it_ends(host: Host, fake_model: FakeMo
 
 
 @pytest.mark.visited(False)
+@pytest.mark.thorough
 async def test_clean_asks_on_a_terminal_and_leaves_nothing(host: Host, fake_model: FakeModel) -> None:
     before = sorted(host.user.home.rglob("*"))
     ask_once(fake_model)
@@ -345,6 +347,7 @@ async def test_attach_takes_the_one_session_that_runs_and_a_viewer_leaves_it_alo
         await host.run("stop", "--all")
 
 
+@pytest.mark.thorough
 async def test_this_machine_is_a_host_too(laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()

@@ -75,7 +75,7 @@ def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-@pytest.mark.quick_rows(5)
+@pytest.mark.quick_rows(3)
 async def test_a_session_runs_on_a_host_with(host: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path) -> None:
     setup, truth = HOSTS[host]
     fake_model.add({"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": LOOK}}]}, {"text": "ok"})
@@ -124,7 +124,7 @@ async def test_a_home_too_long_for_a_socket_keeps_the_journal_though_tmp_takes_n
 
 
 @pytest.mark.parametrize("years", [10, -10])
-@pytest.mark.quick_rows(1)
+@pytest.mark.thorough
 async def test_a_session_runs_on_a_host_whose_clock_is_off_by(
     years: int, laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, tmp_path: Path
 ) -> None:
@@ -139,7 +139,7 @@ async def test_a_session_runs_on_a_host_whose_clock_is_off_by(
 
 
 @pytest.mark.parametrize("missing", ["the home of the account", "HOME", "HOME and where it was"])
-@pytest.mark.quick_rows(1)
+@pytest.mark.thorough
 async def test_without_a_home_and_a_path_the_session_starts_where_sshd_put_it(
     missing: str, laptop: Laptop, fake_model: FakeModel, sshd: Sshd, tmp_path: Path
 ) -> None:

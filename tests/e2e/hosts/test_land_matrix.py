@@ -33,9 +33,9 @@ NOISE = {
 }
 
 LANDINGS = [
-    ("bash", "a megabyte", "RekeyLimit 1M"),
     ("fish", "slow", "MaxSessions 1"),
     ("zsh", "no newline", "DisableForwarding yes"),
+    ("bash", "a megabyte", "RekeyLimit 1M"),
     ("bash", "reads stdin", "AllowTcpForwarding no"),
     ("dash", "nothing", "AllowStreamLocalForwarding no"),
     ("tcsh", "JSON", "Subsystem no-sftp internal-sftp"),
@@ -62,7 +62,7 @@ def at(user: HostUser, server: Sshd, *options: str) -> Somewhere:
 
 
 @pytest.mark.parametrize(("shell", "noise", "option"), LANDINGS)
-@pytest.mark.quick_rows(3)
+@pytest.mark.quick_rows(2)
 async def test_the_same_session_lands(
     shell: str, noise: str, option: str, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
 ) -> None:

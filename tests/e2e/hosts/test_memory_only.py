@@ -142,6 +142,7 @@ while True:
 
 
 @pytest.mark.parametrize("host", PYTHONS[-1:], ids=lambda path: path.name, indirect=True)
+@pytest.mark.thorough
 async def test_a_session_without_any_file_is_whole(
     host: Host, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
 ) -> None:
@@ -244,7 +245,7 @@ async def test_a_session_in_memory_is_found_copied_by_nobody_and_ended(
 
 @pytest.mark.parametrize("host", PYTHONS[:1], ids=lambda path: path.name, indirect=True)
 @pytest.mark.parametrize("who_comes", ["the laptop", "gc"])
-@pytest.mark.quick_rows(1)
+@pytest.mark.thorough
 async def test_nothing_of_a_worker_in_memory_that_was_killed_runs_on(
     who_comes: str, host: Host, laptop: Laptop, fake_model: FakeModel
 ) -> None:
@@ -269,6 +270,7 @@ async def test_nothing_of_a_worker_in_memory_that_was_killed_runs_on(
 
 
 @pytest.mark.parametrize("host", PYTHONS[:1], ids=lambda path: path.name, indirect=True)
+@pytest.mark.thorough
 async def test_a_name_that_another_user_has_taken_is_not_believed(
     host: Host, laptop: Laptop, fake_model: FakeModel, tmp_path: Path
 ) -> None:

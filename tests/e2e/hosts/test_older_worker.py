@@ -304,6 +304,7 @@ async def listed(laptop: Laptop) -> dict[str, Json]:
     return {row["session"]: row for row in map(json.loads, done.stdout.splitlines())}
 
 
+@pytest.mark.thorough
 async def test_host_commands_handle_older_daemons_alive_and_dead(host: WorkerHost, laptop: Laptop) -> None:
     living, dead = await older_session(host), await older_session(host)
     await kill(dead)

@@ -108,6 +108,7 @@ def logins(server: Sshd) -> list[str]:
 
 
 @pytest.mark.parametrize("then", ["takes it back", "leaves"])
+@pytest.mark.quick_rows(1)
 async def test_an_answer_is_paid_once_although_another_terminal_takes_the_session_over(
     then: str, laptop: Laptop, tmp_path: Path, fake_model: FakeModel
 ) -> None:

@@ -84,6 +84,6 @@ async def somewhere(way: str, laptop: Laptop, tmp_path: Path) -> AsyncIterator[S
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.quick_rows(4)
+@pytest.mark.quick_rows(3)
 async def test_the_same_session_over(way: str, laptop: Laptop, fake_model: FakeModel, somewhere: Somewhere) -> None:
     await whole_session(laptop, fake_model, somewhere)

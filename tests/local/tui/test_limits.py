@@ -43,7 +43,7 @@ LONG_RULE = session_rule("Bash", "x " * SIZE)
 
 
 @pytest.mark.parametrize("say", [_code, _list, _command, _written, _reason])
-@pytest.mark.quick_rows(3)
+@pytest.mark.quick_rows(1)
 async def test_a_lot_at_once_is_shown_in_bounded_time(say: Callable[[ScriptedSession], None]) -> None:
     async with desk() as at:
         await at.prompt("go")
@@ -69,6 +69,7 @@ async def _asked(at: Desk, tool: str, **tool_input: str) -> None:
         ("Odd", {"value": "y" * (MAX_CHARS + 1)}),
     ],
 )
+@pytest.mark.quick_rows(1)
 async def test_a_question_too_long_to_read_says_so_first_and_can_only_be_denied(
     tool: str, tool_input: dict[str, str]
 ) -> None:
@@ -82,6 +83,7 @@ async def test_a_question_too_long_to_read_says_so_first_and_can_only_be_denied(
         assert at.session.answers["ask"]["behavior"] == "deny"
 
 
+@pytest.mark.thorough
 async def test_a_question_of_two_thousand_lines_is_shown_whole() -> None:
     async with desk(size=(100, 120)) as at:
         await _asked(at, "Bash", command="\n".join(f"echo {n}" for n in range(1_999)))
@@ -137,6 +139,7 @@ async def test_an_answer_of_many_parts_is_one_answer() -> None:
         await at.until(lambda: "Paragraph" not in at.screen)
 
 
+@pytest.mark.thorough
 async def test_what_calls_carry_counts_for_the_memory_of_the_page() -> None:
     async with desk() as at:
         await at.prompt("go")

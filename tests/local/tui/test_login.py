@@ -103,6 +103,7 @@ async def test_a_password_is_asked_on_the_plain_terminal_and_the_interface_comes
         assert at.written.count(IN) == at.written.count(OUT) == 2
 
 
+@pytest.mark.thorough
 async def test_where_to_log_in_is_shown_without_a_question() -> None:
     async with program("elsewhere") as at:
         await _log_in(at, "Visit https://login.invalid and type 1234")
@@ -119,6 +120,7 @@ async def test_every_question_of_a_challenge_is_asked() -> None:
         await at.shows("WELCOME with 123456 and blue")
 
 
+@pytest.mark.thorough
 async def test_who_does_not_answer_is_back_in_the_interface() -> None:
     async with program("password") as at:
         await _log_in(at, "Password for me@devbox: ")
@@ -129,6 +131,7 @@ async def test_who_does_not_answer_is_back_in_the_interface() -> None:
         await at.until(lambda: "!" in at.text_from(asked))
 
 
+@pytest.mark.thorough
 async def test_the_interface_comes_back_also_after_a_failure() -> None:
     async with program("failing") as at:
         await at.shows("logs in")

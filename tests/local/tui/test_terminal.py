@@ -175,6 +175,7 @@ async def test_a_bug_ends_it_with_the_code_of_a_bug() -> None:
 
 
 @pytest.mark.parametrize("hears", ["hears", "deaf"])  # of SIGHUP
+@pytest.mark.quick_rows(1)
 async def test_a_window_that_closes_while_much_is_shown_leaves_nothing_running(hears: str) -> None:
     async with python("-c", BUSY, hears) as at:
         await at.shows("word word")

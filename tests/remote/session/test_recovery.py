@@ -8,6 +8,7 @@ import shutil
 import signal
 from typing import Any
 
+import pytest
 from tests.remote.agent_kit import calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, alive, until
 
@@ -243,6 +244,7 @@ async def test_the_session_goes_on_where_it_worked_whatever_directory_is_named(h
     assert (host.state(session) / "journal.jsonl").exists()
 
 
+@pytest.mark.thorough
 async def test_the_history_is_rebuilt_from_a_journal_larger_than_what_stays_in_memory(
     host: WorkerHost, session: str
 ) -> None:

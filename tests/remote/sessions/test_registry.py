@@ -181,6 +181,7 @@ def test_a_living_daemon_without_a_summary_is_known_by_its_lock(states: Path, tm
     assert described(entry)["pid"] == os.getpid()
 
 
+@pytest.mark.thorough
 def test_a_thousand_sessions_are_listed_quickly(states: Path) -> None:
     for number in range(1000):
         make(states, f"/{number % 50}", updated=float(number))

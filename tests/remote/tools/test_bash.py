@@ -170,6 +170,7 @@ async def test_a_long_output_is_head_path_and_tail(box: Toolbox) -> None:
     assert (await box.text("Read", file_path=path, offset=50000, limit=1)).startswith("50000\t50000\n")
 
 
+@pytest.mark.thorough
 async def test_a_gigabyte_of_output_costs_no_memory(tmp_path: Path) -> None:
     script = f"""
 import asyncio

@@ -37,6 +37,7 @@ async def measured(tmp_path: Path) -> AsyncIterator[Bench]:
 
 @pytest.mark.parametrize("front", ["http", "inband"])
 @pytest.mark.slow
+@pytest.mark.quick_rows(1)
 async def test_a_30_mb_request_and_a_100_mb_response_do_not_grow_the_proxy(measured: Bench, front: str) -> None:
     async with measured.memory() as memory:
         for sent, received in ((30 * MB, 0), (0, 100 * MB)):

@@ -42,6 +42,7 @@ async def selected(at: Desk, start: str, end: str) -> str:
 
 
 @pytest.mark.parametrize("width", [40, 70, 200])
+@pytest.mark.quick_rows(1)
 async def test_paragraphs_code_and_lists_are_copied_without_breaks_and_indent(width: int) -> None:
     async with desk(size=(width, 110)) as at:
         await at.prompt(f"a question, {_LONG} that ends")

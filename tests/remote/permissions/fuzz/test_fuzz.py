@@ -53,6 +53,7 @@ def test_what_rules_deny_is_not_read_where_all_else_is_allowed() -> None:
     assert done.ran > 90
 
 
+@pytest.mark.thorough
 def test_no_line_does_harm_in_the_cage_even_if_all_are_let_through() -> None:
     cages = CageServer()
     try:
