@@ -66,6 +66,7 @@ async def test_what_grows_is_drawn_once_a_frame_and_only_its_last_piece(monkeypa
         await at.sees("item 119")
         blocks = [each for each in at.app.view.transcript.blocks if isinstance(each, MarkdownBlock)]
         assert len(blocks) > 5
+        await at.until(lambda: not at.app.view.transcript._drawing.unfinished)
         at.session.delta("- the last item\n")
         drawn.clear()
         await at.sees("the last item")
