@@ -28,10 +28,9 @@ def tool(name: str, **given: Any) -> dict[str, Any]:
     return {"blocks": [{"type": "tool_use", "name": name, "input": given}]}
 
 
-async def press(running: Terminal, *keys: str) -> None:
-    for key in keys:
-        await asyncio.sleep(4 * BURST_S)  # the pause of a person: without it, keys are text
-        running.type(key)
+async def press(running: Terminal, key: str) -> None:
+    await asyncio.sleep(4 * BURST_S)  # the pause of a person: without it, keys are text
+    running.type(key)
 
 
 async def go_to_card(running: Terminal) -> None:
@@ -40,6 +39,14 @@ async def go_to_card(running: Terminal) -> None:
     async with asyncio.timeout(60):
         while not any(each in running.text_from(start) for each in ("Esc back", "Esc declines")):
             await press(running, "\x1ba")
+
+
+async def choose(running: Terminal, answer: str) -> None:
+    """Mark an answer of the card, and send it once it is marked."""
+    start = len(running.written)
+    await press(running, answer)
+    await running.until(lambda: "Enter" in running.text_from(start))
+    await press(running, "\r")
 
 
 async def test_a_question_is_answered_and_a_plan_is_approved_before_the_work_begins(
@@ -60,10 +67,10 @@ async def test_a_question_is_answered_and_a_plan_is_approved_before_the_work_beg
         running.type("move the store\r")
         await running.shows("Which store?")
         await go_to_card(running)
-        await press(running, "2", "\r")
+        await choose(running, "2")
         await running.shows("Approve the plan")
         await go_to_card(running)
-        await press(running, "1", "\r")
+        await choose(running, "1")
         await running.shows("All-is-done.")
         assert (project / "a.txt").read_text() == "x", "nobody was asked about the edit"
         assert next((laptop.home / ".local/state/ccb/sessions").glob("*/plan.md")).read_text() == "# Move to Redis\n"

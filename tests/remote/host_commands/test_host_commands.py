@@ -210,7 +210,7 @@ async def test_stop_leaves_no_process_and_no_file(host: WorkerHost, session: str
     ((kind, body),) = await command(host, "stop", session[:8])
     assert (kind, body["session"], body["pid"]) == ("stopped", session, hello.pid)
     assert body["how"].startswith("killed" if stuck else "ended")
-    assert [pid for pid in [hello.pid, *pids] if alive(pid)] == []
+    await until(lambda: not any(map(alive, [hello.pid, *pids])), "the kernel has ended what was killed")
     assert of_tools(host) == []
     assert host.runtime_files() == []
     assert (host.state(session) / "journal.jsonl").exists()
