@@ -22,7 +22,8 @@ class CageKind(enum.Enum):
 class CageRules:
     """A cage. `read`, `write` and `execute` are paths, with everything below a directory; what may be written or
     executed may also be read. `protected` are paths below `write` that stay as they are, beside what the server of the
-    cages finds there. Only the cage for the workspace can have `network`."""
+    cages finds there. Only the cage for the workspace can have `network`. `own`: the command is a program of ccb (see
+    `run_program`), which needs no Python but the zygote's."""
 
     kind: CageKind
     read: tuple[str, ...]
@@ -30,6 +31,7 @@ class CageRules:
     execute: tuple[str, ...]
     protected: tuple[str, ...] = ()
     network: bool = False
+    own: bool = False
 
 
 _READ = (

@@ -33,4 +33,5 @@ def start_request(
         "protected": [os.fsencode(each) for each in rules.protected],
         "temporary": os.fsencode(temporary),
         "network": rules.network,
+        "own": rules.own,
     }

@@ -31,6 +31,7 @@ class CageRequest:
         self.protected = _texts(fields["protected"])
         self.temporary = _text(fields["temporary"])
         self.network = bool(fields["network"])
+        self.own = bool(fields["own"])
 
 
 _LISTS = ("argv", "environment", "read", "write", "execute", "protected")
@@ -40,6 +41,7 @@ EMPTY: dict[str, object] = {
     "cwd": b"/",
     "workspace": False,
     "network": False,
+    "own": False,
     **{name: [] for name in _LISTS},
     **dict.fromkeys(_TEXTS, b""),
 }

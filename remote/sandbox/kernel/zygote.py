@@ -15,6 +15,7 @@ import gc
 import marshal
 import os
 import resource
+import sys
 
 from .cage import CageRequest, enter, filter_code
 from .probe import probe
@@ -22,7 +23,9 @@ from .syscalls import PR_SET_DUMPABLE, Kernel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing these takes longer than all the rest
-    from typing import NoReturn
+    from typing import Any, Callable, NoReturn
+
+    Main = Callable[[str], None]
 
 _CLONE_PARENT = 0x00008000
 _SIGPIPE, _SIGCHLD, _SIGXFSZ = 13, 17, 25
@@ -39,6 +42,7 @@ class Zygote:
         self._kernel = Kernel()
         self._kernel.prctl(PR_SET_DUMPABLE, 0)
         self._filters: dict[tuple[bool, int], bytes] = {}
+        self._programs: dict[bytes, Main] = {}
 
     def serve(self, connection: _socket.socket) -> None:
         """Answer requests until the other end is closed."""
@@ -66,10 +70,22 @@ class Zygote:
         if key not in self._filters:
             self._filters[key] = filter_code(self._kernel, request)
         output, report = descriptors
+        main = self._loaded(request) if request.own else None
         pid = self._kernel.clone(_CLONE_PARENT | _SIGCHLD)
         if pid == 0:
-            _run(self._kernel, request, self._filters[key], (output, report))
+            _run(self._kernel, request, self._filters[key], (output, report), main)
         return {"pid": pid}
+
+    def _loaded(self, request: CageRequest) -> Main:
+        """Return `main` of a program of ccb. It is loaded once, as a new Python would load it from this command."""
+        boot, program = request.argv[4:6]
+        if program not in self._programs:
+            sys.argv = ["-c", program.decode()]
+            made: dict[str, Any] = {}
+            exec(boot, made)  # noqa: S102 - from the process that started this one
+            self._programs[program] = made["module"].main
+            gc.freeze()
+        return self._programs[program]
 
 
 def main(descriptor: int) -> None:
@@ -109,8 +125,11 @@ def _receive(connection: _socket.socket) -> tuple[dict[str, object], list[int]]:
     return fields, descriptors.tolist()
 
 
-def _run(kernel: Kernel, request: CageRequest, code: bytes, descriptors: tuple[int, int]) -> NoReturn:
-    """Become the command. If that fails, report the step and the error, and end: it never runs without its cage."""
+def _run(
+    kernel: Kernel, request: CageRequest, code: bytes, descriptors: tuple[int, int], main: Main | None
+) -> NoReturn:
+    """Become the command, or run `main` in its place. If that fails, report the step and the error, and end: nothing
+    runs without its cage."""
     step = "cage"
     try:
         os.setsid()
@@ -126,9 +145,27 @@ def _run(kernel: Kernel, request: CageRequest, code: bytes, descriptors: tuple[i
         step = "cage"
         enter(kernel, request, code)
         step = "program"
+        if main is not None:
+            _call(main, request)
         os.execve(request.program, request.argv, request.environment)  # noqa: S606 - argv is the command
     except BaseException as error:  # noqa: BLE001 - the top of a process: nothing else of the zygote may run in it
         number = error.errno if isinstance(error, OSError) and error.errno else 0
         os.write(_REPORT, marshal.dumps((step, number, str(error))))
     finally:
         os._exit(_FAILED)
+
+
+def _call(main: Main, request: CageRequest) -> NoReturn:
+    """Do what a new Python would do with the rest of the command, but in this process, which is caged."""
+    status = 1
+    try:
+        os.close(_REPORT)  # the worker takes it for the start
+        os.environb.clear()
+        os.environb.update(request.environment)
+        gc.enable()
+        main(os.fsdecode(request.argv[6]))
+        status = 0
+    except BaseException:  # noqa: BLE001 - the top of a process, as in `_run`
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(status)

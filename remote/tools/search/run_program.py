@@ -9,6 +9,7 @@ import json
 import marshal
 import sys
 import zlib
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
@@ -43,7 +44,8 @@ for name, code in marshal.loads(zlib.decompress(binascii.a2b_base64(sys.argv[1])
     exec(code, module.__dict__)
     if name == "running" and sys.argv[4:]:
         module.start_ahead(sys.argv[3], sys.argv[4:])
-module.main(sys.argv[2])
+if sys.argv[2:]:
+    module.main(sys.argv[2])
 """
 
 
@@ -101,7 +103,9 @@ def load_program(modules: tuple[str, ...] = _MODULES) -> str:
 def _cage(context: ToolContext, request: Json) -> CageRules | None:
     """Return the cage of the program: it reads what is searched, and changes nothing. None if this host has none."""
     searched = context.call.pinned or context.host.real_path(str(request.get("root") or request["path"]))
-    return context.cages.read_only([context.cwd, *context.add_dirs], [searched])
+    rules = context.cages.read_only([context.cwd, *context.add_dirs], [searched])
+    # the zygote reads names in UTF-8, as most workers do
+    return replace(rules, own=sys.getfilesystemencoding() == "utf-8") if rules else None
 
 
 def search_command(request: Json) -> list[str]:

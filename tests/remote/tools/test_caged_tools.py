@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -118,3 +119,12 @@ async def test_searches_run_in_the_read_only_cage(
     (outer / "b.txt").write_text("needle\n")
     assert "b.txt" in await box.text(name, **call, path=str(outer)), "a granted directory outside is read as well"
     assert len(cages) == 2 and all(cage is not None and not cage.write for cage in cages)
+
+
+async def test_a_caged_search_starts_no_new_python(box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    box.write("a.txt", "needle\n")
+    monkeypatch.setattr(sys, "executable", "/no/such/python")  # the zygote runs
+    assert await box.text("Grep", pattern="needle") == "Found 1 file\na.txt"
+    assert await box.text("Glob", pattern="*.txt") == str(box.root / "a.txt")
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "iso8859-1")
+    assert "could not be started" in await box.error("Grep", pattern="needle"), "the zygote reads names in UTF-8"

@@ -452,7 +452,7 @@ async def test_what_was_listed_in_time_is_searched(box: Toolbox, tmp_path: Path,
 def test_the_program_loads_nothing_that_takes_long() -> None:
     shows = BOOT.replace("module.main(sys.argv[2])", "print(*sys.modules)")
     assert shows != BOOT
-    argv = [sys.executable, "-I", "-S", "-c", shows, load_program()]
+    argv = [sys.executable, "-I", "-S", "-c", shows, load_program(), "request"]
     loaded = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
     assert "search.main" in loaded and not {"subprocess", "threading", "typing", "asyncio"} & set(loaded)
 

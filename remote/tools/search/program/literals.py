@@ -7,7 +7,7 @@ import re
 import sys
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # each import is felt: the program starts anew for every search
+if TYPE_CHECKING:  # each import is felt where each search starts the program anew
     from typing import Any
 
 _MAX_TEXTS = 40

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
 import time
 import warnings
@@ -27,7 +28,7 @@ from .walk import (
 )
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # each import is felt: the program starts anew for every search
+if TYPE_CHECKING:  # each import is felt where each search starts the program anew
     from typing import Any, Callable
 
     Json = dict[str, Any]
@@ -44,6 +45,7 @@ class BadRequest(Exception):
 def main(argument: str) -> None:
     """Answer the request in `argument` and print the result."""
     request = json.loads(argument)
+    signal.alarm(int(request["seconds"]) + 30)  # a pattern can take forever, and the worker may have been killed
     try:
         result = answer(request)
     except (BadRequest, BadGlob) as error:

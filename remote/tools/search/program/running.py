@@ -8,7 +8,7 @@ import select
 import time
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # each import is felt: the program starts anew for every search
+if TYPE_CHECKING:  # each import is felt where each search starts the program anew
     from typing import Any
 
 _SIGKILL = 9  # `signal` imports much
