@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,21 @@ async def press(running: Terminal, key: str) -> None:
 
 
 async def go_to_card(running: Terminal) -> None:
-    """Press Alt+A until the card listens: one that takes the place of another does not at once."""
+    """Press Alt+A until the card listens: one that takes the place of another does not at once. Each press is waited
+    for, because a second one would go back."""
     start = len(running.written)
-    async with asyncio.timeout(60):
-        while not any(each in running.text_from(start) for each in ("Esc back", "Esc declines")):
-            await press(running, "\x1ba")
+
+    def listens() -> bool:
+        return any(each in running.text_from(start) for each in ("Esc back", "Esc declines"))
+
+    for _ in range(10):
+        await press(running, "\x1ba")
+        with contextlib.suppress(AssertionError):
+            await running.until(
+                lambda: any(each in running.text_from(start) for each in ("Esc back", "Esc declines")), 6
+            )
+            return
+    raise AssertionError("the card does not listen")
 
 
 async def choose(running: Terminal, answer: str) -> None:

@@ -87,8 +87,11 @@ class Terminal:
 
     async def ended(self, deadline_s: float = 60) -> int:
         """Wait for the end; the exit code."""
-        async with asyncio.timeout(deadline_s):
-            return await self.process.wait()
+        try:
+            async with asyncio.timeout(deadline_s):
+                return await self.process.wait()
+        except TimeoutError:
+            raise AssertionError(f"it did not end; written so far: {self.text[-3000:]}") from None
 
     def hang_up(self) -> None:
         """Close the terminal window."""
