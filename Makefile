@@ -23,7 +23,7 @@ help: ## show this list
 
 setup: $(STAMP) ## create .venv with everything the project needs
 
-$(STAMP): pyproject.toml .ci/system-packages
+$(STAMP): pyproject.toml .ci/system-packages .ci/python-packages
 	@.ci/system-packages venv $(PYTHON)
 	@mkdir -p .make
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -65,9 +65,9 @@ async def launch(
     """Start the worker on the host of `transport`.
 
     That takes one round trip if the host has the bundle, else another one and the upload. A host command (`command` in
-    `params`) needs the bundle of the host commands as well. Over a transport on trial the
-    stub waits for a word from here before it does anything; the word is sent when the host's shell runs. With `heard`,
-    the shell also reports facts about the host, which are collected in `heard`. Raise NoPython, NoStorage, AuthFailed
+    `params`) needs the bundle of the host commands as well. Over a transport on trial the stub waits for a word from
+    here before it does anything; the word is sent when the host's shell runs. With `heard`, the shell also reports
+    facts about the host, which are collected in `heard`. Raise NoPython, NoStorage, AuthFailed
     (an expired account), DeployError (the host ran something else, or gives no input) or ConnectionLost.
     """
     marker = secrets.token_hex(16)

@@ -242,7 +242,7 @@ def compiled(source: bytes, file: str) -> CodeType:
     return code
 
 
-class Bundle:
+class HostBundle:
     # A bundle that this run needs. Without `data` it has to be sent.
     def __init__(self, digest: str, size: int) -> None:
         self.digest = digest
@@ -368,9 +368,9 @@ def main() -> None:
         sys.exit(96)
     start_params = json.loads(base64.b64decode(params))
     waits = start_params.pop("wait", False)
-    bundles = [Bundle(digest, size)]
+    bundles = [HostBundle(digest, size)]
     if "more" in start_params:
-        bundles.append(Bundle(*start_params["more"]))
+        bundles.append(HostBundle(*start_params["more"]))
     missing = [bundle for bundle in bundles if not bundle.data]
     facts = {"need": [bundle.digest for bundle in missing], "packed": packing()} if missing else {"have": True}
     say(**facts, py=version, exe=sys.executable, notes=notes)
