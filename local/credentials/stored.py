@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError, CredentialError
@@ -77,13 +78,10 @@ class StoredCredential:
         self._renewal = renewal
         self._lock = asyncio.Lock()
         self._known: Account | None = None
-        self._over: CredentialError | None = None
         self._renewed_at = float("-inf")
 
     async def get(self) -> Credential:
         async with self._lock:
-            if self._over is not None:
-                raise self._over
             if self._known is None:
                 self._known = await self._read()
             if self._ends_within(EARLY_S):
@@ -109,8 +107,8 @@ class StoredCredential:
                 except ProviderError as error:
                     log.warning("a refused token cannot be renewed now: %s", error)
                     return True  # the next try comes with the next call
-                except CredentialError as error:
-                    self._over = error  # the next call says so
+                except CredentialError:  # the next call says so, unless the person has logged in again by then
+                    self._known = replace(known, expires=0.0)
                     return True
             return self._known is not None and self._credential(self._known) != credential
 

@@ -148,16 +148,16 @@ class SessionAudit:
             self._asked = found.asked
             entries.append(AuditEntry("asked", at, call_id, name=found.model, text=found.asked))
         results = [each for each in found.results if each.tool_use_id not in self._answered]
-        unknown = [each for each in results if not self._is_known(each.tool_use_id)]
+        unknown = dict.fromkeys(each.tool_use_id for each in results if not self._is_known(each.tool_use_id))
         first, self._first = self._first, False
         self._lenient = self._lenient or (first and bool(unknown))
         for each in results:
             if len(self._answered) < _MAX_KNOWN:
                 self._answered.add(each.tool_use_id)
-            kind = "result" if each not in unknown else "unseen" if self._lenient else "tampering"
+            kind = "result" if each.tool_use_id not in unknown else "unseen" if self._lenient else "tampering"
             entries.append(AuditEntry(kind, at, call_id, each.tool_use_id, text=each.text))
         if unknown and not self._lenient:
-            use = one_line(unknown[0].tool_use_id)
+            use = one_line(next(iter(unknown)))
             log.warning("%d results belong to no call of a model, the first is %s", len(unknown), use)
             said = f"The host sent the model a result ({use}) of a tool call that no model made: tampering."
             loop.call_soon_threadsafe(self.warn, f"{said} See: ccb audit {self.place.session[:8]}")

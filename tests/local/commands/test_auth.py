@@ -19,6 +19,11 @@ from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.http_server import serving
 
 from ccb.local.command_line.exit_codes import ExitCode
+from ccb.local.commands.auth.targets import target
+from ccb.local.config.provider_settings import ProviderSettings
+from ccb.local.config.settings import Settings
+from ccb.tunnel.proxy.providers.credential import Credential
+from ccb.tunnel.secret import Secret
 
 pytestmark = pytest.mark.programs
 
@@ -180,6 +185,29 @@ async def test_another_provider_has_its_own_accounts_and_its_key_is_checked_ther
     assert found["accounts"] == [{"name": "work", "kind": "api_key", "expires": None, "workspace": None}]
     assert "(lab): account work, an API key in the keyring" in everything.out and "sk-o" not in everything.out
     assert "Did you mean lab" in (await machine.auth("status", "labb")).err
+
+
+@pytest.mark.parametrize(
+    ("own", "path", "header"),
+    [
+        ({"kind": "openrouter", "keyHeader": "x-api-key"}, "/v1/key", "x-api-key"),
+        ({"kind": "anthropic-compatible", "keyHeader": "authorization"}, "/v1/v1/models", "authorization"),
+    ],
+)
+async def test_a_key_is_checked_in_the_header_that_the_person_has_chosen(
+    own: dict[str, str], path: str, header: str
+) -> None:
+    seen: list[tuple[str, set[str]]] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        seen.append((request.path, {"authorization", "x-api-key"} & {name.lower() for name in request.headers}))
+        return web.json_response({"data": []})
+
+    async with serving(handle) as url:
+        lab = ProviderSettings(**own, baseUrl=f"{url}/v1")  # type: ignore[arg-type]
+        where = target("lab", {}, Settings(providers={"lab": lab}))
+        assert await where.ask(Credential("the input", api_key=Secret("sk-o")), {}) == 200
+    assert seen == [(path, {header})]
 
 
 @pytest.mark.parametrize("source", ["a token endpoint", "Claude Code's file"])

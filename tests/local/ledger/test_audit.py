@@ -91,6 +91,19 @@ async def test_a_result_of_a_call_that_no_model_made_is_shown_as_tampering(
     capsys.readouterr()
 
 
+async def test_a_request_full_of_invented_results_does_not_stop_the_audit(tmp_path: Path) -> None:
+    told: list[str] = []
+    audit = SessionAudit(tmp_path)
+    audit.place, audit.warn = PLACE, told.append
+    async with asyncio.timeout(10), audit:
+        audit.sent("c1", request_with(), "d1")
+        audit.sent("c2", request_with(*(f"toolu_{number}" for number in range(10_000))), "d2")
+    assert len(told) == 1 and "toolu_0" in told[0]
+    ledger = open_ledger(tmp_path)
+    assert sum(each.kind == "tampering" for _, each in ledger.audited("5e55")) == 10_000
+    ledger.close()
+
+
 async def test_a_history_from_elsewhere_is_no_tampering_and_is_known_the_next_time(
     tmp_path: Path, fake_model: FakeModel
 ) -> None:

@@ -66,6 +66,14 @@ def key_headers(credential: Credential | None, key_header: str) -> dict[str, str
     return {key_header: f"Bearer {key.reveal()}" if key_header == "authorization" else key.reveal()}
 
 
+def in_one_header(credential: Credential, header: str) -> Credential:
+    """Return a credential for one header of the Messages API only: `authorization` or `x-api-key`."""
+    key = credential.bearer or credential.api_key
+    if header == "authorization":
+        return Credential(credential.source, bearer=key)
+    return Credential(credential.source, api_key=key)
+
+
 class CredentialSource(Protocol):
     """Returns the credential for each call."""
 
@@ -98,11 +106,11 @@ class OneHeaderCredential:
         self._last: Credential | None = None
 
     async def get(self) -> Credential:
-        self._last = found = await self._source.get()
-        key = found.bearer or found.api_key
-        if self._header == "authorization":
-            return Credential(found.source, bearer=key)
-        return Credential(found.source, api_key=key)
+        self._last = await self._source.get()
+        return in_one_header(self._last, self._header)
 
     async def refused(self, credential: Credential) -> bool:
-        return self._last is not None and await self._source.refused(self._last)
+        last = self._last
+        if last is None or in_one_header(last, self._header) != credential:  # another call has got a newer one
+            return last is not None
+        return await self._source.refused(last)

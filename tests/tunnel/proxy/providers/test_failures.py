@@ -490,7 +490,13 @@ async def test_37_events_without_choices_or_delta_are_passed_over() -> None:
 
 
 async def test_38_no_stop_reason_is_invented() -> None:
-    failed = await told(chunk({"content": "a"}), chunk({}, "error"))
-    assert failed.error["type"] == "api_error"
+    for reason, kind in (
+        ("error", "api_error"),
+        ("insufficient_system_resource", "overloaded_error"),
+        ("function_call_filter: MALFORMED_FUNCTION_CALL", "api_error"),
+    ):
+        assert (await told(chunk({"content": "a"}), chunk({}, reason))).error["type"] == kind, reason
+    refused = await told(chunk({"content": "a"}), chunk({}, "content_filter: PROHIBITED_CONTENT"))
+    assert refused.message["stop_reason"] == "refusal"
     unknown = await told(chunk({"content": "a"}), chunk({}, "a_new_reason"))
     assert unknown.message["stop_reason"] == "end_turn"

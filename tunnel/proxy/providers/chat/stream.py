@@ -23,8 +23,15 @@ _REASONS = {
     "tool_calls": "tool_use",
     "function_call": "tool_use",
     "length": "max_tokens",
+    "max_tokens": "max_tokens",
     "content_filter": "refusal",
     "model_context_window_exceeded": "model_context_window_exceeded",
+}
+_FAILURES = {  # reasons of an answer that is not whole, although the stream has ended well
+    "error": "api_error",
+    "abort": "api_error",
+    "insufficient_system_resource": "overloaded_error",  # DeepSeek's word
+    "function_call_filter": "api_error",  # Gemini's, for a call that it has made wrong
 }
 _SILENT_CUT = 16_000  # characters from which on a conversation may have lost its start
 _MOST_CHARACTERS = 6  # of one token, on average; JSON and code have fewer
@@ -99,8 +106,9 @@ class ChatReader:
         self.answer.finish()
 
     def _stop(self, reason: str) -> None:
-        if reason == "error":
-            raise AnswerError("api_error", f"{self._target.provider} broke off its answer")
+        reason = reason.partition(":")[0]  # Gemini says behind it why
+        if kind := _FAILURES.get(reason):
+            raise AnswerError(kind, f"{self._target.provider} broke off its answer ({reason})")
         self._flush_details()
         self.answer.stop(_REASONS.get(reason, "end_turn"))
 
