@@ -10,6 +10,7 @@ import asyncio
 import base64
 import binascii
 import logging
+import re
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -19,6 +20,7 @@ from ..errors import CcbError
 from ..secret import Secret
 from ..wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Frame, Head, Open, Packed
 from ..wire.calls.compression import pack
+from ..wire.calls.deltas import MAX_PARTS
 from .bodies import CannotRebuild
 from .call import Superseded
 from .core import AuthProxy, ProxiedResponse
@@ -34,6 +36,9 @@ MAX_STREAMS = 128
 """How many streams one connection may have. A stream counts until its last bytes are acknowledged."""
 
 _MAX_ANSWERS = 1024
+_MAX_HEAD = 64 * 1024  # characters of a request head: it is kept as long as its stream
+_ID = re.compile(r"[!-~]{0,128}")
+"""What names a call. It stands in every row of the ledger and the audit, and in the log."""
 
 Send = Callable[[Frame], Awaitable[None]]
 
@@ -192,9 +197,8 @@ class InbandCalls:
                 await self._cancel(stream)
 
     async def _open(self, opened: Open) -> None:
-        if opened.stream in self._streams or len(self._streams) >= MAX_STREAMS:
-            reason = "the stream number is in use" if opened.stream in self._streams else "too many streams"
-            await self._answers.put(End(self._epoch, opened.stream, reason))
+        if refused := self._refused(opened):
+            await self._answers.put(End(self._epoch, opened.stream, refused))
             return
         resumed = bool(opened.id) and self._proxy.knows(opened.id)
 
@@ -202,6 +206,18 @@ class InbandCalls:
         self._streams[opened.stream] = stream
         self._idle.clear()
         stream.task = asyncio.create_task(self._serve(stream), name=f"model stream {opened.stream}")
+
+    def _refused(self, opened: Open) -> str:
+        """Return why there will be no such stream, "" if there will."""
+        if opened.stream in self._streams:
+            return "the stream number is in use"
+        if len(self._streams) >= MAX_STREAMS:
+            return "too many streams"
+        if not _ID.fullmatch(opened.id):
+            return "the id of the call is too long, or no plain text"
+        texts = (opened.nonce, opened.method, opened.path, opened.digest, opened.base)
+        size = sum(map(len, texts)) + sum(len(name) + len(value) for name, value in opened.headers.items())
+        return "the request head is too long" if size > _MAX_HEAD or len(opened.parts) > MAX_PARTS else ""
 
     def _forget(self, stream: _Stream) -> None:
         self._streams.pop(stream.opened.stream, None)

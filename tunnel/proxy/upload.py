@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator
 
@@ -11,6 +12,8 @@ from .guards.costs import ANSWERED
 from .guards.refusal import Refusal
 from .policy import Policy, RequestHead
 from .providers.request_body import WholeBody
+
+_IN_THREAD = 64 * 1024  # bytes from which on a body is checked in a thread: it takes a millisecond and more
 
 
 class BodyLost(Exception):
@@ -73,7 +76,10 @@ class Upload:
         """Yield the body once all of it has come and is allowed."""
         body = b"".join([piece async for piece in self._received(held=True)])
         try:
-            self._policy.requests.check(body, answers=self._answers)
+            if len(body) > _IN_THREAD:
+                await asyncio.to_thread(self._policy.requests.check, body, answers=self._answers)
+            else:
+                self._policy.requests.check(body, answers=self._answers)
         except Refusal as refusal:
             self.failure = refusal
             raise

@@ -11,13 +11,14 @@ import pytest
 from aiohttp import web
 from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.http_server import serving
-from tests.support.proxy.proxy_client import NONCE, Worker, message_body, proxy_to
+from tests.support.proxy.proxy_client import NONCE, Stream, Worker, message_body, proxy_to
 
 from ccb.tunnel.errors import ConnectionLost
 from ccb.tunnel.proxy.call import BUFFER
 from ccb.tunnel.proxy.inband import InbandCalls
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Data, End, Frame, Open
+from ccb.tunnel.wire.frames import frame_from_dict
 
 MIB = 1024 * 1024
 
@@ -44,6 +45,34 @@ async def test_refusals_of_the_proxy_are_ordinary_answers(fake_model: FakeModel)
             assert stream.head is not None and stream.head.status == status
             assert json.loads(stream.body)["type"] == "error"
     assert not fake_model.requests
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"id": "x" * 129}, "the id of the call"),
+        ({"id": "a\nccb: all is well"}, "the id of the call"),
+        ({"id": "\x1b]0;owned\x07"}, "the id of the call"),
+        ({"path": "/v1/messages?" + "x" * 70_000}, "the request head"),
+        ({"headers": {"anthropic-beta": "x" * 70_000}}, "the request head"),
+        ({"digest": "0" * 70_000}, "the request head"),
+        ({"parts": [0] * 6_003}, "the request head"),
+    ],
+)
+async def test_a_head_that_no_worker_sends_is_not_kept(
+    fake_model: FakeModel, fields: dict[str, object], why: str
+) -> None:
+    """An `open` frame may come in parts, up to 64 MB: its stream would hold it, the ledger would write it in each
+    row, and an id with line ends would write lines of its own into the log."""
+    opened = {"epoch": 3, "stream": 1, "id": "a", "nonce": NONCE, "method": "POST", "path": "/v1/messages"}
+    frame = frame_from_dict({"t": "open", **opened, "headers": {}, "size": 0, **fields})
+    assert isinstance(frame, Open)
+    async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
+        worker.streams[1] = Stream()
+        await worker.calls.handle(frame)
+        ended = await worker.ended(1)
+        assert ended.end is not None and why in ended.end.error
+        assert (worker.calls.open_streams, ended.head) == (0, None)
 
 
 async def test_a_large_request_flows_with_credit_and_arrives_whole() -> None:
@@ -246,7 +275,7 @@ async def test_a_resumed_upload_is_thrown_away_but_still_gets_credit(fake_model:
 
 async def test_an_unknown_call_cannot_be_resumed_in_its_middle(fake_model: FakeModel) -> None:
     async with proxy_to(fake_model.url) as proxy, Worker(proxy) as worker:
-        await worker.open(1, 10, call_id="never seen", offset=100)
+        await worker.open(1, 10, call_id="never-seen", offset=100)
         await worker.ended(1)
         end = worker.streams[1].end
         assert (

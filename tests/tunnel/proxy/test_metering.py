@@ -21,7 +21,7 @@ from tests.support.proxy.proxy_client import guard, message_body, pieces, read_a
 from ccb.tunnel.proxy.answer_reader import AnswerReader
 from ccb.tunnel.proxy.auditing import NoAuditor
 from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.guards.costs import most_cost
+from ccb.tunnel.proxy.guards.costs import billed, most_cost
 from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.metering import CallMeter, CallReport, Reservation
 from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
@@ -159,12 +159,32 @@ DEAREST = {"model": "claude-opus-4-1", "max_tokens": 1_000}
         ({**OPUS, "fallbacks": "default"}, DEAREST),
         ({**OPUS, "tools": [{"type": "web_search_20250305", "name": "web_search"}]}, DEAREST),
         ({**OPUS, "tools": "all"}, DEAREST),
+        ({**OPUS, "messages": [{"role": "user", "content": "hi"}, 7], "system": "x" * 5_000}, OPUS),
     ],
 )
 def test_what_a_call_may_cost_at_most_follows_its_request(request_: dict[str, Any], like: dict[str, Any]) -> None:
-    assert most_cost(request_, 3_000) == most_cost(like, 3_000)
+    assert most_cost(request_, 3_000) == most_cost(like, 3_000) == most_cost(billed(request_), 3_000)
     assert most_cost(OPUS, 3_000).usd == pytest.approx(1_000 * 2 * 5e-6 + 1_000 * 25e-6)
     assert most_cost(OPUS, 3_000).tokens == 2_000
+
+
+def test_what_a_provider_is_to_fetch_counts_as_a_full_window() -> None:
+    """A document of a hundred bytes that names an address may have a thousand pages."""
+    for source in ({"type": "url", "url": "https://example.org/1.pdf"}, {"type": "file", "file_id": "file_1"}):
+        inner = {"type": "document", "source": source}
+        for block in (inner, {"type": "tool_result", "tool_use_id": "t", "content": [inner]}):
+            request = {**OPUS, "messages": [{"role": "user", "content": [block]}]}
+            assert most_cost(request, 300).tokens == most_cost(billed(request), 300).tokens == 201_000
+
+
+def test_a_call_that_waits_for_its_budget_holds_nothing_of_its_conversation() -> None:
+    request = {
+        **OPUS,
+        "messages": [{"role": "user", "content": [{}] * 9_000}],
+        "system": "x" * 9_000,
+        "tools": [{}] * 900,
+    }
+    assert len(json.dumps(billed(request))) < 300
 
 
 async def test_a_call_that_fails_is_of_the_model_that_was_asked(fake_model: FakeModel) -> None:

@@ -33,6 +33,8 @@ _DEAREST = "claude-opus-4-1"
 _DEARER = frozenset(("fallbacks", "models", "speed", "inference_geo"))
 """The members of a request that make an answer dearer than its model is."""
 
+_FETCHED = ("url", "file")
+_MAX_KEPT = 1_000
 _DEAR_FAST = ("opus-4-6", "opus-4-7", "opus-4.6", "opus-4.7")
 _IN_ONE_COUNTRY = 1.1
 _DEAR_LONG = ("sonnet-4-5", "sonnet-4.5", "sonnet-4-0", "sonnet-4-2025", "sonnet-4@2025")
@@ -70,18 +72,56 @@ class MostCost:
     tokens: int = 0
 
 
+def billed(request: Mapping[str, Any]) -> Json:
+    """Return what `most_cost` and a meter read of a request, without its conversation: a call may wait for a minute
+    before it goes out, and many may wait."""
+    kept: Json = {}
+    for name, value in request.items():
+        short = len(value) <= _MAX_KEPT if isinstance(value, str) else not isinstance(value, (list, dict))
+        kept[name[:_MAX_KEPT]] = value if short else True
+    kept["tools"] = [] if _own_tools(request) else [{"type": "other"}]
+    kept["fetches"] = _fetches(request)
+    return kept
+
+
 def most_cost(request: Mapping[str, Any], size: int) -> MostCost:
     """Return what a request with a body of `size` bytes may cost at most. One that asks for more than an answer of its
     model, or for a model without a known price, counts as the dearest model."""
-    tools, longest = request.get("tools"), request.get("max_tokens")
-    own = all(isinstance(each, dict) and "type" not in each for each in tools) if isinstance(tools, list) else not tools
+    longest = request.get("max_tokens")
     known = facts(_text(request, "model"))
-    if not own or not known.input_price or not _DEARER.isdisjoint(request):
+    if not _own_tools(request) or not known.input_price or not _DEARER.isdisjoint(request):
         known = facts(_DEAREST)
     output = longest if isinstance(longest, int) and 0 <= longest <= _MOST_OUTPUT else _MOST_OUTPUT
     tokens = size // _BYTES_PER_TOKEN
+    if _fetches(request):
+        tokens = max(tokens, known.context_window)
     usd = (tokens * max(_HOUR_SHARE, known.write_share) * known.input_price + output * known.output_price) / 1_000_000
     return MostCost(usd * _LONG_INPUT if tokens > _LONG else usd, tokens + output)
+
+
+def _own_tools(request: Mapping[str, Any]) -> bool:
+    """Return whether all tools of a request are the agent's own."""
+    tools = request.get("tools")
+    if isinstance(tools, list):
+        return all(isinstance(each, dict) and "type" not in each for each in tools)
+    return not tools
+
+
+def _fetches(request: Mapping[str, Any]) -> bool:
+    """Return whether the provider is to fetch parts of the prompt, whose length the request does not tell."""
+    if request.get("fetches") is True:
+        return True
+    level = _items(request.get("messages"))
+    for _ in range(3):  # messages, their blocks, the blocks of a result
+        blocks = [each for each in level if isinstance(each, dict)]
+        if any(_object(each, "source").get("type") in _FETCHED for each in blocks):
+            return True
+        level = [inner for each in blocks for inner in _items(each.get("content"))]
+    return False
+
+
+def _items(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _tokens_cost(model: str, usage: Mapping[str, Any]) -> float:

@@ -12,9 +12,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
+from ...wire.frames import FrameError
+from ...wire.structure import MAX_DEPTH, MAX_VALUES, count_values
 from .refusal import Refusal
 
 Json = dict[str, Any]
+
+
+_LARGE = f"the request body has more than {MAX_VALUES:,} values, or {MAX_DEPTH} levels of them"
 
 
 class _Ambiguous(ValueError):
@@ -22,9 +27,15 @@ class _Ambiguous(ValueError):
 
 
 def read_request(body: bytes) -> Json:
-    """Return the object in a whole request body. Raise Refusal if there is none, or more than one reading."""
+    """Return the object in a whole request body. Raise Refusal if there is none, or more than one reading, or more
+    values than a conversation has: 32 MB of `[],` would take 800 MB of memory."""
     try:
-        data = _DECODER.decode(body.decode("utf-8"))
+        text = body.decode("utf-8")
+        if sum(map(text.count, "[{,")) > MAX_VALUES:  # in its texts, too: counting without them takes longer
+            count_values(text)
+        data = _DECODER.decode(text)
+    except FrameError:
+        raise Refusal(413, _LARGE) from None
     except (ValueError, RecursionError) as error:
         why = str(error) if isinstance(error, _Ambiguous) else "is not JSON"
         raise _refusal(f"the request body {why}, so the laptop cannot check it") from None

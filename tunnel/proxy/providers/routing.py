@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Self
 
+from ..guards.costs import billed
 from ..guards.request_body import model_of
 from ..policy import MAX_BODY, ROUTES
 from .provider import Provider, ProviderRequest, ProviderResponse
@@ -102,10 +103,11 @@ class ModelRouter:
         """Return the provider for a body, and what it is sent. The body is not held beside its pieces."""
         whole = b"".join(pieces)
         asked = await read_json(whole)
+        model, asked = model_of(asked), billed(asked)
         await asks(asked, size)
-        provider = self._provider_of(model_of(asked))
+        provider = self._provider_of(model)
         if provider is self._default and _OURS in whole:
-            changed = _without_foreign_thinking(asked)
+            changed = _without_foreign_thinking(await read_json(whole))
             return provider, as_body(changed), len(changed)
         return provider, WholeBody(pieces), size
 

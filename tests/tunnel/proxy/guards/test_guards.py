@@ -94,6 +94,8 @@ async def test_only_allowed_models_and_lengths_reach_the_provider(fake_model: Fa
         (b"[1]", 400),
         (b'{"model": "m"', 400),
         (b"[" * 100_000, 400),
+        pytest.param(b'{"model": "m", "max_tokens": 1, "messages": [' + b"[]," * 200_000 + b"0]}", 413, id="values"),
+        pytest.param(b'{"model": "m", "max_tokens": 1, "messages": ' + b"[" * 300 + b"," * 200_000, 413, id="levels"),
     ],
 )
 def test_a_body_that_two_parsers_could_read_in_two_ways_or_that_asks_for_too_much_is_refused(
@@ -102,6 +104,12 @@ def test_a_body_that_two_parsers_could_read_in_two_ways_or_that_asks_for_too_muc
     with pytest.raises(Refusal) as refused:
         RequestLimits(models=("m",), max_output_tokens=100).check(body, answers=True)
     assert refused.value.status == status
+
+
+def test_a_long_text_with_many_brackets_is_one_value() -> None:
+    text = json.dumps('[{"a": [1, 2]}, {}]' * 30_000)
+    body = f'{{"model": "m", "max_tokens": 1, "messages": [{{"role": "user", "content": {text}}}]}}'
+    RequestLimits(models=("m",)).check(body.encode(), answers=True)
 
 
 def test_other_models_that_are_allowed_may_answer() -> None:
