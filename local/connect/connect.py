@@ -167,7 +167,7 @@ async def connect_session(
         lacks = [*said, *not_found]
         proxy_desk.accounts.check_model(options.model)
         known = str(dialer.parameters.get("session") or session_id)
-        proxy_desk.serves(CallPlace(known, host, arguments.directory or ""))
+        proxy_desk.serves(CallPlace(known, host, arguments.directory or ""), new=bool(dialer.parameters.get("create")))
         desk = ProjectDesk(arguments, startup.settings, Projects(environ))
         attach = _attach_options(arguments, startup, options, dialer.parameters, desk)
         session = await stack.enter_async_context(RemoteSession(dialer.dial, attach))

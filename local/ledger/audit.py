@@ -23,7 +23,7 @@ from ccb.tunnel.wire.requests import CAN_USE_TOOL, Success, ToolPermission, answ
 
 from .entries import AuditEntry, CallPlace
 from .recorder import BodyRecorder
-from .requests import request_content
+from .requests import request_content, shortened, text_digest
 
 if TYPE_CHECKING:
     from .store import CallLedger
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MAX_TEXT = 4_000
+_MAX_CHECKED = 20_000  # results of one request
+_MAX_NOTED = 500  # texts and results of one request
+_MAX_NOTED_IN_ALL = 100_000  # of all requests: after that only what was tampered with, and how much there was
+_MAX_TAMPERING = 20  # of one request
+_WARNED_EVERY_S = 60.0
 _MAX_KNOWN = 200_000
 _MAX_OPEN = 1_000
 _VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,200}")
@@ -57,7 +62,10 @@ class SessionAudit:
         self._broken = False
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="audit")
         self._wanted: set[str] = set()
-        self._answered: set[str] = set()
+        self._answered: dict[str, str] = {}  # what the result of a call was, by its id
+        self._texts: set[str] = set()  # the digests of those that were noted
+        self._left = _MAX_NOTED_IN_ALL
+        self._warned_at = -_WARNED_EVERY_S
         self._asked = ""
         self._first = True
         self._lenient = False  # not every id of a call is known here
@@ -87,6 +95,8 @@ class SessionAudit:
 
     def wanted(self, call_id: str, wanted: WantedCall) -> None:
         """See Auditor. A worker gives another id to a call whose id its model has used before, or may not use."""
+        if wanted.there:
+            return
         if wanted.tool_use_id in self._wanted or not _VALID_ID.fullmatch(wanted.tool_use_id):
             self._lenient = True
         if len(self._wanted) < _MAX_KNOWN:
@@ -97,7 +107,8 @@ class SessionAudit:
     def wanted_whole(self, call_id: str, wanted: WantedCall) -> None:
         """See Auditor."""
         text = wanted.input_json[:_MAX_TEXT]
-        self._note(AuditEntry("wanted", time.time(), call_id, wanted.tool_use_id, wanted.name, text))
+        kind = "there" if wanted.there else "wanted"
+        self._note(AuditEntry(kind, time.time(), call_id, wanted.tool_use_id, wanted.name, text))
 
     def recording(self, call_id: str) -> Callable[[bytes], None] | None:
         """See Auditor."""
@@ -105,6 +116,10 @@ class SessionAudit:
         if recorder is None:
             return None
         return lambda piece: self._submit(recorder.answer, self.place.session, call_id, piece)
+
+    def begins(self) -> None:
+        """Note that the session is new: all of its history comes past here, and results of other calls do not."""
+        self._first = False
 
     def others_drove(self) -> None:
         """See Auditor."""
@@ -144,24 +159,66 @@ class SessionAudit:
             self._recorder.request(self.place.session, call_id, body)
         found = request_content(body)
         entries = []
-        if found.asked and found.asked != self._asked:
-            self._asked = found.asked
-            entries.append(AuditEntry("asked", at, call_id, name=found.model, text=found.asked))
-        results = [each for each in found.results if each.tool_use_id not in self._answered]
-        unknown = dict.fromkeys(each.tool_use_id for each in results if not self._is_known(each.tool_use_id))
+        asked = "\n".join(found.asked)
+        if asked and asked != self._asked:
+            self._asked = asked
+            entries.append(AuditEntry("asked", at, call_id, name=found.model, text=shortened(asked)))
+        for text in found.asked:  # they are the earlier texts of the next request
+            self._is_new(text)
+        others = [each for each in found.others if self._is_new(each.text)]
+        results = [each for each in found.results if self._answered.get(each.tool_use_id) != each.text]
+        left = len(results[_MAX_CHECKED:])
+        results = results[:_MAX_CHECKED]
+        unknown = [each for each in {each.tool_use_id: None for each in results} if not self._is_known(each)]
         first, self._first = self._first, False
         self._lenient = self._lenient or (first and bool(unknown))
+        kinds = dict.fromkeys(unknown, "unseen" if self._lenient else "tampering")
+        noted: list[AuditEntry] = []
+        if first and others:  # a session that goes on has a history, which may be long
+            size = sum(len(each.text) for each in others)
+            text = f"{len(others)} earlier texts and system prompts, {size:,} characters"
+            noted.append(AuditEntry("also", at, call_id, text=text))
+        else:
+            noted += [AuditEntry("also", at, call_id, name=each.role, text=shortened(each.text)) for each in others]
         for each in results:
-            if len(self._answered) < _MAX_KNOWN:
-                self._answered.add(each.tool_use_id)
-            kind = "result" if each.tool_use_id not in unknown else "unseen" if self._lenient else "tampering"
-            entries.append(AuditEntry(kind, at, call_id, each.tool_use_id, text=each.text))
+            if each.tool_use_id in self._answered or len(self._answered) < _MAX_KNOWN:
+                self._answered[each.tool_use_id] = each.text
+            kind = kinds.get(each.tool_use_id, "result")
+            noted.append(AuditEntry(kind, at, call_id, each.tool_use_id, text=each.text))
+        self._write(entries + self._limited(noted, left, call_id, at))
         if unknown and not self._lenient:
-            use = one_line(next(iter(unknown)))
-            log.warning("%d results belong to no call of a model, the first is %s", len(unknown), use)
+            self._tell_of(unknown[0], len(unknown), loop)
+
+    def _is_new(self, text: str) -> bool:
+        """Return whether a text was in no request before."""
+        digest = text_digest(text)
+        if digest in self._texts:
+            return False
+        if len(self._texts) < _MAX_KNOWN:
+            self._texts.add(digest)
+        return True
+
+    def _limited(self, noted: list[AuditEntry], left: int, call_id: str, at: float) -> list[AuditEntry]:
+        """Return what is written of the entries of one request: a host must not fill the disk. What is left out is
+        counted, together with the `left` that were not looked at, and what was tampered with comes first."""
+        noted.sort(key=lambda each: each.kind != "tampering")
+        tampered = sum(each.kind == "tampering" for each in noted)
+        kept = max(min(len(noted), _MAX_NOTED, self._left), min(tampered, _MAX_TAMPERING))
+        self._left = max(0, self._left - kept)
+        left += len(noted) - kept
+        if not left:
+            return noted
+        text = f"{left:,} more texts and results of a request"
+        return [*noted[:kept], AuditEntry("unchecked", at, call_id, text=text)]
+
+    def _tell_of(self, tool_use: str, count: int, loop: asyncio.AbstractEventLoop) -> None:
+        use = one_line(tool_use)
+        log.warning("%d results belong to no call of a model, the first is %s", count, use)
+        now = time.monotonic()
+        if now - self._warned_at >= _WARNED_EVERY_S:
+            self._warned_at = now
             said = f"The host sent the model a result ({use}) of a tool call that no model made: tampering."
             loop.call_soon_threadsafe(self.warn, f"{said} See: ccb audit {self.place.session[:8]}")
-        self._write(entries)
 
     def _looked_at(self, size: int) -> None:
         self._pending -= size

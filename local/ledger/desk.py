@@ -27,8 +27,10 @@ class ProxyDesk:
         self._audit = audit
         self._place = CallPlace()
 
-    def serves(self, place: CallPlace) -> None:
-        """Note what the calls are made for from now on."""
+    def serves(self, place: CallPlace, *, new: bool = False) -> None:
+        """Note what the calls are made for from now on. `new`: the session has no history."""
+        if new:
+            self._audit.begins()
         self._place = self.accounts.place = self._audit.place = place
 
     def tell(self, session: RemoteSession) -> None:

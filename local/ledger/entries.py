@@ -42,12 +42,14 @@ class UsageSum:
 class AuditEntry:
     """Something that this machine has seen of a session. `at` is the Unix time. `kind`:
 
-    - `prompt`: what the person, or the program in their place, said; `asked`: the newest user text of a request.
-    - `wanted`: a tool call in an answer of a model; `decided`: what was answered here when the host asked about it;
-      `result`: what the host sent to the model as its result.
+    - `prompt`: what the person, or the program in their place, said; `asked`: the newest user text of a request;
+      `also`: another text of a request that no model has written, such as a system prompt.
+    - `wanted`: a tool call in an answer of a model; `there`: one that the provider runs itself; `decided`: what was
+      answered here when the host asked about it; `result`: what the host sent to the model as its result.
     - `unseen`: results of calls that were not seen here, because another client drove or the ledger is younger;
       `tampering`: a result of a call that no model made.
-    - `unchecked`: a request that was too large to look at; `revoked`: the person has ended all model calls.
+    - `unchecked`: a request that was too large to look at, or a part of one; `revoked`: the person has ended all model
+      calls.
     """
 
     kind: str

@@ -24,11 +24,21 @@ class SentResult:
 
 
 @dataclass(frozen=True)
+class SentText:
+    """A text that is not an answer of a model. `role` is whose it is said to be: `user`, `system` or another one."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True)
 class RequestContent:
-    """`model` is the one that is asked, `asked` the text of the last user message, cut to 4,000 characters."""
+    """`model` is the one that is asked, `asked` are the texts of the last user message, `others` all other texts that
+    no model has written, in their order."""
 
     model: str = ""
-    asked: str = ""
+    asked: tuple[str, ...] = ()
+    others: tuple[SentText, ...] = ()
     results: tuple[SentResult, ...] = ()
 
 
@@ -38,18 +48,50 @@ def request_content(body: bytes) -> RequestContent:
         request = json.loads(body)
     except (ValueError, RecursionError):
         return RequestContent()
-    messages = request.get("messages") if isinstance(request, dict) else None
-    users = [each for each in messages if _is_user(each)] if isinstance(messages, list) else []
-    last = _blocks(users[-1]) if users else []
-    texts = [str(block.get("text", "")) for block in last if block.get("type") == "text"]
-    results = tuple(_result(block) for user in users for block in _blocks(user) if block.get("type") == "tool_result")
-    return RequestContent(
-        str(request.get("model", ""))[:_MAX_ID] if users else "", "\n".join(texts)[:_MAX_TEXT], results
-    )
+    found = request.get("messages") if isinstance(request, dict) else None
+    messages = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    if not messages:
+        return RequestContent()
+    said = [each for each in messages if each.get("role") != "assistant"]
+    last = next((each for each in reversed(said) if each.get("role") == "user"), None)
+    others = [SentText("system", text) for text in _texts(request.get("system"))]
+    others += [SentText(_role(each), text) for each in said if each is not last for text in _said(each)]
+    results = tuple(_result(block) for each in said for block in _blocks(each) if block.get("type") == "tool_result")
+    asked = tuple(_said(last)) if last is not None else ()
+    return RequestContent(str(request.get("model", ""))[:_MAX_ID], asked, tuple(others), results)
 
 
-def _is_user(message: object) -> bool:
-    return isinstance(message, dict) and message.get("role") == "user"
+def shortened(text: str) -> str:
+    """Return a text as it stands in the audit: a long one is cut, and what it is in whole is said."""
+    if len(text) <= _MAX_TEXT:
+        return text
+    return f"{text[:_MAX_TEXT]} … [cut: {len(text):,} characters, SHA-256 {text_digest(text)[:16]}]"
+
+
+def text_digest(text: str) -> str:
+    """Return the SHA-256 of a text in hex."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _role(message: Json) -> str:
+    return str(message.get("role", ""))[:_MAX_ID]
+
+
+def _said(message: Json) -> Iterator[str]:
+    """Yield the texts of a message, and those of its documents, apart from results of tool calls."""
+    for block in _blocks(message):
+        if block.get("type") == "text":
+            yield str(block.get("text", ""))
+        elif block.get("type") != "tool_result" and (text := _document(block)):
+            yield text
+
+
+def _document(block: Json) -> str:
+    """Return the text of a document, or where the provider is to fetch it; "" for a block with neither."""
+    source = block.get("source")
+    if not isinstance(source, dict) or source.get("type") == "base64":
+        return json.dumps(block["content"]) if isinstance(block.get("content"), list) else ""
+    return next((str(source[name]) for name in ("data", "url", "file_id", "content") if name in source), "")
 
 
 def _blocks(message: Json) -> list[Json]:
@@ -62,8 +104,9 @@ def _blocks(message: Json) -> list[Json]:
 def _result(block: Json) -> SentResult:
     content = "".join(_texts(block.get("content")))
     how = "error" if block.get("is_error") else "ok"
-    digest = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-    return SentResult(str(block.get("tool_use_id", ""))[:_MAX_ID], f"{how}, {len(content):,} characters, {digest}")
+    return SentResult(
+        str(block.get("tool_use_id", ""))[:_MAX_ID], f"{how}, {len(content):,} characters, {text_digest(content)[:16]}"
+    )
 
 
 def _texts(content: object) -> Iterator[str]:

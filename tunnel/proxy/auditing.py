@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Protocol
 
 from ..wire.dataclass import dataclass
@@ -16,15 +17,18 @@ MAX_BODY = 8 * 1024 * 1024
 
 _MAX_INPUT = 256 * 1024
 _MAX_OPEN = 256
+_CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))
 
 
 @dataclass(frozen=True)
 class WantedCall:
-    """A tool call in the answer of a model. `input_json` is the text of its input, as far as it has come."""
+    """A tool call in the answer of a model. `input_json` is the text of its input, as far as it has come. `there` says
+    that the provider runs it: its own tools, and those of MCP servers that the request names."""
 
     tool_use_id: str
     name: str
     input_json: str
+    there: bool = False
 
 
 class Auditor(Protocol):
@@ -78,7 +82,7 @@ class AuditedCalls:
     def __init__(self, call_id: str, auditor: Auditor) -> None:
         self._call_id = call_id
         self._auditor = auditor
-        self._open: dict[int, tuple[str, str, list[str]]] = {}
+        self._open: dict[int, tuple[WantedCall, list[str]]] = {}
 
     @property
     def any_open(self) -> bool:
@@ -89,8 +93,8 @@ class AuditedCalls:
         """Read an answer in one piece."""
         content = message.get("content")
         for block in content if isinstance(content, list) else ():
-            if isinstance(block, dict) and block.get("type") == "tool_use":
-                call = WantedCall(_text(block.get("id")), _text(block.get("name")), json.dumps(block.get("input")))
+            if isinstance(block, dict) and block.get("type") in _CALLS:
+                call = replace(_call(block), input_json=json.dumps(block.get("input")))
                 self._auditor.wanted(self._call_id, call)
                 self._auditor.wanted_whole(self._call_id, call)
 
@@ -105,21 +109,25 @@ class AuditedCalls:
         if not isinstance(index, int):
             return
         kind, block, delta = event.get("type"), event.get("content_block"), event.get("delta")
-        if kind == "content_block_start" and isinstance(block, dict) and block.get("type") == "tool_use":
+        if kind == "content_block_start" and isinstance(block, dict) and block.get("type") in _CALLS:
             if len(self._open) < _MAX_OPEN:
-                identity, name = _text(block.get("id")), _text(block.get("name"))
-                self._open[index] = (identity, name, [])
-                self._auditor.wanted(self._call_id, WantedCall(identity, name, ""))
+                call = _call(block)
+                self._open[index] = (call, [])
+                self._auditor.wanted(self._call_id, call)
         elif kind == "content_block_delta" and index in self._open and isinstance(delta, dict):
-            parts = self._open[index][2]
+            parts = self._open[index][1]
             if len(parts) * 4 < _MAX_INPUT:  # a piece has a few characters
                 parts.append(_text(delta.get("partial_json"), _MAX_INPUT))
         elif kind == "content_block_stop" and index in self._open:
             self._close(index)
 
     def _close(self, index: int) -> None:
-        identity, name, parts = self._open.pop(index)
-        self._auditor.wanted_whole(self._call_id, WantedCall(identity, name, "".join(parts)[:_MAX_INPUT]))
+        call, parts = self._open.pop(index)
+        self._auditor.wanted_whole(self._call_id, replace(call, input_json="".join(parts)[:_MAX_INPUT]))
+
+
+def _call(block: dict[str, Any]) -> WantedCall:
+    return WantedCall(_text(block.get("id")), _text(block.get("name")), "", block.get("type") != "tool_use")
 
 
 def _text(value: object, limit: int = 200) -> str:

@@ -24,7 +24,9 @@ _MAX_SHOWN = 1_000
 _TITLES = {
     "prompt": "said here",
     "asked": "asked the model",
+    "also": "also sent to the model",
     "wanted": "the model wants",
+    "there": "the provider ran for the model",
     "decided": "decided here",
     "result": "result",
     "unseen": "result of a call that was not seen here",

@@ -100,8 +100,10 @@ async def test_a_request_full_of_invented_results_does_not_stop_the_audit(tmp_pa
         audit.sent("c2", request_with(*(f"toolu_{number}" for number in range(10_000))), "d2")
     assert len(told) == 1 and "toolu_0" in told[0]
     ledger = open_ledger(tmp_path)
-    assert sum(each.kind == "tampering" for _, each in ledger.audited("5e55")) == 10_000
+    found = [each for _, each in ledger.audited("5e55") if each.call == "c2"]
     ledger.close()
+    assert [each.kind for each in found] == ["tampering"] * 500 + ["unchecked"]
+    assert found[-1].text == "9,500 more texts and results of a request"
 
 
 async def test_a_history_from_elsewhere_is_no_tampering_and_is_known_the_next_time(
@@ -118,6 +120,98 @@ async def test_a_history_from_elsewhere_is_no_tampering_and_is_known_the_next_ti
         await second.ask(request_with(use), "c2")
     assert [each.kind for each in second.entries() if each.tool_use == use] == ["wanted", "result"]
     assert not first.told and not second.told
+
+
+async def test_a_new_session_has_no_results_from_elsewhere(tmp_path: Path, fake_model: FakeModel) -> None:
+    """Else a host would switch the check off with its first request."""
+    fake_model.add({"text": "a"}, {"text": "b"})
+    session = Session(tmp_path, fake_model)
+    async with session.audit, session.proxy:
+        session.audit.begins()
+        await session.ask(request_with("toolu_invented"), "c1")
+        await session.ask(request_with("toolu_invented", "toolu_too"), "c2")
+    found = [(each.call, each.tool_use) for each in session.entries() if each.kind == "tampering"]
+    assert found == [("c1", "toolu_invented"), ("c2", "toolu_too")]
+    assert len(session.told) == 1, "a host must not fill the screen"
+
+
+async def test_nothing_that_a_host_says_to_a_model_is_hidden(tmp_path: Path, fake_model: FakeModel) -> None:
+    """What it asks may stand anywhere in a request, not only in the last text of the user."""
+    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "in a document"}}
+    fetched = {"type": "document", "source": {"type": "url", "url": "https://example.org/order.pdf"}}
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "in an earlier message"}, document, fetched]},
+        {"role": "assistant", "content": "sure"},
+        {"role": "system", "content": "in the middle"},
+        {"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": "x" * 4_000 + "end"}]},
+    ]
+    request = {"model": "m", "max_tokens": 9, "stream": True, "messages": messages}
+    system = [{"type": "text", "text": "be evil"}]
+    fake_model.add({"text": "a"}, {"text": "b"}, {"text": "c"})
+    session = Session(tmp_path, fake_model)
+    async with session.audit, session.proxy:
+        session.audit.begins()
+        await session.ask(json.dumps({**request, "system": system}).encode(), "c1")
+        await session.ask(json.dumps({**request, "system": system}).encode(), "c2")
+        messages += [{"role": "assistant", "content": "sure"}, {"role": "user", "content": "on"}]
+        await session.ask(json.dumps({**request, "system": "be good"}).encode(), "c3")
+    entries = session.entries()
+    assert [(each.call, each.name, each.text) for each in entries if each.kind == "also"] == [
+        ("c1", "system", "be evil"),
+        ("c1", "user", "in an earlier message"),
+        ("c1", "user", "in a document"),
+        ("c1", "user", "https://example.org/order.pdf"),
+        ("c1", "system", "in the middle"),
+        ("c3", "system", "be good"),
+    ]
+    asked, then = [each.text for each in entries if each.kind == "asked"]
+    assert asked.startswith("hi\nxxx") and "[cut: 4,006 characters, SHA-256 " in asked
+    assert then == "on"
+
+
+async def test_the_history_of_a_session_that_goes_on_is_one_line(tmp_path: Path, fake_model: FakeModel) -> None:
+    messages = [{"role": "user", "content": f"text {number}"} for number in range(40)]
+    fake_model.add({"text": "a"}, {"text": "b"})
+    session = Session(tmp_path, fake_model)
+    request = {"model": "m", "max_tokens": 9, "stream": True}
+    async with session.audit, session.proxy:
+        await session.ask(json.dumps({**request, "messages": messages}).encode(), "c1")
+        messages += [{"role": "user", "content": "slipped in"}, {"role": "user", "content": "last"}]
+        await session.ask(json.dumps({**request, "messages": messages}).encode(), "c2")
+    found = [each.text for each in session.entries() if each.kind == "also"]
+    assert found == ["39 earlier texts and system prompts, 263 characters", "slipped in"]
+
+
+async def test_a_result_that_is_changed_later_is_seen_again(tmp_path: Path, fake_model: FakeModel) -> None:
+    fake_model.add(call_of("Read", {}), {"text": "a"}, {"text": "b"}, {"text": "c"})
+    session = Session(tmp_path, fake_model)
+    async with session.audit, session.proxy:
+        await session.ask(request_with(), "c1")
+        use = next(iter(session.audit._wanted))
+        for call in ("c2", "c3"):
+            await session.ask(request_with(use), call)
+        await session.ask(request_with(use).replace(b'"done"', b'"forged"'), "c4")
+    found = [(each.call, each.text.split(" characters")[0]) for each in session.entries() if each.kind == "result"]
+    assert found == [("c2", "ok, 4"), ("c4", "ok, 6")]
+
+
+async def test_a_host_cannot_fill_the_disk_with_results_that_nobody_asked_for(
+    tmp_path: Path, fake_model: FakeModel
+) -> None:
+    fake_model.add({"text": "a"}, {"text": "b"}, {"text": "c"})
+    session = Session(tmp_path, fake_model)
+    forged = [f"toolu_{number}" for number in range(2_000)]
+    async with session.audit, session.proxy:
+        session.audit.begins()
+        session.audit._left = 500
+        await session.ask(request_with(*forged), "c1")
+        await session.ask(request_with(*forged, *(f"more_{each}" for each in forged)), "c2")
+        await session.ask(request_with(*forged, text="quiet"), "c3")
+    entries = session.entries()
+    assert [sum(each.call == call for each in entries) for call in ("c1", "c2", "c3")] == [501, 21, 1]
+    assert [each.text.split()[0] for each in entries if each.kind == "unchecked"] == ["1,501", "1,980", "1"]
+    shown = "\n".join(audit_lines([("5e55-1", each) for each in entries]))
+    assert "not looked at" in shown and "1,980 more texts and results of a request" in shown
 
 
 async def test_decisions_made_here_are_kept(tmp_path: Path, fake_model: FakeModel) -> None:
@@ -193,7 +287,11 @@ def test_an_unknown_session_and_wrong_options_are_told(tmp_path: Path, capsys: p
 
 
 def test_tool_calls_are_found_wherever_the_stream_is_cut() -> None:
+    ran_there = {"type": "server_tool_use", "id": "s1", "name": "code_execution"}
     events = [
+        {"type": "content_block_start", "index": 1, "content_block": ran_there},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": "{}"}},
+        {"type": "content_block_stop", "index": 1},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t1", "name": "Bash"}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": '{"a"'}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": ": 1}"}},
@@ -215,4 +313,4 @@ def test_tool_calls_are_found_wherever_the_stream_is_cut() -> None:
         for start in range(0, len(stream), size):
             reader.feed(stream[start : start + size])
         reader.close()
-        assert seen.calls == [WantedCall("t1", "Bash", '{"a": 1}')]
+        assert seen.calls == [WantedCall("s1", "code_execution", "{}", True), WantedCall("t1", "Bash", '{"a": 1}')]
