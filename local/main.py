@@ -22,7 +22,7 @@ from .command_line.model import Arguments, private_texts
 from .command_line.options import HOST_COMMANDS, OWN_WORDS
 from .config.log import logging_to_file
 from .first_run import set_up
-from .terminal.console import flush_stdout, write_stdout
+from .terminal.console import flush_stdout, reader_has_left, write_stdout
 from .terminal.guarded_streams import guarded_streams
 
 log = logging.getLogger(__name__)
@@ -84,6 +84,8 @@ def _answer(argv: Sequence[str]) -> int:
             raise
         except Exception as error:
             unwritable = flush_stdout() if isinstance(error, OSError) else None
+            if isinstance(error, BrokenPipeError) and reader_has_left():
+                unwritable = ExitCode.HANGUP
             if unwritable is not None:
                 log.info("stdout cannot be written", exc_info=error)
                 return unwritable

@@ -188,7 +188,7 @@ class SessionAccounts:
             if self._here >= _SOFT_USD and not self._budgets.in_dollars:
                 said = f"This session has cost {dollars(self._here)} since you connected, and nothing limits it."
                 self._tell("soft", f"{said} `budgets` in the settings and --max-budget-usd do; ccb usage shows more.")
-            if report.output_tokens and not facts(report.model).input_price:
+            if (report.input_tokens or report.output_tokens) and not facts(report.model).input_price:
                 self._unpriced = one_line(report.model)
         if answered or reserved.row:
             self._note(report if answered else None, reserved.row)

@@ -58,6 +58,7 @@ class SessionAudit:
         self.warn: Callable[[str], None] = lambda text: None
         self._state = state
         self._recorder = BodyRecorder(state / "recorded") if record else None
+        self._unrecorded = False  # as the person was told
         self._ledger: CallLedger | None = None
         self._broken = False
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="audit")
@@ -156,6 +157,10 @@ class SessionAudit:
     def _look_at(self, call_id: str, body: bytes, loop: asyncio.AbstractEventLoop, at: float) -> None:
         loop.call_soon_threadsafe(self._looked_at, len(body))
         if self._recorder is not None:
+            if self._recorder.full and not self._unrecorded:
+                self._unrecorded = True
+                self._write([AuditEntry("unrecorded", at, call_id)])
+                loop.call_soon_threadsafe(self.warn, "Model calls are not recorded any more: this run has kept 4 GB.")
             self._recorder.request(self.place.session, call_id, body)
         found = request_content(body)
         entries = []

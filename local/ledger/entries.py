@@ -48,8 +48,8 @@ class AuditEntry:
       answered here when the host asked about it; `result`: what the host sent to the model as its result.
     - `unseen`: results of calls that were not seen here, because another client drove or the ledger is younger;
       `tampering`: a result of a call that no model made.
-    - `unchecked`: a request that was too large to look at, or a part of one; `revoked`: the person has ended all model
-      calls.
+    - `unchecked`: a request that was too large to look at, or a part of one; `unrecorded`: bodies are not kept
+      from here on; `revoked`: the person has ended all model calls.
     """
 
     kind: str

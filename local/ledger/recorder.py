@@ -8,27 +8,42 @@ from collections import OrderedDict
 from pathlib import Path
 
 _MAX_OPEN = 64
+MAX_RECORDED = 4 * 1024**3
+"""Bytes that one run keeps: a few bytes from a host can make a request of 8 MB."""
+
 _NAME = re.compile(r"[^A-Za-z0-9-]")
 
 
 class BodyRecorder:
     """Writes `SESSION/CALL.request.json.gz` and `SESSION/CALL.answer.gz` below a directory that only this user may
-    enter. Blocking: for a thread. Every method may raise OSError."""
+    enter, until it has kept MAX_RECORDED bytes. Blocking: for a thread. Every method may raise OSError."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._left = MAX_RECORDED
         self._answers: OrderedDict[Path, gzip.GzipFile] = OrderedDict()
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more is kept."""
+        return self._left <= 0
 
     def request(self, session: str, call_id: str, body: bytes) -> None:
         """Keep the body of a request, each on a line if a host gives one ID to several calls: nothing that was asked
         may vanish so."""
+        if self.full:
+            return
         path = self._path(session, call_id, "request.json.gz")
-        text = b"\n" + body if path.exists() else body
+        before = path.stat().st_size if path.exists() else 0
         with gzip.open(path, "ab", compresslevel=1) as file:
-            file.write(text)
+            file.write(b"\n" + body if before else body)
+        self._left -= path.stat().st_size - before
 
     def answer(self, session: str, call_id: str, piece: bytes) -> None:
         """Keep the next bytes of an answer. The files of the calls that were used last stay open."""
+        if self.full:
+            return
+        self._left -= len(piece)
         path = self._path(session, call_id, "answer.gz")
         file = self._answers.pop(path, None) or gzip.GzipFile(path, "ab", compresslevel=1)
         self._answers[path] = file

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import select
 import sys
 from collections.abc import Coroutine
 from typing import Any
@@ -60,6 +61,17 @@ def flush_stdout() -> ExitCode | None:
     except OSError as error:
         return _given_up(error)
     return None
+
+
+def reader_has_left() -> bool:
+    """Return whether stdout is a pipe that nobody reads any more. Where Python does not buffer (PYTHONUNBUFFERED), no
+    text is left that a flush would fail on."""
+    try:
+        polling = select.poll()
+        polling.register(sys.stdout.fileno(), 0)
+        return any(event & select.POLLERR for _, event in polling.poll(0))
+    except (OSError, ValueError):
+        return False
 
 
 def stdout_failure(error: OSError) -> ExitCode:

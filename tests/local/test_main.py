@@ -364,6 +364,11 @@ def test_a_keyring_that_cannot_be_loaded_is_named_with_code_78(argv: list[str], 
     assert "Correct PYTHON_KEYRING_BACKEND" in done.stderr and "Traceback" not in done.stderr
 
 
+def test_a_reader_that_has_left_is_no_bug_where_python_does_not_buffer(tmp_path: Path) -> None:
+    done = ccb_shell(tmp_path, "(ccb auth status --json; echo $? >&2) | true", PYTHONUNBUFFERED="1")
+    assert done.stderr == "129\n"
+
+
 @pytest.mark.parametrize("command", ["--version", "help", "ssh --help", "ps --local", "auth --help", "doctor --local"])
 @pytest.mark.quick_rows(2)
 def test_a_full_disk_behind_stdout_is_said_with_code_73(command: str, tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ _TITLES = {
     "unseen": "result of a call that was not seen here",
     "tampering": "TAMPERING: result of a call that no model made",
     "unchecked": "not looked at",
+    "unrecorded": "not recorded any more",
     "revoked": "all model calls ended by the person",
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tests.tunnel.proxy.guards.test_guards import provider_of
 
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.commands.model_calls.audit import audit_lines, run_audit
+from ccb.local.ledger import recorder
 from ccb.local.ledger.audit import SessionAudit
 from ccb.local.ledger.entries import AuditEntry, CallPlace
 from ccb.local.ledger.store import open_ledger
@@ -242,6 +244,21 @@ async def test_bodies_are_kept_on_request_for_nobody_else_to_read(tmp_path: Path
     assert gzip.decompress((directory / "___c1.request.json.gz").read_bytes()) == body + b"\n" + second
     assert b"message_stop" in gzip.decompress((directory / "___c1.answer.gz").read_bytes())
     assert (tmp_path / "recorded").stat().st_mode & 0o077 == 0
+
+
+async def test_a_host_cannot_fill_the_disk_with_what_is_recorded(
+    tmp_path: Path, fake_model: FakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_model.add({"text": "a"}, {"text": "b"}, {"text": "c"})
+    monkeypatch.setattr(recorder, "MAX_RECORDED", 3_000)
+    session = Session(tmp_path, fake_model, record=True)
+    async with session.audit, session.proxy:
+        for call in ("c1", "c2", "c3"):
+            await session.ask(request_with(text=random.Random(call).randbytes(2_000).hex()), call)
+    kept = [path.name for path in (tmp_path / "recorded").rglob("*.request*")]
+    assert "c1.request.json.gz" in kept and "c3.request.json.gz" not in kept
+    assert [each.kind for each in session.entries()].count("unrecorded") == 1
+    assert len(session.told) == 1 and "not recorded any more" in session.told[0]
 
 
 async def test_half_a_character_in_a_request_hides_nothing_of_it(tmp_path: Path, fake_model: FakeModel) -> None:

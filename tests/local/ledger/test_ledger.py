@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -259,7 +260,8 @@ async def test_a_budget_in_dollars_needs_prices(tmp_path: Path) -> None:
         accounts.check_model(None)
         with pytest.raises(UsageError, match="the price of grok-9 is not known"):
             accounts.check_model("grok-9")
-        accounts.ended(report(0.0, model="grok-9"), await accounts.reserve(ASKED, 10))
+        given_up = replace(report(0.0, model="grok-9"), output_tokens=0)  # after its request, which is paid for, too
+        accounts.ended(given_up, await accounts.reserve(ASKED, 10))
         with pytest.raises(Refusal, match="the price of grok-9 is not known"):
             await accounts.reserve(ASKED, 10)
     async with SessionAccounts(tmp_path, Budgets()) as accounts:

@@ -21,13 +21,14 @@ from tests.support.proxy.proxy_client import guard, message_body, pieces, read_a
 from ccb.tunnel.proxy.answer_reader import AnswerReader
 from ccb.tunnel.proxy.auditing import NoAuditor
 from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.guards.costs import billed, most_cost
+from ccb.tunnel.proxy.guards.costs import answer_cost, billed, most_cost
 from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.metering import CallMeter, CallReport, Reservation
 from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
 from ccb.tunnel.proxy.providers.credential import Credential, FixedCredential
 from ccb.tunnel.proxy.providers.routing import ModelRouter
 from ccb.tunnel.secret import Secret
+from ccb.tunnel.wire import models
 
 STREAM = {"content-type": "text/event-stream; charset=utf-8"}
 START = {
@@ -259,6 +260,32 @@ def test_a_long_request_costs_more_where_the_window_of_a_million_does(model: str
     message = {"model": model, "usage": usage}
     report = metered(json.dumps(message).encode(), headers={"content-type": "application/json"})
     assert report.cost_usd == pytest.approx(dollars)
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens", "times"),
+    [
+        ("gpt-5.5", 272_000, (1, 1)),
+        ("openai/gpt-5.5-2026-04-23", 272_001, (2, 1.5)),
+        ("gpt-5.4-mini", 300_000, (1, 1)),
+        ("gpt-5", 300_000, (1, 1)),
+        ("gemini/gemini-3.1-pro-preview", 200_001, (2, 1.5)),
+        ("gemini-3.8-flash", 900_000, (1, 1)),
+        ("grok/grok-4.20-reasoning", 200_001, (2, 2)),
+        ("us.anthropic.claude-haiku-5-5", 100_001, (5, 5)),
+        ("claude-haiku-4-5", 190_000, (1, 1)),
+    ],
+)
+def test_where_long_requests_cost_more(
+    model: str, tokens: int, times: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "_learned", {})
+    models.learn(model, models.ModelFacts(input_price=1, output_price=10, read_share=0.1))
+    usage = {"input_tokens": tokens - 100_000, "cache_read_input_tokens": 100_000, "output_tokens": 1_000}
+    expected = (tokens - 90_000) / 1e6 * times[0] + 0.01 * times[1]
+    assert answer_cost(model, usage) == pytest.approx(expected)
+    most = most_cost({"model": model, "max_tokens": 1_000}, 3 * tokens)
+    assert most.usd >= expected
 
 
 def test_tokens_outside_of_the_totals_count() -> None:

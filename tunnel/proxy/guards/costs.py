@@ -11,6 +11,7 @@ from typing import Any
 
 from ...wire.dataclass import dataclass
 from ...wire.models import cost_usd, count, facts
+from .long_prices import long_prices
 
 Json = dict[str, Any]
 
@@ -37,9 +38,8 @@ _FETCHED = ("url", "file")
 _MAX_KEPT = 1_000
 _DEAR_FAST = ("opus-4-6", "opus-4-7", "opus-4.6", "opus-4.7")
 _IN_ONE_COUNTRY = 1.1
-_DEAR_LONG = ("sonnet-4-5", "sonnet-4.5", "sonnet-4-0", "sonnet-4-2025", "sonnet-4@2025")
-_LONG, _LONG_INPUT, _LONG_OUTPUT = 200_000, 2.0, 1.5
-"""Tokens of a request beyond which these models cost more, with their window of a million: so many times the price."""
+_LONG, _LONG_INPUT = 200_000, 2.0
+"""Tokens of a request beyond which a call may cost more at most, and how many times the price of its input."""
 
 
 def tokens_of(usage: Mapping[str, Any]) -> list[int]:
@@ -96,7 +96,8 @@ def most_cost(request: Mapping[str, Any], size: int) -> MostCost:
     if _fetches(request):
         tokens = max(tokens, known.context_window)
     usd = (tokens * max(_HOUR_SHARE, known.write_share) * known.input_price + output * known.output_price) / 1_000_000
-    return MostCost(usd * _LONG_INPUT if tokens > _LONG else usd, tokens + output)
+    dearer = max(_LONG_INPUT if tokens > _LONG else 1.0, *long_prices(_text(request, "model"), tokens))
+    return MostCost(usd * dearer, tokens + output)
 
 
 def _own_tools(request: Mapping[str, Any]) -> bool:
@@ -129,10 +130,9 @@ def _tokens_cost(model: str, usage: Mapping[str, Any]) -> float:
     known = facts(model)
     more = for_an_hour * max(0.0, _HOUR_SHARE - known.write_share) * known.input_price / 1_000_000
     dollars = cost_usd(model, usage) + more
-    if sum(count(usage, kind) for kind in _PROMPT) > _LONG and any(name in model for name in _DEAR_LONG):
-        output = count(usage, "output_tokens") * known.output_price / 1_000_000
-        return (dollars - output) * _LONG_INPUT + output * _LONG_OUTPUT
-    return dollars
+    dearer_input, dearer_output = long_prices(model, sum(count(usage, kind) for kind in _PROMPT))
+    output = count(usage, "output_tokens") * known.output_price / 1_000_000
+    return (dollars - output) * dearer_input + output * dearer_output
 
 
 def _parts(usage: Mapping[str, Any]) -> Iterator[Json]:
