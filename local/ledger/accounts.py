@@ -183,6 +183,8 @@ class SessionAccounts:
         """See Accounts."""
         self._reserved = max(0.0, self._reserved - reserved.usd)
         answered = report.path == ANSWERED
+        if self._broken:
+            self._tell("broken", f"Model calls are not in the ledger any more: {self._broken}")
         if answered:
             self._here += report.cost_usd
             if self._here >= _SOFT_USD and not self._budgets.in_dollars:

@@ -72,8 +72,10 @@ class SessionAudit:
         self._lenient = False  # not every id of a call is known here
         self._questions: dict[str, ControlRequestLine] = {}
         self._pending = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -251,6 +253,9 @@ class SessionAudit:
         except (CcbError, OSError, sqlite3.Error) as error:
             if not self._broken:
                 log.warning("the audit of this session cannot be written: %s", error)
+                if self._loop is not None:
+                    said = f"What the host asks is not in `ccb audit` any more: {one_line(str(error))}"
+                    self._loop.call_soon_threadsafe(self.warn, said)
             self._broken = True
         except Exception:  # nobody reads the result of this thread's work
             log.exception("the audit failed on an event")

@@ -55,7 +55,8 @@ def _list(environ: Mapping[str, str], *, as_json: bool) -> None:
 
 
 def _line(state: ProxyState) -> str:
-    may = "may call no models any more" if state.revoked else f"{state.under_way} calls under way"
+    calls = "1 call" if state.under_way == 1 else f"{state.under_way} calls"
+    may = "may call no models any more" if state.revoked else f"{calls} under way"
     if state.expires_s is not None and not state.revoked:
         may += f", may call models for {state.expires_s / 3600:.1f} h"
     return f"{one_line(state.session)}  {one_line(state.host)}:{one_line(state.directory)}  {may}  (pid {state.pid})"

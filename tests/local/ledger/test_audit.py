@@ -18,7 +18,7 @@ from ccb.local.commands.model_calls.audit import audit_lines, run_audit
 from ccb.local.ledger import recorder
 from ccb.local.ledger.audit import SessionAudit
 from ccb.local.ledger.entries import AuditEntry, CallPlace
-from ccb.local.ledger.store import open_ledger
+from ccb.local.ledger.store import ledger_path, open_ledger
 from ccb.tunnel.proxy.answer_reader import AnswerReader
 from ccb.tunnel.proxy.auditing import NoAuditor, WantedCall
 from ccb.tunnel.proxy.core import AuthProxy
@@ -259,6 +259,18 @@ async def test_a_host_cannot_fill_the_disk_with_what_is_recorded(
     assert "c1.request.json.gz" in kept and "c3.request.json.gz" not in kept
     assert [each.kind for each in session.entries()].count("unrecorded") == 1
     assert len(session.told) == 1 and "not recorded any more" in session.told[0]
+
+
+async def test_an_audit_that_cannot_be_written_is_told_once(tmp_path: Path) -> None:
+    ledger_path(tmp_path).write_bytes(b"this is no database" * 100)
+    told: list[str] = []
+    audit = SessionAudit(tmp_path)
+    audit.warn = told.append
+    async with audit:
+        for call in ("c1", "c2"):
+            audit.sent(call, request_with(), "d")
+    await asyncio.sleep(0)
+    assert len(told) == 1 and "not in `ccb audit` any more: " in told[0]
 
 
 async def test_half_a_character_in_a_request_hides_nothing_of_it(tmp_path: Path, fake_model: FakeModel) -> None:

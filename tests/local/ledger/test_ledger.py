@@ -274,9 +274,16 @@ async def test_without_a_usable_ledger_calls_go_on_and_budgets_refuse(
     ledger_path(tmp_path).write_bytes(b"this is no database" * 100)
     with pytest.raises(ConfigError, match="cannot be used"):
         open_ledger(tmp_path)
+    told: list[str] = []
     async with SessionAccounts(tmp_path, Budgets()) as accounts:
+        accounts.warn = told.append
         accounts.ended(report(), await accounts.reserve(ASKED, 10))
+        async with asyncio.timeout(10):
+            while not told:
+                await asyncio.sleep(0.01)
+                accounts.ended(report(), FREE)
     assert "not in the ledger" in caplog.text
+    assert len(told) == 1 and "not in the ledger any more: " in told[0]
     async with SessionAccounts(tmp_path, Budgets(day_usd=1.0)) as accounts:
         for _ in range(2):
             with pytest.raises(Refusal, match="no budget can hold"):

@@ -293,9 +293,10 @@ async def test_22_redacted_thinking_beside_a_call_is_no_obstacle(flavour: str) -
         assert it.server.refused == []
 
 
+@pytest.mark.parametrize("size", [41, 65, 96])
 @pytest.mark.parametrize("flavour", ["openai", "responses"])
-async def test_23_long_ids_are_shortened_the_same_way_each_time(flavour: str) -> None:
-    long = "toolu_" + "a" * 90
+async def test_23_long_ids_are_shortened_the_same_way_each_time(flavour: str, size: int) -> None:
+    long = "toolu_".ljust(size, "a")
     asked = {"role": "assistant", "content": [{"type": "tool_use", "id": long, "name": "Bash", "input": {}}]}
     async with adapter(flavour, Said("ok"), Said("ok")) as it:
         for _ in range(2):
@@ -323,9 +324,10 @@ async def test_25_a_system_message_in_the_middle_is_the_users_or_the_developers(
     assert [each["role"] for each in sent] == ["user", role, "user"]
 
 
-async def test_26_stop_sequences_are_cut_here_where_the_server_takes_none() -> None:
+@pytest.mark.parametrize("model", ["grok-4.5", "grok-3"])
+async def test_26_stop_sequences_are_cut_here_where_the_server_takes_none(model: str) -> None:
     async with adapter("grok", Said("one ST OP two")) as it:
-        got = await it.ask([user("go")], stop_sequences=["ST OP", "zzz"])
+        got = await it.ask([user("go")], stop_sequences=["ST OP", "zzz"], model=f"grok/{model}")
         assert "stop" not in it.server.requests[0] and it.server.refused == []
     assert got.message["content"][-1]["text"] == "one " and got.message["stop_sequence"] == "ST OP"
 

@@ -21,6 +21,10 @@ MAX_ANSWER = 32 * 1024 * 1024
 """Most characters of an answer. A server that sends more is cut off."""
 
 
+MAX_CALLS = 1_000
+"""Most tool calls of an answer, and most characters of what a call has beside its input."""
+
+
 class AnswerError(Exception):
     """The provider's stream says that it failed, or cannot be understood. `kind` is an error type of the Messages
     API."""
@@ -107,6 +111,7 @@ class Answer:
         signature."""
         if self._stopped:
             return
+        self._grow(sealed)
         if self._current is not None:
             self._held.append(("state", sealed))
         elif self._open == "thinking":
@@ -123,9 +128,13 @@ class Answer:
             return
         call = self._calls.get(key)
         if call is None:
+            if len(self._calls) >= MAX_CALLS:
+                raise AnswerError("api_error", f"the answer has more than {MAX_CALLS} tool calls")
             call = self._calls[key] = _Call()
-        call.id = call.id or call_id
-        call.name = call.name or name
+        if state and not call.state:
+            self._grow(state)
+        call.id = call.id or call_id[:MAX_CALLS]
+        call.name = call.name or name[:MAX_CALLS]
         call.state = call.state or state
         self._advance()
 

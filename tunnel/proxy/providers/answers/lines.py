@@ -19,7 +19,7 @@ class DataLines:
     """
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the data of the events that are complete now."""
@@ -28,15 +28,15 @@ class DataLines:
             if len(self._rest) > MAX_EVENT:
                 raise EventTooLong
             return []
-        lines = (self._rest + chunk).split(b"\n")
-        self._rest = lines.pop()
+        lines = (bytes(self._rest) + chunk).split(b"\n")
+        self._rest = bytearray(lines.pop())
         if len(self._rest) > MAX_EVENT:
             raise EventTooLong
         return [data for line in lines if (data := self._data(line))]
 
     def end(self) -> list[bytes]:
         """Return the data of a last line without an end."""
-        line, self._rest = self._rest, b""
+        line, self._rest = bytes(self._rest), bytearray()
         data = self._data(line)
         return [data] if data else []
 

@@ -13,6 +13,8 @@ class ReasoningDetails:
     """Collects the pieces. Those of the same type and index that follow each other are one entry."""
 
     def __init__(self) -> None:
+        self.size = 0
+        """Characters of all pieces so far, and a hundred for each."""
         self._entries: list[Json] = []
 
     def add(self, details: object) -> None:
@@ -20,6 +22,7 @@ class ReasoningDetails:
         for piece in details if isinstance(details, list) else ():
             if not isinstance(piece, dict):
                 continue
+            self.size += 100 + sum(len(value) for value in piece.values() if isinstance(value, str))
             last = self._entries[-1] if self._entries else None
             same = last is not None and all(last.get(name) == piece.get(name) for name in ("type", "index"))
             if last is None or not same or (piece.get("id") and last.get("id") and piece["id"] != last["id"]):

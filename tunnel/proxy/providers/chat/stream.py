@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..answers.answer import Answer, AnswerError
+from ..answers.answer import MAX_ANSWER, Answer, AnswerError
 from ..answers.usage import read_usage
 from ..dialect.dialect import ModelTarget
 from ..dialect.errors import error_in_stream
@@ -120,6 +120,8 @@ class ChatReader:
         details = delta.get("reasoning_details")
         if details and self._rules.details:
             self._details.add(details)
+            if self._details.size > MAX_ANSWER:
+                raise AnswerError("api_error", f"{self._target.provider} reasons in more than {MAX_ANSWER} characters")
         content = delta.get("content")
         if isinstance(content, list):
             content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
