@@ -13,6 +13,9 @@ Json = dict[str, Any]
 
 _MAX_TEXT = 4_000
 _MAX_ID = 200
+_MAX_BESIDE = 500  # characters of a part of the request that are told in full
+_CONVERSATION = frozenset(("messages", "system", "model"))
+_NOTED_ELSEWHERE = frozenset(("tool_result", "tool_use", "thinking", "redacted_thinking"))
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class SentResult:
 
 @dataclass(frozen=True)
 class SentText:
-    """A text that is not an answer of a model. `role` is whose it is said to be: `user`, `system` or another one."""
+    """A text that is not an answer of a model. `role` is whose it is said to be: `user`, `system` or another one;
+    `assistant` for words that a model is to go on with; `request` for what else the request says."""
 
     role: str
     text: str
@@ -55,6 +59,10 @@ def request_content(body: bytes) -> RequestContent:
     said = [each for each in messages if each.get("role") != "assistant"]
     last = next((each for each in reversed(said) if each.get("role") == "user"), None)
     others = [SentText("system", text) for text in _texts(request.get("system"))]
+    if beside := ", ".join(_beside(request)):
+        others.append(SentText("request", beside))
+    if messages[-1] not in said:
+        others += [SentText("assistant", text) for text in _said(messages[-1])]
     others += [SentText(_role(each), text) for each in said if each is not last for text in _said(each)]
     results = tuple(_result(block) for each in said for block in _blocks(each) if block.get("type") == "tool_result")
     asked = tuple(_said(last)) if last is not None else ()
@@ -77,28 +85,34 @@ def _role(message: Json) -> str:
     return str(message.get("role", ""))[:_MAX_ID]
 
 
+def _beside(request: Json) -> Iterator[str]:
+    """Yield what a request says beside its conversation and plain numbers: a text could stand in any of it."""
+    for name, value in request.items():
+        if name not in _CONVERSATION and isinstance(value, (str, list, dict)) and value:
+            text = json.dumps(value)
+            shown = text if len(text) <= _MAX_BESIDE else f"{len(text):,} characters, {text_digest(text)[:16]}"
+            yield f"{name[:_MAX_ID]}: {shown}"
+
+
 def _said(message: Json) -> Iterator[str]:
-    """Yield the texts of a message, and those of its documents, apart from results of tool calls."""
+    """Yield what a message says, apart from results of tool calls. Only the digest is told of pictures and files."""
     for block in _blocks(message):
+        source = block.get("source")
         if block.get("type") == "text":
             yield str(block.get("text", ""))
-        elif block.get("type") != "tool_result" and (text := _document(block)):
-            yield text
-
-
-def _document(block: Json) -> str:
-    """Return the text of a document, or where the provider is to fetch it; "" for a block with neither."""
-    source = block.get("source")
-    if not isinstance(source, dict) or source.get("type") == "base64":
-        return json.dumps(block["content"]) if isinstance(block.get("content"), list) else ""
-    return next((str(source[name]) for name in ("data", "url", "file_id", "content") if name in source), "")
+        elif isinstance(source, dict) and source.get("type") == "base64":
+            data = str(source.get("data", ""))
+            yield f"({str(block.get('type'))[:_MAX_ID]} of {len(data):,} characters, {text_digest(data)[:16]})"
+        elif block.get("type") not in _NOTED_ELSEWHERE:
+            only_text = isinstance(source, dict) and source.get("type") == "text"
+            kept = {name: value for name, value in block.items() if name != "cache_control"}  # the mark moves on
+            yield str(source.get("data", "")) if only_text and isinstance(source, dict) else json.dumps(kept)
 
 
 def _blocks(message: Json) -> list[Json]:
     content = message.get("content")
-    if isinstance(content, str):
-        return [{"type": "text", "text": content}]
-    return [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+    items = content if isinstance(content, list) else [content] if content else []
+    return [each if isinstance(each, dict) else {"type": "text", "text": str(each)} for each in items]
 
 
 def _result(block: Json) -> SentResult:

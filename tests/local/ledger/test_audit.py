@@ -18,6 +18,7 @@ from ccb.local.commands.model_calls.audit import audit_lines, run_audit
 from ccb.local.ledger import recorder
 from ccb.local.ledger.audit import SessionAudit
 from ccb.local.ledger.entries import AuditEntry, CallPlace
+from ccb.local.ledger.requests import text_digest
 from ccb.local.ledger.store import ledger_path, open_ledger
 from ccb.tunnel.proxy.answer_reader import AnswerReader
 from ccb.tunnel.proxy.auditing import NoAuditor, WantedCall
@@ -141,8 +142,10 @@ async def test_nothing_that_a_host_says_to_a_model_is_hidden(tmp_path: Path, fak
     """What it asks may stand anywhere in a request, not only in the last text of the user."""
     document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "in a document"}}
     fetched = {"type": "document", "source": {"type": "url", "url": "https://example.org/order.pdf"}}
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
+    found = {"type": "search_result", "source": "s", "title": "t", "content": [{"type": "text", "text": "found"}]}
     messages = [
-        {"role": "user", "content": [{"type": "text", "text": "in an earlier message"}, document, fetched]},
+        {"role": "user", "content": [{"type": "text", "text": "in an earlier message"}, document, fetched, image]},
         {"role": "assistant", "content": "sure"},
         {"role": "system", "content": "in the middle"},
         {"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": "x" * 4_000 + "end"}]},
@@ -155,16 +158,25 @@ async def test_nothing_that_a_host_says_to_a_model_is_hidden(tmp_path: Path, fak
         session.audit.begins()
         await session.ask(json.dumps({**request, "system": system}).encode(), "c1")
         await session.ask(json.dumps({**request, "system": system}).encode(), "c2")
-        messages += [{"role": "assistant", "content": "sure"}, {"role": "user", "content": "on"}]
-        await session.ask(json.dumps({**request, "system": "be good"}).encode(), "c3")
+        messages += [{"role": "assistant", "content": "sure"}, {"role": "user", "content": [found]}]
+        messages += [{"role": "user", "content": "on"}, {"role": "assistant", "content": "in its mouth"}]
+        tools = [{"name": "X", "description": "in a tool" + "!" * 500, "input_schema": {}}]
+        last = {**request, "system": "be good", "tools": tools, "metadata": {"user_id": "in the metadata"}}
+        await session.ask(json.dumps(last).encode(), "c3")
     entries = session.entries()
+    text = json.dumps(tools)
+    beside = f"tools: {len(text)} characters, {text_digest(text)[:16]}, metadata: {json.dumps(last['metadata'])}"
     assert [(each.call, each.name, each.text) for each in entries if each.kind == "also"] == [
         ("c1", "system", "be evil"),
         ("c1", "user", "in an earlier message"),
         ("c1", "user", "in a document"),
-        ("c1", "user", "https://example.org/order.pdf"),
+        ("c1", "user", json.dumps(fetched)),
+        ("c1", "user", f"(image of 12 characters, {text_digest('iVBORw0KGgo=')[:16]})"),
         ("c1", "system", "in the middle"),
         ("c3", "system", "be good"),
+        ("c3", "request", beside),
+        ("c3", "assistant", "in its mouth"),
+        ("c3", "user", json.dumps(found)),
     ]
     asked, then = [each.text for each in entries if each.kind == "asked"]
     assert asked.startswith("hi\nxxx") and "[cut: 4,006 characters, SHA-256 " in asked

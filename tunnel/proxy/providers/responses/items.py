@@ -71,7 +71,8 @@ class InputItems:
             kind = block.get("type")
             if kind in ("thinking", "redacted_thinking"):
                 state = opened(block, self._target.provider, self._target.model) or {}
-                if isinstance(item := state.get("item"), dict):
+                item = state.get("item")
+                if isinstance(item, dict) and item.get("type") == "reasoning":  # a host could write another one
                     yield item
             elif kind == "text" and block.get("text"):
                 part = {"type": "output_text", "text": block["text"], "annotations": []}
