@@ -25,9 +25,6 @@ _LONG = 2
 _BULLETS = ("- ", "* ", "+ ")
 _NUMBER = re.compile(r"\d{1,9}[.)] ")
 _CLOSING = ")]}"
-_LINE = re.compile(r"[^\n]*\n")
-"""A line as Markdown has it: others of the signs that end lines elsewhere are signs like any other."""
-
 _BAR = re.compile(r"(?<!\\)\|")
 _RULER = re.compile(r"\|([ \t]*:?-+:?[ \t]*\|)+\s*")
 """The line below the head of a table."""
@@ -86,6 +83,15 @@ def pieces_of(text: str) -> list[Piece]:
     return [*found, rest]
 
 
+def _complete_lines(text: str) -> Iterator[str]:
+    """Yield the lines as Markdown has them: others of the signs that end lines elsewhere are signs like any other. What
+    follows the last end of a line is left out, and looked at once: it can be long."""
+    begin = 0
+    while end := text.find("\n", begin) + 1:
+        yield text[begin:end]
+        begin = end
+
+
 class _Reader:
     """Reads a piece line by line. `opened` are the lines that opened the code or the table that it is in, if that can
     be cut; `in_table` says which it is."""
@@ -104,8 +110,7 @@ class _Reader:
     def places(self) -> Iterator[int]:
         """Yield the places of cuts. A line that is not complete is not judged: it may become another one."""
         position = 0
-        for match in _LINE.finditer(self._text):  # lazily: the first cut of a long text is near its beginning
-            line = match[0]
+        for line in _complete_lines(self._text):  # lazily: the first cut of a long text is near its beginning
             place = self._in_code(line, position) if self._fence else self._outside_code(line, position)
             if place:
                 yield place

@@ -13,6 +13,8 @@ from tests.support.repl.attached_repl import repl_on
 from tests.support.repl.scripted_session import MODEL, ScriptedSession
 from textual import events
 from textual._queue import Queue
+from textual.css.model import RuleSet
+from textual.css.stylesheet import Stylesheet
 from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_from_key
 from textual.message import Message
 from textual.message_pump import MessagePump
@@ -29,6 +31,30 @@ COLOURFUL = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 WHO = "alice@laptop pid 7 0123ab"
 _SCROLL_BAR = " ▁▂▃▄▅▆▇█"
 
+
+def parse_once() -> None:
+    """Let each style sheet be parsed once with the same colours, not for each application again: parsing the same 19
+    of them is a tenth of what a short test costs."""
+    parse = Stylesheet._parse_rules
+    known: dict[tuple[object, ...], list[RuleSet]] = {}
+
+    def parsed(
+        self: Stylesheet,
+        css: str,
+        read_from: tuple[str, str],
+        is_default_rules: bool = False,
+        tie_breaker: int = 0,
+        scope: str = "",
+    ) -> list[RuleSet]:
+        key = (css, read_from, is_default_rules, tie_breaker, scope, *self._variables.items())
+        if key not in known:
+            known[key] = parse(self, css, read_from, is_default_rules, tie_breaker, scope)
+        return known[key]
+
+    Stylesheet._parse_rules = parsed  # type: ignore[method-assign]
+
+
+parse_once()
 
 _QUICK_ROUNDS = 100
 _QUIET_ROUNDS = 5  # a key comes from the thread of the terminal, and takes some rounds to its widget

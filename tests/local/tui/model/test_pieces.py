@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from rich.console import Console
 
@@ -131,3 +133,10 @@ def test_a_piece_of_code_is_coloured_as_code_and_what_follows_the_code_is_not() 
 def test_a_document_of_the_conversation_has_lists_tables_and_code_in_one() -> None:
     for text in (BULLETS, TABLE, CODE):
         assert markdown_of("t", blocks_of(text)) == f"# t\n\n{text.strip()}\n"
+
+
+def test_a_long_line_whose_end_has_not_come_is_looked_at_once() -> None:
+    text = "x" * 200_000
+    began = time.process_time()
+    assert pieces_of(text) == [Piece(text)]
+    assert time.process_time() - began < 5  # from each of its characters on it took a minute
