@@ -226,7 +226,7 @@ async def connect_session(
                 notifications,
                 mcp,
                 proxy_desk.revoke,
-                models=ModelChoice(environ, startup.settings, chosen, startup.stored),
+                models=ModelChoice(environ, startup.settings, chosen, startup.stored, startup.models),
             )
         finally:
             await notifications.close()
@@ -306,7 +306,7 @@ async def _options(
         api_key_source=source,
         laptop_mcp=laptop_mcp,
         files=files,
-        models=model_options(model or "", [other] if other else [], environ, settings),
+        models=model_options(model or "", [other] if other else [], environ, settings, startup.models),
     )
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.models import ALIASES, may_be_model
+from ccb.tunnel.wire.models import ALIASES, ModelTable, may_be_model
 
 from ..command_line.transport_choice import host_label
 from ..config.log import state_dir
@@ -60,10 +60,12 @@ class Startup:
 
 @dataclass(frozen=True)
 class SessionStartup(Startup):
-    """What a session needs in addition: the model provider with its credential, and the stored accounts."""
+    """What a session needs in addition: the model provider with its credential, the stored accounts, and what is known
+    of models."""
 
     provider: Provider
     stored: StoredCredentials
+    models: ModelTable
 
     def auth_proxy(self, host: str, accounts: Accounts, auditor: Auditor) -> AuthProxy:
         """Return the session's auth proxy (not yet entered) with the limits of `host`. Its calls go into `accounts`,
@@ -72,7 +74,8 @@ class SessionStartup(Startup):
 
         from ..ledger.policies import call_policy
 
-        return AuthProxy(self.provider, call_policy(self.settings, host), accounts=accounts, auditor=auditor)
+        policy = call_policy(self.settings, host)
+        return AuthProxy(self.provider, policy, accounts=accounts, auditor=auditor, models=self.models)
 
 
 def load_startup(environ: Mapping[str, str], choice: SettingsChoice | None = None) -> Startup:
@@ -111,8 +114,9 @@ def load_session_startup(
     others = (*(without_alias(settings, each) for each in models[1:]), settings.smallModel)
     stored = StoredCredentials(environ, settings=settings, prompts=prompts, host=host)
     model = chosen_model(settings, next(iter(models), None))
-    provider = session_provider(environ, settings, model, *others, stored=stored)
-    return SessionStartup(basics.settings, basics.warnings, basics.bundle, provider, stored)
+    table = ModelTable()
+    provider = session_provider(environ, settings, model, *others, stored=stored, table=table)
+    return SessionStartup(basics.settings, basics.warnings, basics.bundle, provider, stored, table)
 
 
 async def open_proxy_desk(
@@ -125,7 +129,7 @@ async def open_proxy_desk(
 
     host = host_label(arguments.connection)
     spending = budgets(arguments.sdk.max_budget_usd, startup.settings, host)
-    accounts = SessionAccounts(state_dir(environ), spending)
+    accounts = SessionAccounts(state_dir(environ), spending, startup.models)
     record = arguments.agent.record or startup.settings.recordModelCalls
     audit = SessionAudit(state_dir(environ), record=record)
     proxy = startup.auth_proxy(host, accounts, audit)

@@ -21,7 +21,7 @@ from ccb.tunnel.proxy.guards.costs import ANSWERED, MostCost, most_cost
 from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.metering import CallReport, Reservation
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.models import ALIASES, facts
+from ccb.tunnel.wire.models import ALIASES, ModelTable
 
 from .dollars import dollars
 from .entries import CallPlace
@@ -117,10 +117,11 @@ class SessionAccounts:
     """See `metering.Accounts`. Rows are written by a thread of its own, so that no answer waits for the disk. `state`
     is the directory for state. Use as a context manager: leaving it writes what is left.
 
-    `warn` tells the person; `place` is what the calls are made for.
+    `models` say what each costs. `warn` tells the person; `place` is what the calls are made for.
     """
 
-    def __init__(self, state: Path, budgets: Budgets) -> None:
+    def __init__(self, state: Path, budgets: Budgets, models: ModelTable | None = None) -> None:
+        self._models = models or ModelTable()
         self.place = CallPlace()
         self.warn: Callable[[str], None] = lambda text: None
         self._state = state
@@ -145,7 +146,7 @@ class SessionAccounts:
     def check_model(self, name: str | None) -> None:
         """Raise UsageError if a budget in dollars cannot hold, because nobody knows what the model costs."""
         model = ALIASES.get(name or "default", name or "")
-        if self._budgets.in_dollars and not facts(model).input_price:
+        if self._budgets.in_dollars and not self._models.facts(model).priced:
             raise UsageError(
                 f"the price of {one_line(model)} is not known, so a budget in dollars cannot hold",
                 do="Choose a model whose price ccb knows, or leave the budget out.",
@@ -156,7 +157,7 @@ class SessionAccounts:
         they are."""
         if not self._budgets:
             return Reservation()
-        most, loop = most_cost(request, size), asyncio.get_running_loop()
+        most, loop = most_cost(self._models, request, size), asyncio.get_running_loop()
         until = loop.time() + _WAITS_S
         while True:
             verdict = self._verdict_here(most)
@@ -190,7 +191,7 @@ class SessionAccounts:
             if self._here >= _SOFT_USD and not self._budgets.in_dollars:
                 said = f"This session has cost {dollars(self._here)} since you connected, and nothing limits it."
                 self._tell("soft", f"{said} `budgets` in the settings and --max-budget-usd do; ccb usage shows more.")
-            if (report.input_tokens or report.output_tokens) and not facts(report.model).input_price:
+            if (report.input_tokens or report.output_tokens) and not report.priced:
                 self._unpriced = one_line(report.model)
         if answered or reserved.row:
             self._note(report if answered else None, reserved.row)

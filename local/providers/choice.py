@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.proxy.providers.provider import ProviderError
+from ccb.tunnel.wire.models import ModelTable
 
 from .known_models import check_models, current_list, model_options, said_at_start
 from .named import NamedProvider
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 class ModelChoice:
     """`models` are those that the command line and the settings name: their providers were chosen on this machine, so
-    the session may use all of their models. `stored` are the session's accounts."""
+    the session may use all of their models. `stored` are the session's accounts, and `table`
+    is what it knows of models."""
 
     def __init__(
         self,
@@ -29,7 +31,9 @@ class ModelChoice:
         settings: Settings,
         models: Sequence[str],
         stored: StoredCredentials | None = None,
+        table: ModelTable | None = None,
     ) -> None:
+        self._table = table or ModelTable()
         self._environ = environ
         self._settings = settings
         self._models = tuple(models)
@@ -70,7 +74,7 @@ class ModelChoice:
 
     def known(self, name: str) -> dict[str, Any]:
         """Return what the worker is told of a model: see `LEARN_MODELS`."""
-        made = model_options(name, [], self._environ, self._settings)
+        made = model_options(name, [], self._environ, self._settings, self._table)
         return {"models": made.facts, "thinking": made.thinking}
 
     def _providers(self) -> list[NamedProvider]:

@@ -11,9 +11,11 @@ from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_cl
 from ccb.tunnel.proxy.providers.credential import Credential, CredentialSource, FixedCredential, OneHeaderCredential
 from ccb.tunnel.proxy.providers.kinds import ANTHROPIC, KINDS
 from ccb.tunnel.proxy.providers.models.fetching import KeySigner, ModelSource
+from ccb.tunnel.proxy.providers.models.traits import TraitsTable
 from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
 from ccb.tunnel.proxy.providers.provider import Provider
 from ccb.tunnel.proxy.providers.routing import ModelRouter
+from ccb.tunnel.wire.models import ModelTable
 
 from ..credentials.helper import HelperCredential
 from ..credentials.key_text import checked
@@ -31,9 +33,11 @@ def session_provider(
     model: str | None,
     *others: str | None,
     stored: StoredCredentials | None = None,
+    table: ModelTable | None = None,
 ) -> ModelRouter:
     """Return the provider of a session that begins with `model`, and may use `others`. `stored` are the accounts;
-    without them, those of which nobody has to be asked. Raise ConfigError, CredentialError.
+    without them, those of which nobody has to be asked. `table` learns what is known of the models that are asked.
+    Raise ConfigError, CredentialError.
 
     A host may use Anthropic, the providers in the settings, and those that the command line names. A key that only
     lies in the environment is not for it.
@@ -53,7 +57,19 @@ def session_provider(
             raise Refusal(403, f"{said} (providers)", headers={"x-should-retry": "false"})
         return provider_of(named, environ, settings, accounts)
 
-    return ModelRouter(default, make, model or "")
+    traits: dict[str, TraitsTable | None] = {}
+
+    def learn(asked: str) -> None:
+        name, slash, own_name = asked.partition("/")
+        if not slash or table is None or name not in granted:
+            return
+        if name not in traits:
+            named = named_provider(name, environ, settings)
+            traits[name] = named.traits(environ) if named is not None else None
+        if (known := traits[name]) is not None:
+            table.learn(asked, known.of(own_name).facts(asked))
+
+    return ModelRouter(default, make, model or "", learn)
 
 
 def has_others(environ: Mapping[str, str], settings: Settings) -> bool:

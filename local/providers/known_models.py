@@ -15,8 +15,7 @@ from ccb.tunnel.proxy.providers.kinds import ANTHROPIC
 from ccb.tunnel.proxy.providers.models.traits import ModelTraits
 from ccb.tunnel.proxy.providers.provider import ProviderError
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.models import ALIASES, learn, sent_name
-from ccb.tunnel.wire.models import facts as wire_facts
+from ccb.tunnel.wire.models import ALIASES, ModelTable, claude_facts, sent_name
 
 from .choosing import model_source
 from .model_lists import FRESH_S, NEW_S, ModelList, ModelLists
@@ -93,9 +92,11 @@ class ModelOptions:
         }
 
 
-def model_options(model: str, others: Sequence[str], environ: Mapping[str, str], settings: Settings) -> ModelOptions:
-    """Return what the worker is told of models: of the session's own, of others, and of those in the settings. This end
-    learns them, too."""
+def model_options(
+    model: str, others: Sequence[str], environ: Mapping[str, str], settings: Settings, table: ModelTable
+) -> ModelOptions:
+    """Return what the worker is told of models: of the session's own, of others, and of those in the settings. `table`
+    learns the same: a budget in dollars is checked before the first call."""
     chosen = settings.smallModel or ""
     aliases = settings.modelAliases
     small = aliases.get(chosen, chosen) or _small_model(model, environ, settings)
@@ -109,10 +110,11 @@ def model_options(model: str, others: Sequence[str], environ: Mapping[str, str],
             continue
         traits = found[0].traits(environ).of(found[1])
         facts = traits.facts(name)
-        learn(name, facts)  # a budget in dollars is checked before the first call
+        table.learn(name, facts)
         made.facts[name] = [
             *(facts.context_window, facts.max_output, facts.input_price, facts.output_price),
             *(facts.read_share, facts.write_share),
+            *((facts.long_from, facts.long_input, facts.long_output) if facts.long_from else ()),
         ]
         if traits.thinking:
             made.thinking[name] = list(traits.efforts)
@@ -154,7 +156,7 @@ def said_at_start(model: str, environ: Mapping[str, str], settings: Settings, ef
         said.append(f"{shown} has no levels of effort: --effort {effort} has no effect.")
     elif effort and (level := clamped(effort, traits.efforts)) != effort:
         said.append(f"{shown} has no effort {effort}: it is asked for {level}.")
-    if not traits.window and not wire_facts(model).input_price:  # of a Claude model both are known, whoever serves it
+    if not traits.window and not claude_facts(model).priced:
         setting = f"providers.{named.name}.models"
         said.append(
             f"The window of {shown} is not known: ccb takes 200,000 tokens. contextWindow in {setting} sets it."

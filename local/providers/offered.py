@@ -9,7 +9,7 @@ from ccb.tunnel.proxy.providers.kinds import ANTHROPIC, KINDS
 from ccb.tunnel.proxy.providers.models.listing import ListedModel
 from ccb.tunnel.proxy.providers.models.traits import ModelTraits
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.models import facts
+from ccb.tunnel.wire.models import claude_facts
 
 from ..config.provider_settings import ProviderSettings
 from .model_lists import ModelList
@@ -81,7 +81,7 @@ def offers_of(named: NamedProvider, listed: ModelList | None, environ: Mapping[s
 
 
 def _offer(named: NamedProvider, model: ListedModel, front: str, traits: ModelTraits, date: str) -> ModelOffer:
-    known = facts(model.id)  # of a Claude model, whoever serves it
+    known = claude_facts(model.id)  # whoever serves it
     priced = known.input_price > 0
     return ModelOffer(
         front + model.id,

@@ -39,7 +39,8 @@ class Agent:
         self._deps = deps
         model = resolve_model(conversation.model or config.model, config.names)
         self._registered = config.tools.begin_turn()  # the registry's tools at the start of the last turn
-        self._state = AgentState(conversation, ledger, model, config.callable_tools(), self._listed_tools(config))
+        tools, listed = config.callable_tools(), self._listed_tools(config)
+        self._state = AgentState(conversation, ledger, deps.models, model, tools, listed)
         self._turn: Turn | None = None
         deps.reminders.follow(TodoReminder(lambda: self._config.context.todos))
         deps.reminders.follow(DeferredNames(lambda: list(self._config.deferred_tools())))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.commands import SHELL_COMMAND
 from ccb.tunnel.wire.messages import UserLine
-from ccb.tunnel.wire.models import CCB_NAMES, ModelNames
+from ccb.tunnel.wire.models import CCB_NAMES, ModelNames, ModelTable
+from ccb.tunnel.wire.options import SessionOptions
 from ccb.tunnel.wire.tool_traits import BUILT_IN, FINDERS
 
 from ..commands.registry import CommandRegistry
@@ -137,6 +138,19 @@ class AgentConfig:
         auto = self.settings.value("autoCompactEnabled")
         return found if auto is None or auto.value is not False else WindowSettings(found.window, auto=False)
 
+    def with_options(self, options: SessionOptions) -> AgentConfig:
+        """Return this configuration with what a client's options say of models and limits."""
+        return replace(
+            self,
+            model=options.model,
+            max_turns=options.max_turns,
+            reasoning=Reasoning.of(options),
+            fallback_model=options.fallback_model,
+            small_model=options.small_model,
+            compact_model=options.compact_model,
+            names=ModelNames(options.model_aliases),
+        )
+
     def visible_tools(self) -> dict[str, Tool]:
         """Return the tools that the model may call, by name. Built-in tools that `offered` does not name and tools
         that a permission rule denies altogether are left out."""
@@ -176,8 +190,8 @@ class AgentDeps:
     """The dependencies that a session provides to each of its agents. `link_up_since` returns the monotonic time since
     which the link to the laptop has been up, or None while it is down. `heartbeat_s` is the pause between two signs of
     life of a running tool. `reminders` are those of this agent only, and `nested` finds more instruction files where
-    the agent works. `home` is the home directory on the host. `hooks` and `commands` are those of the session; a
-    sub-agent has no commands."""
+    the agent works. `home` is the home directory on the host. `hooks`, `commands` and `models` are those of the
+    session; a sub-agent has no commands."""
 
     emitter: Emitter
     transport: ModelTransport
@@ -193,6 +207,7 @@ class AgentDeps:
     home: str = ""
     hooks: HookRunner | None = None
     commands: CommandRegistry | None = None
+    models: ModelTable = field(default_factory=ModelTable)
 
     def call_settings(
         self, body: list[bytes], *, withdraw_truncated: bool = False, betas: Sequence[str] = ()

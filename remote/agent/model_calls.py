@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from ccb.tunnel.wire.models import facts
 from ccb.tunnel.wire.records import ModelEndRecord, ModelRecord
 
 from ..model import request
@@ -56,7 +55,7 @@ class ModelCalls:
     async def call(self, state: LoopState) -> MessageEnd:
         """Make one model call, and count what it used."""
         agent, clock = self._agent, self._deps.clock
-        settings = self._call_settings(agent.model, state)
+        settings = self._call_settings(state)
         if self._config.disclosure.partial_messages:
             self._recorder.progress("", messages.status("requesting"))
         self._listener.begin(continues=state.recoveries > 0)
@@ -74,7 +73,7 @@ class ModelCalls:
             self.seconds += clock.now() - started
         self._call = None
         self.stop_reason = end.stop_reason
-        agent.ledger.add(end.head.model or agent.model, end.usage)
+        agent.count(end.head.model, end.usage)
         self._recorder.record(ModelEndRecord(end.head.id, end.stop_reason, end.usage))
         await self._recorder.commit()
         if end.lost is not None:
@@ -91,7 +90,7 @@ class ModelCalls:
         rest = call.salvage()
         if rest is not None:
             head, text, request_id = rest
-            self._agent.ledger.add(head.model or self._agent.model, head.usage)
+            self._agent.count(head.model, head.usage)
             if text.strip():
                 block = {"type": "text", "text": text}
                 line = messages.assistant(head, block, request_id, self._deps.clock.wall())
@@ -136,16 +135,16 @@ class ModelCalls:
         self._lend(other)
         return await self.call(state)
 
-    def _call_settings(self, model: str, state: LoopState) -> CallSettings:
+    def _call_settings(self, state: LoopState) -> CallSettings:
         """Return the settings of a model call, with the request for the whole history."""
         agent, deps = self._agent, self._deps
         assert agent.prefix is not None
+        model, known = agent.model, agent.facts
         conversation, reasoning = agent.conversation, self._config.reasoning
-        limit = reasoning.allowed(max_tokens(model, escalated=state.escalated))
-        higher = reasoning.allowed(max_tokens(model, escalated=True))
+        limit = reasoning.allowed(max_tokens(known, escalated=state.escalated))
+        higher = reasoning.allowed(max_tokens(known, escalated=True))
         conversation.seal()
-        most = reasoning.allowed(facts(model).max_output)
-        asked = reasoning.fields(model, limit, most, may_think=conversation.may_think)
+        asked = reasoning.fields(model, known, limit, may_think=conversation.may_think)
         body = request.body(
             agent.prefix,
             conversation.messages,

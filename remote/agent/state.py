@@ -3,11 +3,13 @@ ended."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import field, replace
 from enum import Enum
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.models import ModelFacts, ModelTable
 
 from ..model.request import RequestPrefix
 from ..model.tokens import text_tokens
@@ -49,13 +51,14 @@ class DenialCounter:
 
 @dataclass
 class AgentState:
-    """What an agent keeps from one turn to the next. `tools` are those the model may call, `listed` those
-    that requests declare. `prefix` opens every request: the first turn makes it, and a later one only when the prompts
-    or the listed tools have changed. `feedback_due`: the next tool results carry a note to the model about its many
-    denials."""
+    """What an agent keeps from one turn to the next. `models` is what the session knows of models. `tools` are those
+    the model may call, `listed` those that requests declare. `prefix` opens every request: the first turn makes it, and
+    a later one only when the prompts or the listed tools have changed. `feedback_due`: the next tool results carry a
+    note to the model about its many denials."""
 
     conversation: Conversation
     ledger: Ledger
+    models: ModelTable
     model: str
     tools: dict[str, Tool]
     listed: tuple[Tool, ...]
@@ -67,6 +70,17 @@ class AgentState:
     def prefix_tokens(self) -> int:
         """The estimated size of what goes before the conversation."""
         return text_tokens(len(self.prefix.encoded)) if self.prefix is not None else 0
+
+    @property
+    def facts(self) -> ModelFacts:
+        """What is known of the present model."""
+        return self.models.facts(self.model)
+
+    def count(self, answered: str, usage: Mapping[str, Any], asked: str = "") -> None:
+        """Count an answer. `answered` is the model as it names itself, `asked` the one that was asked, "" for the
+        present one."""
+        model = self.models.paid_as(answered, asked or self.model)
+        self.ledger.add(model, self.models.facts(model), usage)
 
     @property
     def tokens(self) -> int:

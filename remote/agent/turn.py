@@ -325,7 +325,7 @@ class Turn:
         """Compact the conversation if it is near the end of the model's window."""
         agent, window = self._agent, self._config.window
         answered = len(agent.conversation.messages) > 1  # else there is nothing to sum up
-        full = answered and window.auto and agent.tokens >= ContextLimits.of(agent.model, window).auto
+        full = answered and window.auto and agent.tokens >= ContextLimits.of(agent.facts, window).auto
         if full or agent.conversation.compactions.unfinished is not None:
             await self._stop.unless_set(self._compactor().make_room())
 

@@ -8,13 +8,12 @@ from typing import Any
 
 from ccb.tunnel.wire.kinds.rewind import RewindRecord
 from ccb.tunnel.wire.messages import ResultLine
-from ccb.tunnel.wire.models import cost_usd, count, facts
+from ccb.tunnel.wire.models import TOKENS, ModelFacts, count
 from ccb.tunnel.wire.projection import Projection, on, replay
 from ccb.tunnel.wire.records import AgentResultRecord, ModelEndRecord, Record
 
 Json = dict[str, Any]
 
-_TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 _DETAILS = {
     "cache_creation": ("ephemeral_1h_input_tokens", "ephemeral_5m_input_tokens"),
     "output_tokens_details": ("thinking_tokens",),
@@ -35,7 +34,7 @@ _MODEL_DETAILS = (
 
 def zero_usage() -> Json:
     """Return the usage object of no tokens, with all fields that clients know."""
-    usage: Json = dict.fromkeys(_TOKENS, 0)
+    usage: Json = dict.fromkeys(TOKENS, 0)
     usage.update({name: dict.fromkeys(counts, 0) for name, counts in _DETAILS.items()})
     usage.update(service_tier="standard", inference_geo="", speed="standard", iterations=[])
     return usage
@@ -52,7 +51,7 @@ class SessionUsage(Projection):
 
     @on(ModelEndRecord, main_only=True)
     def _model_end(self, content: ModelEndRecord, record: Record) -> None:
-        self.context_tokens = sum(count(content.usage, name) for name in _TOKENS)
+        self.context_tokens = sum(count(content.usage, name) for name in TOKENS)
         self._counted.append((record.seq, self.context_tokens))
 
     @on(RewindRecord)
@@ -99,23 +98,22 @@ class Ledger(Projection):
     def start_turn(self) -> None:
         self.turn = zero_usage()
 
-    def add(self, model: str, usage: Mapping[str, Any]) -> None:
+    def add(self, model: str, known: ModelFacts, usage: Mapping[str, Any]) -> None:
         """Count an answer of `model`."""
-        for name in _TOKENS:
+        for name in TOKENS:
             self.turn[name] += count(usage, name)
         self.turn.update({name: usage[name] for name in _TEXTS if isinstance(usage.get(name), str)})
         for name, counts in _DETAILS.items():
             found = usage.get(name)
             for each in counts:
                 self.turn[name][each] += count(found, each) if isinstance(found, Mapping) else 0
-        self._add_to_sums(model, usage)
+        self._add_to_sums(model, known, usage)
         if self.parent is not None:
-            self.parent._add_to_sums(model, usage)
+            self.parent._add_to_sums(model, known, usage)
 
-    def _add_to_sums(self, model: str, usage: Mapping[str, Any]) -> None:
-        cost = cost_usd(model, usage)
+    def _add_to_sums(self, model: str, known: ModelFacts, usage: Mapping[str, Any]) -> None:
+        cost = known.cost_usd(usage)
         self.total_cost_usd += cost
-        known = facts(model)
         entry = self.model_usage.setdefault(
             model,
             {
@@ -126,13 +124,13 @@ class Ledger(Projection):
             },
         )
         entry["costUSD"] += cost
-        for name, public in zip(_TOKENS, _MODEL_USAGE):
+        for name, public in zip(TOKENS, _MODEL_USAGE):
             entry[public] += count(usage, name)
         for public, group, name in _MODEL_DETAILS:
             found = usage.get(group)
             entry[public] = entry.get(public, 0) + (count(found, name) if isinstance(found, Mapping) else 0)
         entry["canonicalModel"] = model
-        entry["costBasis"] = "list" if known.input_price or known.output_price else "unknown"
+        entry["costBasis"] = "list" if known.priced else "unknown"
 
     def snapshot(self) -> dict[str, Json]:
         """Return the `modelUsage` of a result."""

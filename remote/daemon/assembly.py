@@ -10,7 +10,6 @@ from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.models import ModelNames
 from ccb.tunnel.wire.records import MAIN_AGENT, OptionsRecord
 from ccb.tunnel.wire.requests import AnsweredBy
 
@@ -25,7 +24,6 @@ from ..context.prompt import instruction_sources, session_prompt
 from ..hooks.lent import HookSession
 from ..hooks.runner import HookRunner
 from ..journal.journal import Journal
-from ..model.reasoning import Reasoning
 from ..model.retry import RetrySettings
 from ..permissions.engine import PermissionEngine
 from ..permissions.sandbox_mode import Sandbox
@@ -172,6 +170,7 @@ class AgentFactory:
             home=config.context.cages.home,
             hooks=self.hooks,
             commands=None if agent_id else self.commands,
+            models=self.parts.launches.models,
         )
         deps.reminders.follow(nested.due)
         return Agent(config, deps, history.conversation, history.ledger)
@@ -205,19 +204,12 @@ class AgentFactory:
             tools=tools,
             permissions=engine,
             context=context,
-            model=options.model,
-            max_turns=options.max_turns,
-            reasoning=Reasoning.of(options),
-            fallback_model=options.fallback_model,
-            small_model=options.small_model,
-            compact_model=options.compact_model,
-            names=ModelNames(options.model_aliases),
             disclosure=Disclosure(api_key_source=options.api_key_source, partial_messages=options.partial_messages),
             take_queued=lambda agent_id: self.parts.inputs.take_all(agent_id, commands.calls),
             offer=ToolOffer(
                 options.tools, options.tool_aliases, lambda: tools.named(launches.options.permission_prompts)
             ),
-        )
+        ).with_options(options)
         if self.hooks is not None:
             self.hooks.mode, self.hooks.covers = lambda: engine.mode, engine.covers
         agent = self.agent(config, history)

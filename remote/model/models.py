@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ccb.tunnel.wire.models import ALIASES, CCB_NAMES, DEFAULT_MAX_TOKENS, LONG_CONTEXT, ModelNames, facts
+from ccb.tunnel.wire.models import CCB_NAMES, DEFAULT_MAX_TOKENS, LONG_CONTEXT, ModelFacts, ModelNames
 
-DEFAULT_MODEL = ALIASES["default"]
 SMALL = "small"
 """Stands for the small model of an agent, where a name of a model is expected."""
 ESCALATED_MAX_TOKENS = 64_000
@@ -29,6 +28,6 @@ def betas_of(model: str) -> tuple[str, ...]:
     return (LONG_CONTEXT_BETA,) if model.endswith(LONG_CONTEXT) else ()
 
 
-def max_tokens(model: str, *, escalated: bool) -> int:
+def max_tokens(known: ModelFacts, *, escalated: bool) -> int:
     """Return the output limit to ask for, in tokens. `escalated`: the answer was cut at the default limit before."""
-    return min(ESCALATED_MAX_TOKENS if escalated else DEFAULT_MAX_TOKENS, facts(model).max_output)
+    return min(ESCALATED_MAX_TOKENS if escalated else DEFAULT_MAX_TOKENS, known.max_output)

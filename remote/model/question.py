@@ -41,11 +41,15 @@ class ModelReply:
         return "".join(str(block.get("text", "")) for block in self.blocks if block.get("type") == "text")
 
 
-class _ReplyListener:
+class ReplyListener:
     """Collects the blocks of the answer that counts."""
 
     def __init__(self) -> None:
         self.blocks: list[Json] = []
+
+    @property
+    def text(self) -> str:
+        return ModelReply(self.blocks).text
 
     def event(self, event: Json) -> None:
         """Nobody watches this answer."""
@@ -73,7 +77,7 @@ async def ask(
     }
     if question.tools:
         body["tools"] = list(question.tools)
-    listener = _ReplyListener()
+    listener = ReplyListener()
     call = ModelCall(settings_of([to_bytes(dump(body))]), listener, RetryPolicy(max_retries))
     end = await call.run()
     return ModelReply(listener.blocks, end.head.model or question.model, end.usage)

@@ -10,7 +10,7 @@ from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.reasoning import EFFORTS
-from ccb.tunnel.wire.models import facts
+from ccb.tunnel.wire.models import ModelFacts
 from ccb.tunnel.wire.options import SessionOptions
 
 Json = dict[str, Any]
@@ -64,13 +64,13 @@ class Reasoning:
         """Return how long an answer may be that wants so many tokens."""
         return min(tokens, self.most or tokens)
 
-    def fields(self, model: str, limit: int, max_output: int, *, may_think: bool) -> ReasoningFields:
+    def fields(self, model: str, known: ModelFacts, limit: int, *, may_think: bool) -> ReasoningFields:
         """Return the fields of a request to `model` for an answer of at most `limit` tokens. `may_think`: the history
         allows that the model thinks now (see `Conversation.may_think`)."""
         body: Json = {}
         betas = list(self.betas)
         version = _version(model)
-        effort = effort_of(model, self.effort)
+        effort = effort_of(model, known, self.effort)
         if effort:
             body["output_config"] = {"effort": effort}
             if version < (4, 6):
@@ -82,10 +82,10 @@ class Reasoning:
         tokens = self.thinking_tokens
         if tokens is not None and version >= (4, 6):
             body["thinking"] = {"type": "adaptive" if tokens else "disabled"}
-        elif tokens == 0 and version == _OTHER and can_think(model):
+        elif tokens == 0 and version == _OTHER and can_think(model, known):
             body["thinking"] = {"type": "disabled"}
-        elif tokens and can_think(model) and (may_think or version == _OTHER):
-            limit = min(max_output, max(limit, tokens + _ABOVE_BUDGET))
+        elif tokens and can_think(model, known) and (may_think or version == _OTHER):
+            limit = min(self.allowed(known.max_output), max(limit, tokens + _ABOVE_BUDGET))
             body["thinking"] = {
                 "type": "enabled",
                 "budget_tokens": max(_MIN_BUDGET, min(tokens, limit - _ABOVE_BUDGET)),
@@ -97,14 +97,14 @@ class Reasoning:
         return ReasoningFields(body, limit, tuple(betas))
 
 
-def effort_of(model: str, wanted: str | None) -> str:
+def effort_of(model: str, known: ModelFacts, wanted: str | None) -> str:
     """Return the level of effort that `model` is asked for: the one that is wanted, or the highest below it that the
     model knows. Return "" if none is wanted or the model has no levels."""
     version = _version(model)
     if wanted and version == _OTHER:
-        known = [each for each in _LEVELS if each in (facts(model).efforts or ())]
-        below = [each for each in known if _LEVELS.index(each) <= _LEVELS.index(wanted)]
-        return (below or known or [""])[-1 if below else 0]
+        levels = [each for each in _LEVELS if each in (known.efforts or ())]
+        below = [each for each in levels if _LEVELS.index(each) <= _LEVELS.index(wanted)]
+        return (below or levels or [""])[-1 if below else 0]
     if not wanted or (version < (4, 6) and "opus-4-5" not in model and "opus-4.5" not in model):
         return ""
     if (wanted == "max" and version < (4, 6)) or (wanted == "xhigh" and version < (4, 7)):
@@ -112,9 +112,9 @@ def effort_of(model: str, wanted: str | None) -> str:
     return wanted
 
 
-def can_think(model: str) -> bool:
+def can_think(model: str, known: ModelFacts) -> bool:
     """Return whether `model` is known to think."""
-    return _version(model) >= (3, 7) or facts(model).efforts is not None
+    return _version(model) >= (3, 7) or known.efforts is not None
 
 
 def _version(model: str) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.models import facts
+from ccb.tunnel.wire.models import ModelFacts
 
 Json = dict[str, Any]
 
@@ -48,9 +48,8 @@ class ContextLimits:
     warning: int
 
     @staticmethod
-    def of(model: str, settings: WindowSettings) -> ContextLimits:
+    def of(known: ModelFacts, settings: WindowSettings) -> ContextLimits:
         """Return the limits of a model. Small windows have smaller reserves."""
-        known = facts(model)
         window = settings.window or known.context_window
         summary = max(1, min(known.max_output, MAX_SUMMARY_TOKENS, window // 5))
         usable = window - summary

@@ -13,7 +13,7 @@ from ccb.tunnel.wire.kinds.queue import BEFORE, MovedRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.reasoning import ReasoningRecord
 from ccb.tunnel.wire.kinds.tasks import QueueMove
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, UserLine, parse_message
-from ccb.tunnel.wire.models import ModelNames
+from ccb.tunnel.wire.models import ModelTable
 from ccb.tunnel.wire.records import InputRecord, OptionsRecord
 from ccb.tunnel.wire.requests import AnsweredBy, answer_in
 
@@ -144,6 +144,11 @@ class Session:
         return self._launches.options
 
     @property
+    def models(self) -> ModelTable:
+        """What the session knows of models."""
+        return self._launches.models
+
+    @property
     def background_agents(self) -> frozenset[str]:
         """The ids of the sub-agents that work in the background."""
         sub_agents = self.agent.config.context.sub_agents
@@ -264,19 +269,12 @@ class Session:
         self._use_background(options)
         self.agent.configure(
             replace(
-                config,
-                model=options.model,
-                max_turns=options.max_turns,
+                config.with_options(options),
                 disclosure=replace(
                     config.disclosure,
                     partial_messages=options.partial_messages,
                     api_key_source=options.api_key_source,
                 ),
-                reasoning=Reasoning.of(options),
-                fallback_model=options.fallback_model,
-                small_model=options.small_model,
-                compact_model=options.compact_model,
-                names=ModelNames(options.model_aliases),
                 offer=replace(config.offer, names=options.tools, aliases=options.tool_aliases),
                 prompts=(
                     session_prompt(options, context.cwd, context.host, context.cages) if new_prompt else config.prompts

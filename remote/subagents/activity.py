@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, Callable
 
 from ccb.tunnel.wire.messages import AssistantLine
-from ccb.tunnel.wire.models import count
+from ccb.tunnel.wire.models import TOKENS, count
 from ccb.tunnel.wire.records import Content, MessageRecord, ModelEndRecord, Record
 
 from ..ports import Emitter
 
 Json = dict[str, Any]
 
-_INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 _MAX_SUBJECT = 100  # characters
 
 
@@ -37,7 +36,7 @@ class WatchedEmitter:
     def emit(self, content: Content) -> Record:
         record = self._inner.emit(content)
         if isinstance(content, ModelEndRecord):
-            self._context = sum(count(content.usage, name) for name in _INPUT)
+            self._context = sum(count(content.usage, name) for name in TOKENS[:3])
             self._output += count(content.usage, "output_tokens")
             self._changed()
         elif isinstance(content, MessageRecord) and isinstance(content.public, AssistantLine):

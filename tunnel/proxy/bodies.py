@@ -10,14 +10,14 @@ import asyncio
 import hashlib
 import time
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from ..wire import Open
 from ..wire.calls.cache import MAX_KEPT, BodyCache
 from ..wire.calls.compression import DICTIONARY, inflate
-from ..wire.calls.deltas import new_bytes, rebuild
+from ..wire.calls.deltas import MAX_PARTS
 from .guards.pace import CallPace
 from .policy import MAX_BODY, MAX_BURST, MAX_PER_MINUTE
 
@@ -123,6 +123,30 @@ def _make(opened: Open, base: bytes, sent: bytes) -> bytes:
     if _digest(body) != opened.digest:
         raise ValueError("the body is another one")
     return body
+
+
+def new_bytes(parts: Sequence[int], base_size: int, size: int) -> int:
+    """Return how many new bytes a body needs. Raise ValueError unless `parts` make exactly `size` bytes, with copies
+    that lie in a base of `base_size` bytes."""
+    if len(parts) % 3 or len(parts) > MAX_PARTS:
+        raise ValueError("parts are not triples, or too many")
+    new, starts, counts = parts[::3], parts[1::3], parts[2::3]
+    if any(start + count > base_size for start, count in zip(starts, counts, strict=True)):
+        raise ValueError("a copy is not within the earlier body")
+    if sum(new) + sum(counts) != size:
+        raise ValueError("the parts do not make the announced length")
+    return sum(new)
+
+
+def rebuild(base: bytes, parts: Sequence[int], new: bytes) -> bytes:
+    """Return the body of which `new_bytes` has checked the parts."""
+    old, fresh, at = memoryview(base), memoryview(new), 0
+    pieces = []
+    for index in range(0, len(parts), 3):
+        count, start, copied = parts[index : index + 3]
+        pieces += [fresh[at : at + count], old[start : start + copied]]
+        at += count
+    return b"".join(pieces)
 
 
 def _digest(body: bytes) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from ..errors import CcbError
 from ..heap import FreedMemory
+from ..wire.models import ModelTable
 from .answer_reader import AnswerReader
 from .auditing import Auditor, NoAuditor
 from .bodies import RequestBodies
@@ -139,7 +140,7 @@ class AuthProxy:
 
     Use as a context; leaving it aborts the calls that are under way. Calls without a reader are kept for `hold`
     seconds. `accounts` decide whether another call may be paid for, and are told what each has used; `auditor` is told
-    what it was about.
+    what it was about. `models` say what each costs.
     """
 
     def __init__(
@@ -149,12 +150,14 @@ class AuthProxy:
         *,
         accounts: Accounts | None = None,
         auditor: Auditor | None = None,
+        models: ModelTable | None = None,
         hold: float = HOLD,
     ) -> None:
         self._provider = provider
         self._policy = policy or Policy()
         self._accounts = accounts or NoAccounts()
         self._auditor = auditor or NoAuditor()
+        self._models = models or ModelTable()
         self._epoch = 0
         self._calls = CallRegistry(self._abort, hold)
         self._tasks: dict[Call, asyncio.Task[None]] = {}
@@ -303,7 +306,7 @@ class AuthProxy:
         log.info("model call %s", head.id)
         call = Call(head.id, BUFFER if keep else DIRECT_BUFFER)
         reader = call.attach(0)
-        meter = CallMeter(head.id, head.path.partition("?")[0])
+        meter = CallMeter(head.id, head.path.partition("?")[0], self._models)
         task = asyncio.create_task(self._run(call, head, body, meter), name=f"model call {head.id}")
         self._tasks[call] = task
         task.add_done_callback(lambda task: self._ended(call, meter, given_up=task.cancelled()))

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ..wire.dataclass import dataclass
-from ..wire.models import count
-from .guards.costs import ANSWERED, DETAILS, TOKENS, answer_cost, tokens_of
+from ..wire.models import TOKENS, ModelTable, count
+from .guards.costs import ANSWERED, DETAILS, answer_cost, tokens_of
 
 Json = dict[str, Any]
 
@@ -24,9 +24,10 @@ _COUNTED = frozenset((*TOKENS, *DETAILS))
 
 @dataclass(frozen=True)
 class CallReport:
-    """One model call that has ended. `model` is the one that has answered, "" if none has. Token counts are those of
-    the provider. `began` is the Unix time in seconds, the others are seconds. `status` is that of the provider, 0 if it
-    was not reached. `digest` is the SHA-256 of the request body in hex, "" if it was not sent whole."""
+    """One model call that has ended. `model` is the name under which it is paid for, "" if none was asked; `priced`:
+    its price is known. Token counts are those of the provider. `began` is the Unix time in seconds, the others are
+    seconds. `status` is that of the provider, 0 if it was not reached. `digest` is the SHA-256 of the request body in
+    hex, "" if it was not sent whole."""
 
     call_id: str
     path: str
@@ -43,6 +44,7 @@ class CallReport:
     complete: bool
     request_bytes: int
     digest: str
+    priced: bool
 
 
 @dataclass(frozen=True)
@@ -77,16 +79,17 @@ class NoAccounts:
 
 
 class CallMeter:
-    """Counts what one call uses."""
+    """Counts what one call uses. `models` says what the models cost."""
 
-    def __init__(self, call_id: str, path: str) -> None:
+    def __init__(self, call_id: str, path: str, models: ModelTable) -> None:
+        self._models = models
         self._call_id = call_id
         self._path = path
         self._began, self._started = time.time(), time.monotonic()
         self._first_byte: float | None = None
         self._status = 0
         self._sent, self._digest = 0, ""
-        self._model = ""
+        self._asked, self._answered = "", ""  # models
         self._usage: Json = {}
         self._received = 0
         self._final = False
@@ -102,15 +105,15 @@ class CallMeter:
             self._first_byte = time.monotonic()
 
     def asked(self, model: str) -> None:
-        """Note which model was asked, for an answer that does not say it."""
-        self._model = self._model or model[:200]
+        """Note which model was asked."""
+        self._asked = model[:200]
 
     def event(self, event: Json) -> None:
         """Read one event of the answer, or an answer in one piece."""
         message = event.get("message") if event.get("type") == "message_start" else event
         if isinstance(message, dict):
             if isinstance(message.get("model"), str):
-                self._model = message["model"][:200]
+                self._answered = message["model"][:200]
             if isinstance(message.get("usage"), dict):
                 self._final = self._final or event.get("type") != "message_start"
                 self._usage |= {name: value for name, value in message["usage"].items() if name in _COUNTED and value}
@@ -124,16 +127,16 @@ class CallMeter:
         ended = time.monotonic()
         if not complete and not self._final:
             self._estimate(ended - self._started if given_up else 0.0)
-        counts = tokens_of(self._usage)
+        counts, model = tokens_of(self._usage), self._models.paid_as(self._answered, self._asked)
         return CallReport(
             self._call_id,
             self._path,
-            self._model,
+            model,
             input_tokens=counts[0],
             cache_write_tokens=counts[1],
             cache_read_tokens=counts[2],
             output_tokens=counts[3],
-            cost_usd=answer_cost(self._model, self._usage),
+            cost_usd=answer_cost(self._models, model, self._usage),
             began=self._began,
             first_byte_s=(self._first_byte or ended) - self._started,
             duration_s=ended - self._started,
@@ -141,6 +144,7 @@ class CallMeter:
             complete=complete,
             request_bytes=self._sent,
             digest=self._digest,
+            priced=self._models.facts(model).priced,
         )
 
     def _estimate(self, seconds: float) -> None:

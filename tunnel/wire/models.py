@@ -31,11 +31,17 @@ DEFAULT_MAX_TOKENS = 8_000
 LONG_CONTEXT = "[1m]"
 """The end of a model's name that asks for its window of a million tokens. The provider gets the name without it."""
 
+TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+"""The counts of a usage object that are paid for."""
+
+_HOUR_SHARE = 2
+
 
 @dataclass(frozen=True)
 class ModelFacts:
     """Limits in tokens, prices in US dollars for a million tokens. A token that is read from the cache, or written to
-    it, costs a share of an input token."""
+    it for five minutes, costs a share of an input token. A request of more tokens than `long_from` costs so many times
+    as much, and its answer, too. `free`: the price is known, and is 0."""
 
     context_window: int = 200_000
     max_output: int = 64_000
@@ -43,19 +49,39 @@ class ModelFacts:
     output_price: float = 0.0
     read_share: float = 0.1
     write_share: float = 1.25
+    long_from: int = 0  # 0: never
+    long_input: float = 1.0
+    long_output: float = 1.0
     efforts: tuple[str, ...] | None = None  # the levels of a model that thinks, other than Claude
+    free: bool = False
+
+    @property
+    def priced(self) -> bool:
+        """Whether it is known what the model costs."""
+        return self.input_price > 0 or self.free
+
+    def cost_usd(self, usage: Mapping[str, Any]) -> float:
+        """Return the price of an answer, 0 if it is not known."""
+        fresh, written, read, answer = (count(usage, name) for name in TOKENS)
+        kept = usage.get("cache_creation")
+        for_an_hour = count(kept, "ephemeral_1h_input_tokens") if isinstance(kept, dict) else 0
+        paid = fresh + self.write_share * written + self.read_share * read
+        paid += max(0, _HOUR_SHARE - self.write_share) * for_an_hour
+        paid, output = paid * self.input_price, answer * self.output_price
+        if 0 < self.long_from < fresh + written + read:
+            paid, output = paid * self.long_input, output * self.long_output
+        return (paid + output) / 1_000_000
 
 
 _MAX_LEARNED = 1_000
-_NUMBERS = 6  # the first fields of `ModelFacts`
-_MAX_LEVELS = 10
-_learned: dict[str, ModelFacts] = {}
+_NUMBERS = 9  # the first fields of `ModelFacts`
+_DATE = re.compile(r"[-@]\d{8}$")
+_OPUS_4 = ModelFacts(max_output=32_000, input_price=15, output_price=75)
+_SONNET_4 = ModelFacts(input_price=3, output_price=15, long_from=200_000, long_input=2, long_output=1.5)
 _UNKNOWN = ModelFacts(max_output=DEFAULT_MAX_TOKENS)  # many models refuse a request for more than their limit
 _FAMILIES = (  # the first matching prefix counts
-    ("claude-opus-4-1", ModelFacts(max_output=32_000, input_price=15, output_price=75)),
-    ("claude-opus-4-0", ModelFacts(max_output=32_000, input_price=15, output_price=75)),
-    ("claude-opus-4-2", ModelFacts(max_output=32_000, input_price=15, output_price=75)),  # claude-opus-4-20250514
-    ("claude-opus-4@", ModelFacts(max_output=32_000, input_price=15, output_price=75)),
+    *((f"claude-opus-4{version}", _OPUS_4) for version in ("-1", "-0", "-2", "@")),  # claude-opus-4-20250514
+    *((f"claude-sonnet-4{version}", _SONNET_4) for version in ("-5", "-0", "-2", "@")),
     ("claude-3-opus", ModelFacts(max_output=4_096, input_price=15, output_price=75)),
     ("claude-3-sonnet", ModelFacts(max_output=4_096, input_price=3, output_price=15)),
     ("claude-3-7-sonnet", ModelFacts(input_price=3, output_price=15)),
@@ -68,21 +94,39 @@ _FAMILIES = (  # the first matching prefix counts
 )
 
 
-def learn(model: str, known: ModelFacts) -> None:
-    """Remember what is known of a model that has another provider. A host can name any number of models, so the first
-    ones only count."""
-    if model in _learned or len(_learned) < _MAX_LEARNED:
-        _learned[model] = known
+class ModelTable:
+    """What one end of a session knows of models: of Claude models by itself, of others what it has learned."""
 
+    def __init__(self) -> None:
+        self._learned: dict[str, ModelFacts] = {}
 
-def learn_all(models: Mapping[str, Any], thinking: Mapping[str, Any]) -> None:
-    """Remember models as the session options have them. `models` are the numbers of `ModelFacts`, by name, `thinking`
-    the levels of effort of models that think. What is not like that is left out."""
-    for name, values in models.items():
-        if isinstance(values, list) and len(values) <= _NUMBERS and all(type(each) in (int, float) for each in values):
-            levels = thinking.get(name)
-            efforts = tuple(str(level) for level in levels[:_MAX_LEVELS]) if isinstance(levels, list) else None
-            learn(name, replace(ModelFacts(*values), efforts=efforts))
+    def learn(self, model: str, known: ModelFacts) -> None:
+        """Remember what is known of a model. A host can name any number of models, so the first ones only count."""
+        if model in self._learned or len(self._learned) < _MAX_LEARNED:
+            self._learned[model] = known
+
+    def learn_all(self, models: Mapping[str, Any], thinking: Mapping[str, Any]) -> None:
+        """Remember models as the session options have them. `models` are the numbers of `ModelFacts`, by name,
+        `thinking` the levels of effort of models that think. What is not like that is left out."""
+        for name, values in models.items():
+            if not isinstance(values, list) or len(values) > _NUMBERS:
+                continue
+            if all(type(each) in (int, float) for each in values):
+                levels = thinking.get(name)
+                efforts = tuple(map(str, levels)) if isinstance(levels, list) else None
+                self.learn(name, replace(ModelFacts(*values), efforts=efforts))
+
+    def facts(self, model: str) -> ModelFacts:
+        """Return the limits and prices of a model. An unknown model costs 0, because a wrong sum is worse than none."""
+        if model.endswith(LONG_CONTEXT):
+            return replace(self.facts(sent_name(model)), context_window=1_000_000)
+        learned = self._learned
+        return learned.get(model) or learned.get(_DATE.sub("", model)) or claude_facts(model)
+
+    def paid_as(self, answered: str, asked: str) -> str:
+        """Return the name under which an answer is paid for: that of the model which has answered, as it says. Some
+        servers know it by another name than the one that was asked for, and of that nobody knows the price."""
+        return asked if asked and not self.facts(answered).priced else answered
 
 
 @dataclass(frozen=True)
@@ -105,13 +149,9 @@ CCB_NAMES = ModelNames()
 """The short names of ccb alone."""
 
 
-def facts(model: str) -> ModelFacts:
-    """Return the limits and prices of a model. An unknown model costs 0, because a wrong sum is worse than none. Ids of
-    other providers are understood as well (`us.anthropic.claude-…-v1:0`, `anthropic/claude-opus-4.1`)."""
-    if model.endswith(LONG_CONTEXT):
-        return replace(facts(sent_name(model)), context_window=1_000_000)
-    if model in _learned:
-        return _learned[model]
+def claude_facts(model: str) -> ModelFacts:
+    """Return the limits and prices of a Claude model, whoever serves it: ids of other providers are understood as well
+    (`us.anthropic.claude-…-v1:0`, `anthropic/claude-opus-4.1`)."""
     start = model.find("claude-")
     name = model[start:].replace(".", "-") if start >= 0 else ""
     for prefix, known in _FAMILIES:
@@ -123,17 +163,6 @@ def facts(model: str) -> ModelFacts:
 def sent_name(model: str) -> str:
     """Return the name of a model as its provider knows it."""
     return model[: -len(LONG_CONTEXT)] if model.endswith(LONG_CONTEXT) else model
-
-
-def cost_usd(model: str, usage: Mapping[str, Any]) -> float:
-    """Return the price of one answer."""
-    known = facts(model)
-    paid_input = (
-        count(usage, "input_tokens")
-        + known.write_share * count(usage, "cache_creation_input_tokens")
-        + known.read_share * count(usage, "cache_read_input_tokens")
-    )
-    return (paid_input * known.input_price + count(usage, "output_tokens") * known.output_price) / 1_000_000
 
 
 def count(usage: Mapping[str, Any], name: str) -> int:

@@ -66,7 +66,7 @@ class SessionOptions:
     project_mcp: bool = True  # the MCP servers of a trusted project count
     max_budget_usd: float | None = None
     fallback_model: str | None = None
-    model_facts: Json = field(default_factory=dict)  # what the laptop knows of models: see `models.learn_all`
+    model_facts: Json = field(default_factory=dict)  # what the laptop knows of models: see `ModelTable.learn_all`
     thinking_models: Json = field(default_factory=dict)  # the levels of effort of models that think, by model
     model_aliases: Json = field(default_factory=dict)  # the person's short names of models
     small_model: str = ""  # the model for small questions; "" for the one of the model's family

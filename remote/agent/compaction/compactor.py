@@ -12,20 +12,18 @@ from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.turns import CompactEndRecord, CompactStartRecord
-from ccb.tunnel.wire.models import facts
 from ccb.tunnel.wire.records import MessageRecord, PromptRecord
 
 from ...hooks.table import POST_COMPACT, PRE_COMPACT, SESSION_START
-from ...model import request
-from ...model.call import ModelCall, Retrying
+from ...model.call import Retrying
 from ...model.errors import ModelError
-from ...model.models import betas_of, resolve_model
-from ...model.retry import RetryPolicy
+from ...model.models import resolve_model
+from ...model.question import ReplyListener
 from ...model.tokens import ContextLimits, block_tokens
 from .. import messages
 from ..deps import AgentConfig, AgentDeps
 from ..history.history_message import HistoryMessage
-from ..prompts.aside import TextListener, with_question
+from ..prompts.aside import text_answer, with_question
 from ..recorder import Recorder
 from ..state import AgentState
 from .micro import newest, old_results
@@ -62,7 +60,7 @@ class Compactor:
 
     @property
     def limits(self) -> ContextLimits:
-        return ContextLimits.of(self._agent.model, self._config.window)
+        return ContextLimits.of(self._agent.facts, self._config.window)
 
     async def make_room(self) -> None:
         """Compact if the next request would leave too little room, or go on with a compaction that was cut off. A
@@ -181,9 +179,9 @@ class Compactor:
 
     async def _ask(self, history: list[HistoryMessage], hint: str) -> str:
         """Ask the model that shall write summaries, and the agent's own one if that one fails or has less room."""
-        own, config = self._agent.model, self._config
+        own, config, known = self._agent.model, self._config, self._agent.models.facts
         other = resolve_model(config.compact_model or own, config.names)
-        if other != own and facts(other).context_window >= facts(own).context_window:
+        if other != own and known(other).context_window >= known(own).context_window:
             try:
                 return await self._ask_model(other, history, hint)
             except ModelError as failure:
@@ -197,12 +195,8 @@ class Compactor:
         assert agent.prefix is not None
         sent = with_question(history, request_text(hint))
         length = self._config.reasoning.allowed(self.limits.summary)
-        body = request.body(agent.prefix, sent, model=model, max_tokens=length, session_id=deps.session_id)
-        listener = _SummaryListener(self._recorder)
-        settings = deps.call_settings(body, betas=betas_of(model))
-        end = await ModelCall(settings, listener, RetryPolicy(settings.limits.max_retries)).run()
-        agent.ledger.add(end.head.model or model, end.usage)
-        text = "".join(listener.texts).strip()
+        listener, retries = _SummaryListener(self._recorder), deps.limits.max_retries
+        text = await text_answer(deps, agent, agent.prefix, sent, model, length, retries, listener)
         if not text:
             raise CompactionFailed("the model wrote no summary")
         return text
@@ -238,7 +232,7 @@ class Compactor:
                 self._deps.reminders.add(SESSION_START, f"SessionStart hook additional context: {said}")
 
 
-class _SummaryListener(TextListener):
+class _SummaryListener(ReplyListener):
     """Collects the text of a summary, and tells of attempts that fail."""
 
     def __init__(self, recorder: Recorder) -> None:

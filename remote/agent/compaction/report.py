@@ -100,7 +100,7 @@ def context_report(
     """Return what fills the window of an agent whose requests begin with `prefix`. The sum is what the provider has
     counted just now, or else what is known from the last answer. The parts are estimates. `coming` are blocks that go
     before the first prompt."""
-    limits = ContextLimits.of(agent.model, window)
+    limits = ContextLimits.of(agent.facts, window)
     system, tools = text_tokens(prefix.system_size), text_tokens(prefix.tools_size)
     notes = results = rest = 0
     for block in chain(coming, *(message.blocks for message in agent.conversation.messages)):

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ccb.tunnel.wire.models import count
+from ccb.tunnel.wire.models import TOKENS, count
 
 from ...model.tokens import block_tokens
 
 Json = dict[str, Any]
-
-_COUNTED = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 
 
 class ContextSize:
@@ -42,7 +40,7 @@ class ContextSize:
 
     def ended(self, usage: Mapping[str, Any]) -> None:
         """An answer is complete. Results of its first tools may already be there: they are not in the count."""
-        self.counted = sum(count(usage, name) for name in _COUNTED)
+        self.counted = sum(count(usage, name) for name in TOKENS)
         self._since, self._during, self._answer = self._during, 0, ""
 
     def cleared(self, saved: int) -> None:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ...model import request
-from ...model.call import ModelCall, Retrying
+from ...model.call import ModelCall
 from ...model.models import betas_of
+from ...model.question import ReplyListener
 from ...model.retry import RetryPolicy
-from ...model.stream import BlockDone, MessageHead
 from ..deps import AgentDeps
 from ..history.history_message import HistoryMessage
 from ..state import AgentState
-
-Json = dict[str, Any]
 
 _MAX_TOKENS = 4_096
 _MAX_RETRIES = 2
@@ -23,26 +20,6 @@ The user asks a question beside the work. Answer it from what you know of this c
 no tool. The work goes on afterwards, and you will not remember the question.
 
 """
-
-
-class TextListener:
-    """Collects the text of an answer that nobody watches being written."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def event(self, event: Json) -> None:
-        """Nobody watches."""
-
-    def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
-        if done.block.get("type") == "text":
-            self.texts.append(str(done.block["text"]))
-
-    def withdrawn(self, message_id: str) -> None:
-        self.texts.clear()
-
-    def retrying(self, retry: Retrying) -> None:
-        """Nobody is told."""
 
 
 async def side_answer(deps: AgentDeps, agent: AgentState, question: str) -> str | None:
@@ -63,12 +40,25 @@ async def judged(deps: AgentDeps, agent: AgentState, system: str, text: str, mod
 async def _answer(
     deps: AgentDeps, agent: AgentState, prefix: request.RequestPrefix, sent: list[HistoryMessage], model: str
 ) -> str:
-    body = request.body(prefix, sent, model=model, max_tokens=_MAX_TOKENS, session_id=deps.session_id)
-    listener = TextListener()
-    settings = deps.call_settings(body, betas=betas_of(model))
-    end = await ModelCall(settings, listener, RetryPolicy(min(_MAX_RETRIES, settings.limits.max_retries))).run()
-    agent.ledger.add(end.head.model or model, end.usage)
-    return "".join(listener.texts).strip()
+    retries = min(_MAX_RETRIES, deps.limits.max_retries)
+    return await text_answer(deps, agent, prefix, sent, model, _MAX_TOKENS, retries, ReplyListener())
+
+
+async def text_answer(
+    deps: AgentDeps,
+    agent: AgentState,
+    prefix: request.RequestPrefix,
+    sent: list[HistoryMessage],
+    model: str,
+    max_tokens: int,
+    retries: int,
+    listener: ReplyListener,
+) -> str:
+    """Make one model call, count what it used, and return the text of the answer. Raise ModelError."""
+    body = request.body(prefix, sent, model=model, max_tokens=max_tokens, session_id=deps.session_id)
+    end = await ModelCall(deps.call_settings(body, betas=betas_of(model)), listener, RetryPolicy(retries)).run()
+    agent.count(end.head.model, end.usage, model)
+    return listener.text.strip()
 
 
 def with_question(history: Sequence[HistoryMessage], text: str) -> list[HistoryMessage]:

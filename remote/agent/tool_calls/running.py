@@ -76,7 +76,7 @@ async def _ask_beside(context: PipelineContext, question: ModelQuestion) -> Mode
     small = small_model(agent.model, context.config.small_model, context.config.names)
     question = replace(question, model=small if question.model == SMALL else question.model or agent.model)
     reply = await ask(deps.call_settings, deps.limits.max_retries, question)
-    agent.ledger.add(reply.model, reply.usage)
+    agent.count(reply.model, reply.usage, question.model)
     return reply
 
 

@@ -13,7 +13,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.commands import LIST_COMMANDS
 from ccb.tunnel.wire.kinds.mcp import CLIENT_MCP_MESSAGE, MCP_RECONNECT, MCP_STATUS, McpMessage
 from ccb.tunnel.wire.kinds.reasoning import EFFORTS
-from ccb.tunnel.wire.models import ALIASES
+from ccb.tunnel.wire.models import ALIASES, ModelTable
 from ccb.tunnel.wire.options import CLAUDE_CODE_VERSION
 from ccb.tunnel.wire.records import MessageRecord
 from ccb.tunnel.wire.requests import (
@@ -107,7 +107,7 @@ def _initialize(session: Session, setup: Initialize) -> Awaitable[Json]:
 async def _description(session: Session, setup: Initialize) -> Json:
     await session.extensions.define_agents()
     await session.clients.settle(session.options, _SERVERS_S)
-    model, announced = session.agent.model, session.agent.config.disclosure.announced
+    model, announced, known = session.agent.model, session.agent.config.disclosure.announced, session.models
     names = {**ALIASES, **session.options.model_aliases}
     own = [(name, given) for name, given in session.options.model_aliases.items() if name not in ALIASES]
     body: Json = {
@@ -116,9 +116,9 @@ async def _description(session: Session, setup: Initialize) -> Json:
         "output_style": announced.output_style(),
         "available_output_styles": await output_styles(session.agent),
         "models": [
-            _model("default", model, "Default", model),
-            *(_model(name.lower(), str(names[name.lower()]), name, text) for name, text in _MODELS.items()),
-            *(_model(name, str(given), name, str(given)) for name, given in own[:_MAX_MODELS]),
+            _model(known, "default", model, "Default", model),
+            *(_model(known, name.lower(), str(names[name.lower()]), name, text) for name, text in _MODELS.items()),
+            *(_model(known, name, str(given), name, str(given)) for name, given in own[:_MAX_MODELS]),
         ],
         "account": {"apiKeySource": session.options.api_key_source},
         "pid": os.getpid(),
@@ -132,9 +132,9 @@ async def _description(session: Session, setup: Initialize) -> Json:
     return {**body, "hooks_applied": True} if setup.hooks else body
 
 
-def _model(value: str, model: str, name: str, description: str) -> Json:
+def _model(known: ModelTable, value: str, model: str, name: str, description: str) -> Json:
     """Return what a client is told of a model that it may choose."""
-    levels = [each for each in EFFORTS if effort_of(model, each) == each]
+    levels = [each for each in EFFORTS if effort_of(model, known.facts(model), each) == each]
     body: Json = {"value": value, "resolvedModel": model, "displayName": name, "description": description}
     return {**body, "supportsEffort": bool(levels), "supportedEffortLevels": levels}
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire import SessionOptions
-from ccb.tunnel.wire.models import learn_all
+from ccb.tunnel.wire.models import ModelTable
 from ccb.tunnel.wire.requests import AnsweredBy
 
 Json = dict[str, Any]
@@ -28,11 +28,12 @@ _OF_THE_SESSION = (
 
 class Launches:
     """`options` are the options in force. Options of a client process come from the process that drives; options of the
-    session stay until a client sets them."""
+    session stay until a client sets them. `models` is what the options say of models."""
 
     def __init__(self, options: SessionOptions) -> None:
         self.options = options
-        learn_all(options.model_facts, options.thinking_models)
+        self.models = ModelTable()
+        self.models.learn_all(options.model_facts, options.thinking_models)
         self._by_client: OrderedDict[str, Json] = OrderedDict()
 
     def can_ask(self, answered_by: AnsweredBy) -> bool:
@@ -70,7 +71,7 @@ class Launches:
     def use(self, options: SessionOptions) -> None:
         """Put options in force, and keep them for the client that brought them."""
         self.options = options
-        learn_all(options.model_facts, options.thinking_models)
+        self.models.learn_all(options.model_facts, options.thinking_models)
         self.keep(options)
 
     def keep(self, options: SessionOptions) -> None:

@@ -39,10 +39,12 @@ def _learn_models(session: Session, known: Json) -> Handled:
 def _set_effort(session: Session, level: str | None) -> Handled:
     """Answer with the level that the present model is asked for, "" if it has no levels."""
     session.reason(replace(session.agent.config.reasoning, effort=level))
-    return Handled({"effort": level, "applied": effort_of(session.agent.model, level)})
+    model = session.agent.model
+    return Handled({"effort": level, "applied": effort_of(model, session.models.facts(model), level)})
 
 
 def _set_tokens(session: Session, tokens: int | None) -> Handled:
     """Answer whether the present model is known to think."""
     session.reason(replace(session.agent.config.reasoning, thinking_tokens=tokens))
-    return Handled({"max_thinking_tokens": tokens, "can_think": can_think(session.agent.model)})
+    model = session.agent.model
+    return Handled({"max_thinking_tokens": tokens, "can_think": can_think(model, session.models.facts(model))})

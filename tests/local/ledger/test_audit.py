@@ -26,6 +26,7 @@ from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.metering import CallMeter
 from ccb.tunnel.proxy.providers.routing import ModelRouter
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, parse_message
+from ccb.tunnel.wire.models import ModelTable
 
 PLACE = CallPlace("5e55-1", "gpu", "/srv")
 
@@ -350,7 +351,7 @@ def test_tool_calls_are_found_wherever_the_stream_is_cut() -> None:
 
     for size in (1, 7, 64, len(stream)):
         seen = Seen()
-        reader = AnswerReader("c", CallMeter("c", "/v1/messages"), seen)
+        reader = AnswerReader("c", CallMeter("c", "/v1/messages", ModelTable()), seen)
         for start in range(0, len(stream), size):
             reader.feed(stream[start : start + size])
         reader.close()

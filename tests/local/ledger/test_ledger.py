@@ -22,6 +22,7 @@ from ccb.local.ledger.store import CallLedger, ledger_path, open_ledger
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.metering import CallReport, Reservation
+from ccb.tunnel.wire.models import claude_facts
 
 PLACE = CallPlace("s1", "gpu", "/work")
 
@@ -43,6 +44,7 @@ def report(usd: float = 0.5, *, began: float | None = None, model: str = "claude
         complete=True,
         request_bytes=100,
         digest="d",
+        priced=claude_facts(model).priced,
     )
 
 

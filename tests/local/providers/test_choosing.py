@@ -19,6 +19,7 @@ from ccb.local.providers.named import named_provider
 from ccb.tunnel.errors import ConfigError, CredentialError, UsageError
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.guards.refusal import Refusal
+from ccb.tunnel.wire.models import ModelTable
 
 NONE = Settings()
 KEYS = {"ANTHROPIC_API_KEY": "k", "OPENAI_API_KEY": "o"}
@@ -124,7 +125,7 @@ def test_what_a_model_cannot_do_is_said_before_the_first_turn() -> None:
     assert any("window of ollama/q is not known" in each for each in said_at_start("ollama/q", KEYS, NONE))
     own = with_provider("ollama", models={"q": ModelSettings(contextWindow=32_000, images=True, documents=True)})
     assert said_at_start("ollama/q", KEYS, own) == []
-    assert model_options("", [], KEYS, own).facts == {"ollama/q": [32_000, 8_000, 0.0, 0.0, 0.1, 1.25]}
+    assert model_options("", [], KEYS, own, ModelTable()).facts == {"ollama/q": [32_000, 8_000, 0.0, 0.0, 0.1, 1.25]}
     with pytest.raises(UsageError, match="takes no tools"):
         said_at_start("ollama/q", KEYS, with_provider("ollama", models={"q": ModelSettings(tools=False)}))
 
@@ -132,10 +133,23 @@ def test_what_a_model_cannot_do_is_said_before_the_first_turn() -> None:
 def test_prices_of_the_settings_reach_both_ends() -> None:
     model = ModelSettings(inputPrice=2.0, outputPrice=8.0, cacheReadPrice=0.5)
     own = with_provider("openai", models={"gpt-4.1": model})
-    told = model_options("openai/gpt-4.1", [], KEYS, own).facts
+    table = ModelTable()
+    told = model_options("openai/gpt-4.1", [], KEYS, own, table).facts
+    assert table.facts("openai/gpt-4.1").input_price == 2.0
     assert told["openai/gpt-4.1"] == [1_000_000, 32_768, 2.0, 8.0, 0.25, 1.0]
-    claude = model_options("openrouter/anthropic/claude-sonnet-4.5", [], KEYS, NONE).facts
-    assert claude == {"openrouter/anthropic/claude-sonnet-4.5": [200_000, 64_000, 3, 15, 0.1, 1.25]}
+    claude = model_options("openrouter/anthropic/claude-sonnet-4.5", [], KEYS, NONE, ModelTable()).facts
+    assert claude == {"openrouter/anthropic/claude-sonnet-4.5": [200_000, 64_000, 3, 15, 0.1, 1.25, 200_000, 2, 1.5]}
+
+
+def test_what_a_host_asks_for_is_priced_before_it_goes_out() -> None:
+    """Also a model that nobody has named on this machine, and one that costs nothing; not one of another provider."""
+    free = {"local": ModelSettings(inputPrice=0.0, outputPrice=0.0), "dear": ModelSettings(inputPrice=9.0)}
+    table = ModelTable()
+    router = session_provider(KEYS, with_provider("ollama", models=free), "ollama/local", table=table)
+    for name in ("ollama/local", "ollama/dear", "ollama/unheard-of", "openai/gpt-5"):
+        router._learn(name)
+    assert [table.facts(f"ollama/{name}").priced for name in ("local", "dear", "unheard-of")] == [True, True, False]
+    assert not table.facts("openai/gpt-5").priced
 
 
 def test_other_providers_are_known_by_settings_or_keys() -> None:

@@ -16,7 +16,7 @@ from ccb.local.providers.known_models import check_models, model_options, refres
 from ccb.local.providers.model_lists import FRESH_S, NEW_S, ModelLists
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.proxy.providers.models.listing import ListedModel
-from ccb.tunnel.wire.models import ALIASES
+from ccb.tunnel.wire.models import ALIASES, ModelTable
 
 LISTED = {"data": [{"id": "coder-large", "max_model_len": 77_000}, {"id": "coder-small"}, {"id": "writer"}]}
 
@@ -72,7 +72,8 @@ async def test_the_list_works_without_the_provider_and_is_refreshed_beside_a_ses
         assert await check_models(["lab/of-today"], environ, settings) == [], "it came since the list of this morning"
     assert KEY not in kept_file(environ).read_text()
     assert await check_models(["lab/coder-large"], environ, settings) == []
-    assert model_options("lab/coder-large", [], environ, settings).facts["lab/coder-large"][0] == 77_000  # type: ignore[index]
+    told = model_options("lab/coder-large", [], environ, settings, ModelTable())
+    assert told.facts["lab/coder-large"][0] == 77_000  # type: ignore[index]
     assert not any("window" in each for each in said_at_start("lab/coder-large", environ, settings))
     data = json.loads(kept_file(environ).read_text())
     kept_file(environ).write_text(json.dumps({**data, "at": data["at"] - FRESH_S - 1}))
@@ -88,9 +89,9 @@ def test_the_small_model_is_that_of_the_provider_or_of_the_settings(environ: dic
         ("sonnet", Settings(smallModel="deepseek/deepseek-chat"), *("deepseek/deepseek-chat",) * 2),
         ("openai/gpt-5", Settings(smallModel="s", modelAliases={"s": "haiku"}), "haiku", "haiku"),
     ):
-        made = model_options(model, [], environ, settings)
+        made = model_options(model, [], environ, settings, ModelTable())
         assert (made.small, made.compact) == (small, compact)
-    told = model_options("openai/gpt-5", [], environ, Settings(modelAliases={"quick": "grok/grok-4"}))
+    told = model_options("openai/gpt-5", [], environ, Settings(modelAliases={"quick": "grok/grok-4"}), ModelTable())
     assert told.aliases == {"quick": "grok/grok-4"} and {"openai/gpt-5-mini", "grok/grok-4"} <= told.facts.keys()
     assert told.thinking["openai/gpt-5"] == ["minimal", "low", "medium", "high"] and told.thinking["grok/grok-4"] == []
 
@@ -103,7 +104,7 @@ def test_short_names_stand_for_the_newest_models_that_anthropic_lists(environ: d
     names = short_names(environ)
     assert (names["opus"], names["haiku"]) == ("claude-opus-9-20270101", "claude-haiku-7-1")
     assert names["default"] == names["sonnet"] == ALIASES["sonnet"], "a family that is not listed stays"
-    told = model_options("opus", [], environ, Settings())
+    told = model_options("opus", [], environ, Settings(), ModelTable())
     assert told.aliases == {"opus": "claude-opus-9-20270101", "haiku": "claude-haiku-7-1"}
     assert {"claude-opus-9-20270101", "claude-haiku-7-1"} <= told.facts.keys(), "sub-agents may use all of them"
     assert short_names({**environ, "ANTHROPIC_BASE_URL": "https://gateway.example"}) == ALIASES

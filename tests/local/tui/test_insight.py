@@ -80,7 +80,9 @@ async def test_hosts_of_the_last_sessions_are_listed_and_one_gives_the_command(h
             place = CallPlace("s", host, "/srv/my app")
             ledger.add(
                 place,
-                CallReport("c", "/v1/messages", "m", 1, 0, 0, 1, 0.0, time.time() - ago, 0.1, 1.0, 200, True, 9, ""),
+                CallReport(
+                    "c", "/v1/messages", "m", 1, 0, 0, 1, 0.0, time.time() - ago, 0.1, 1.0, 200, True, 9, "", True
+                ),
             )
     async with desk() as at:
         await say(at, "/hosts")

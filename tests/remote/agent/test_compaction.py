@@ -36,6 +36,7 @@ from ccb.remote.model.tokens import ContextLimits, WindowSettings
 from ccb.remote.ports import ModelLinkError
 from ccb.tunnel.wire.kinds.turns import CompactStartRecord
 from ccb.tunnel.wire.kinds.workers import ForkedRecord
+from ccb.tunnel.wire.models import ModelTable, claude_facts
 from ccb.tunnel.wire.records import MessageRecord, PromptItem, PromptRecord, record_of
 
 Json = dict[str, Any]
@@ -75,10 +76,10 @@ def texts(message: Json) -> str:
 
 
 def test_the_thresholds_of_the_usual_windows() -> None:
-    limits = ContextLimits.of("claude-sonnet-4-5", WindowSettings())
+    limits = ContextLimits.of(claude_facts("claude-sonnet-4-5"), WindowSettings())
     assert (limits.window, limits.usable, limits.auto, limits.warning) == (200_000, 180_000, 167_000, 147_000)
-    assert ContextLimits.of("claude-sonnet-4-5[1m]", WindowSettings()).auto == 967_000
-    assert ContextLimits.of("local/model", WindowSettings(8_000)).auto == 5_600
+    assert ContextLimits.of(ModelTable().facts("claude-sonnet-4-5[1m]"), WindowSettings()).auto == 967_000
+    assert ContextLimits.of(claude_facts("local/model"), WindowSettings(8_000)).auto == 5_600
     assert WindowSettings.from_env({"CCB_MAX_CONTEXT_TOKENS": "5000", "CCB_DISABLE_AUTO_COMPACT": "1"}) == (
         WindowSettings(5000, auto=False)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ccb.remote.agent.usage import Ledger
+from ccb.tunnel.wire.models import claude_facts
 
 
 def test_the_parts_of_a_usage_add_up() -> None:
@@ -19,7 +20,7 @@ def test_the_parts_of_a_usage_add_up() -> None:
         "inference_geo": "eu",
     }
     for usage in (answer, answer, {"input_tokens": 1, "cache_creation": None, "server_tool_use": [1]}):
-        own.add("claude-opus-5-5", usage)
+        own.add("claude-opus-5-5", claude_facts("claude-opus-5-5"), usage)
     assert own.turn["cache_creation"] == {"ephemeral_5m_input_tokens": 4, "ephemeral_1h_input_tokens": 2}
     assert own.turn["output_tokens_details"] == {"thinking_tokens": 10}
     assert own.turn["server_tool_use"] == {"web_search_requests": 8, "web_fetch_requests": 0}
@@ -32,3 +33,11 @@ def test_the_parts_of_a_usage_add_up() -> None:
     assert (own.turn["speed"], own.turn["inference_geo"], own.turn["iterations"]) == ("fast", "eu", [])
     own.start_turn()
     assert own.turn["output_tokens_details"] == {"thinking_tokens": 0}
+
+
+def test_a_long_request_costs_as_much_as_the_laptop_counts_for_it() -> None:
+    ledger = Ledger()
+    ledger.add(
+        "claude-sonnet-4-5", claude_facts("claude-sonnet-4-5"), {"input_tokens": 300_000, "output_tokens": 1_000}
+    )
+    assert round(ledger.total_cost_usd, 6) == 2 * 0.9 + 1.5 * 0.015

@@ -6,30 +6,39 @@ import pytest
 
 from ccb.remote.model.models import SMALL, resolve_model, small_model
 from ccb.remote.model.reasoning import Reasoning, can_think, effort_of
-from ccb.tunnel.wire.models import ModelNames, facts, learn_all
+from ccb.tunnel.wire.models import ModelNames, ModelTable
 
 NUMBERS = [100_000, 8_000, 1.0, 2.0, 0.1, 1.0]
 THINKS, LEVELLESS, PLAIN = "lab/reason-1", "lab/reason-2", "lab/plain-1"
 
 
-@pytest.fixture(autouse=True)
-def told() -> None:
-    """What the laptop has said."""
-    models = {THINKS: NUMBERS, LEVELLESS: NUMBERS, PLAIN: NUMBERS}
-    learn_all(models, {THINKS: ["minimal", "low", "high"], LEVELLESS: []})
+TABLE = ModelTable()
+"""What the laptop has said."""
+
+TABLE.learn_all(
+    {THINKS: NUMBERS, LEVELLESS: NUMBERS, PLAIN: NUMBERS}, {THINKS: ["minimal", "low", "high"], LEVELLESS: []}
+)
 
 
 def body(model: str, reasoning: Reasoning) -> dict[str, object]:
-    return reasoning.fields(model, 8_000, 8_000, may_think=False).body
+    return reasoning.fields(model, TABLE.facts(model), 8_000, may_think=False).body
+
+
+def effort(model: str, wanted: str | None) -> str:
+    return effort_of(model, TABLE.facts(model), wanted)
+
+
+def thinks(model: str) -> bool:
+    return can_think(model, TABLE.facts(model))
 
 
 @pytest.mark.parametrize(
     ("wanted", "asked"), [("low", "low"), ("medium", "low"), ("high", "high"), ("max", "high"), (None, "")]
 )
 def test_the_nearest_level_that_a_model_has_is_asked_for(wanted: str | None, asked: str) -> None:
-    assert effort_of(THINKS, wanted) == asked
+    assert effort(THINKS, wanted) == asked
     assert body(THINKS, Reasoning(effort=wanted)) == ({"output_config": {"effort": asked}} if asked else {})
-    assert effort_of(PLAIN, wanted) == effort_of(LEVELLESS, wanted) == ""
+    assert effort(PLAIN, wanted) == effort(LEVELLESS, wanted) == ""
 
 
 def test_a_budget_and_its_end_reach_models_that_think_and_no_others() -> None:
@@ -38,14 +47,15 @@ def test_a_budget_and_its_end_reach_models_that_think_and_no_others() -> None:
     assert body(LEVELLESS, Reasoning(thinking_tokens=0)) == {"thinking": {"type": "disabled"}}
     for reasoning in (Reasoning(thinking_tokens=4_000, effort="high"), Reasoning(thinking_tokens=0)):
         assert body(PLAIN, reasoning) == {}
-    assert can_think(THINKS) and can_think(LEVELLESS) and can_think("claude-opus-4-5")
-    assert not can_think(PLAIN) and not can_think("gpt-x")
+    assert thinks(THINKS) and thinks(LEVELLESS) and thinks("claude-opus-4-5")
+    assert not thinks(PLAIN) and not thinks("gpt-x")
 
 
 def test_options_of_an_older_laptop_and_broken_ones_are_read() -> None:
-    learn_all({"lab/old-1": NUMBERS, "lab/bad-1": [1, "x"], "lab/long-1": [1] * 9}, {"lab/old-1": "high"})
-    assert facts("lab/old-1").context_window == 100_000 and facts("lab/old-1").efforts is None
-    assert facts("lab/bad-1") == facts("lab/long-1") == facts("never-heard-of-1")
+    table = ModelTable()
+    table.learn_all({"lab/old-1": NUMBERS, "lab/bad-1": [1, "x"], "lab/long-1": [1] * 10}, {"lab/old-1": "high"})
+    assert table.facts("lab/old-1").context_window == 100_000 and table.facts("lab/old-1").efforts is None
+    assert table.facts("lab/bad-1") == table.facts("lab/long-1") == table.facts("never-heard-of-1")
 
 
 def test_short_names_of_the_person_stand_for_models() -> None:

@@ -28,8 +28,9 @@ from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_cl
 from ccb.tunnel.proxy.providers.credential import Credential, FixedCredential
 from ccb.tunnel.proxy.providers.routing import ModelRouter
 from ccb.tunnel.secret import Secret
-from ccb.tunnel.wire import models
+from ccb.tunnel.wire.models import ModelFacts, ModelTable
 
+MODELS = ModelTable()
 STREAM = {"content-type": "text/event-stream; charset=utf-8"}
 START = {
     "type": "message_start",
@@ -44,7 +45,7 @@ ANSWER = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each
 
 
 def metered(*chunks: bytes, status: int = 200, headers: dict[str, str] | None = None) -> CallReport:
-    meter = CallMeter("c1", "/v1/messages")
+    meter = CallMeter("c1", "/v1/messages", MODELS)
     with closing(AnswerReader("c1", meter, NoAuditor())) as reader:
         reader.answer(status, STREAM if headers is None else headers)
         for chunk in chunks:
@@ -90,7 +91,7 @@ def test_a_long_answer_is_counted_at_its_two_ends(size: int) -> None:
 
 
 def test_an_endless_line_is_not_kept() -> None:
-    meter = CallMeter("c1", "/v1/messages")
+    meter = CallMeter("c1", "/v1/messages", MODELS)
     reader = AnswerReader("c1", meter, NoAuditor())
     reader.answer(200, STREAM)
     for _ in range(40):
@@ -156,7 +157,6 @@ DEAREST = {"model": "claude-opus-4-1", "max_tokens": 1_000}
         ({**OPUS, "max_tokens": "x"}, {**OPUS, "max_tokens": 128_000}),
         ({**OPUS, "model": "grok-9"}, DEAREST),
         ({**OPUS, "model": ["claude-opus-4-5"]}, DEAREST),
-        ({**OPUS, "speed": "fast"}, DEAREST),
         ({**OPUS, "fallbacks": "default"}, DEAREST),
         ({**OPUS, "tools": [{"type": "web_search_20250305", "name": "web_search"}]}, DEAREST),
         ({**OPUS, "tools": "all"}, DEAREST),
@@ -164,9 +164,15 @@ DEAREST = {"model": "claude-opus-4-1", "max_tokens": 1_000}
     ],
 )
 def test_what_a_call_may_cost_at_most_follows_its_request(request_: dict[str, Any], like: dict[str, Any]) -> None:
-    assert most_cost(request_, 3_000) == most_cost(like, 3_000) == most_cost(billed(request_), 3_000)
-    assert most_cost(OPUS, 3_000).usd == pytest.approx(1_000 * 2 * 5e-6 + 1_000 * 25e-6)
-    assert most_cost(OPUS, 3_000).tokens == 2_000
+    assert (
+        most_cost(MODELS, request_, 3_000)
+        == most_cost(MODELS, like, 3_000)
+        == most_cost(MODELS, billed(request_), 3_000)
+    )
+    assert most_cost(MODELS, OPUS, 3_000).usd == pytest.approx(1_000 * 2 * 5e-6 + 1_000 * 25e-6)
+    assert most_cost(MODELS, OPUS, 3_000).tokens == 2_000
+    dear = most_cost(MODELS, billed({**OPUS, "speed": "fast", "inference_geo": "us"}), 3_000)
+    assert dear.usd == pytest.approx(6 * 1.1 * most_cost(MODELS, OPUS, 3_000).usd), "as a fast answer of opus 4.6"
 
 
 def test_what_a_provider_is_to_fetch_counts_as_a_full_window() -> None:
@@ -175,7 +181,7 @@ def test_what_a_provider_is_to_fetch_counts_as_a_full_window() -> None:
         inner = {"type": "document", "source": source}
         for block in (inner, {"type": "tool_result", "tool_use_id": "t", "content": [inner]}):
             request = {**OPUS, "messages": [{"role": "user", "content": [block]}]}
-            assert most_cost(request, 300).tokens == most_cost(billed(request), 300).tokens == 201_000
+            assert most_cost(MODELS, request, 300).tokens == most_cost(MODELS, billed(request), 300).tokens == 201_000
 
 
 def test_a_call_that_waits_for_its_budget_holds_nothing_of_its_conversation() -> None:
@@ -217,6 +223,20 @@ async def test_what_a_call_reserves_is_released_however_it_ends(fake_model: Fake
         proxy._find_or_start(request_head(body, call_id="c2"), pieces(body), 0, keep=True)
         proxy.discard("c2")  # before its task has begun
     assert accounts.reserved == 0 and [each.status for each in accounts.reports] == [0, 0]
+
+
+def test_an_answer_under_another_name_costs_what_the_model_costs_that_was_asked() -> None:
+    """A server with Anthropic's API is asked without the name of the provider, and answers without it."""
+    models = ModelTable()
+    models.learn("lab/coder", ModelFacts(input_price=3, output_price=15))
+    meter = CallMeter("c1", "/v1/messages", models)
+    meter.asked("lab/coder")
+    with closing(AnswerReader("c1", meter, NoAuditor())) as reader:
+        reader.answer(200, STREAM)
+        reader.feed(ANSWER.replace(b"claude-sonnet-4-5-20250929", b"coder"))
+    report = meter.report(complete=True)
+    assert (report.model, report.priced) == ("lab/coder", True)
+    assert report.cost_usd == pytest.approx((10 * 3 + 100 * 3 + 200 * 15) / 1_000_000)
 
 
 SONNET = {"input_tokens": 1_000_000, "output_tokens": 0}
@@ -276,15 +296,13 @@ def test_a_long_request_costs_more_where_the_window_of_a_million_does(model: str
         ("claude-haiku-4-5", 190_000, (1, 1)),
     ],
 )
-def test_where_long_requests_cost_more(
-    model: str, tokens: int, times: tuple[float, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(models, "_learned", {})
-    models.learn(model, models.ModelFacts(input_price=1, output_price=10, read_share=0.1))
+def test_where_long_requests_cost_more(model: str, tokens: int, times: tuple[float, float]) -> None:
+    models = ModelTable()
+    models.learn(model, ModelFacts(input_price=1, output_price=10, read_share=0.1))
     usage = {"input_tokens": tokens - 100_000, "cache_read_input_tokens": 100_000, "output_tokens": 1_000}
     expected = (tokens - 90_000) / 1e6 * times[0] + 0.01 * times[1]
-    assert answer_cost(model, usage) == pytest.approx(expected)
-    most = most_cost({"model": model, "max_tokens": 1_000}, 3 * tokens)
+    assert answer_cost(models, model, usage) == pytest.approx(expected)
+    most = most_cost(models, {"model": model, "max_tokens": 1_000}, 3 * tokens)
     assert most.usd >= expected
 
 

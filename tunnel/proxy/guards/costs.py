@@ -10,33 +10,32 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...wire.dataclass import dataclass
-from ...wire.models import cost_usd, count, facts
-from .long_prices import long_prices
+from ...wire.models import TOKENS, ModelTable, count
+from .long_prices import with_long_price
 
 Json = dict[str, Any]
 
 ANSWERED = "/v1/messages"
 """The path of the requests that a model answers, and that cost money."""
 
-_PROMPT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-TOKENS = (*_PROMPT, "output_tokens")
 DETAILS = ("cache_creation", "server_tool_use", "iterations", "speed", "inference_geo")
 """The fields of a usage beside the tokens that say what they cost."""
 
 _DETAILS = frozenset(DETAILS)
 _SEARCH_USD = 0.01
-_HOUR_SHARE = 2.0
-"""What a token costs that the cache keeps for an hour, in input tokens; `write_share` is for five minutes."""
-
 _BYTES_PER_TOKEN = 3
 _MOST_OUTPUT = 128_000
-_DEAREST = "claude-opus-4-1"
-_DEARER = frozenset(("fallbacks", "models", "speed", "inference_geo"))
-"""The members of a request that make an answer dearer than its model is."""
+_MOST_SHARE = 2.0
+"""What a token of the input costs at most, in input tokens: one that the cache keeps for an hour."""
 
 _FETCHED = ("url", "file")
 _MAX_KEPT = 1_000
-_DEAR_FAST = ("opus-4-6", "opus-4-7", "opus-4.6", "opus-4.7")
+_DEAREST = "claude-opus-4-1"
+_OTHERS_ANSWER = frozenset(("fallbacks", "models"))
+"""The members of a request that let another model answer than the one that it names."""
+
+_FAST, _OLDER_FAST = 2, 6
+_OLDER = ("opus-4-6", "opus-4-7", "opus-4.6", "opus-4.7")
 _IN_ONE_COUNTRY = 1.1
 _LONG, _LONG_INPUT = 200_000, 2.0
 """Tokens of a request beyond which a call may cost more at most, and how many times the price of its input."""
@@ -51,14 +50,15 @@ def tokens_of(usage: Mapping[str, Any]) -> list[int]:
     return [max(count(usage, kind), sum(count(part, kind) for part in parts)) for kind in TOKENS]
 
 
-def answer_cost(model: str, usage: Mapping[str, Any]) -> float:
+def answer_cost(models: ModelTable, model: str, usage: Mapping[str, Any]) -> float:
     """Return the price of an answer, in dollars."""
+    dollars = _tokens_cost(models, model, usage)
     if _DETAILS.isdisjoint(usage):
-        return _tokens_cost(model, usage)
-    parts = sum(_tokens_cost(_text(part, "model") or model, part) for part in _parts(usage))
-    dollars = max(_tokens_cost(model, usage), parts)
+        return dollars
+    parts = sum(_tokens_cost(models, _text(part, "model") or model, part) for part in _parts(usage))
+    dollars = max(dollars, parts)
     if usage.get("speed") == "fast":
-        dollars *= 6 if any(name in model for name in _DEAR_FAST) else 2
+        dollars *= _OLDER_FAST if any(name in model for name in _OLDER) else _FAST
     if usage.get("inference_geo") == "us":
         dollars *= _IN_ONE_COUNTRY
     return dollars + _SEARCH_USD * count(_object(usage, "server_tool_use"), "web_search_requests")
@@ -84,20 +84,24 @@ def billed(request: Mapping[str, Any]) -> Json:
     return kept
 
 
-def most_cost(request: Mapping[str, Any], size: int) -> MostCost:
+def most_cost(models: ModelTable, request: Mapping[str, Any], size: int) -> MostCost:
     """Return what a request with a body of `size` bytes may cost at most. One that asks for more than an answer of its
     model, or for a model without a known price, counts as the dearest model."""
     longest = request.get("max_tokens")
-    known = facts(_text(request, "model"))
-    if not _own_tools(request) or not known.input_price or not _DEARER.isdisjoint(request):
-        known = facts(_DEAREST)
+    known = models.facts(_text(request, "model"))
+    if not _own_tools(request) or not known.priced or not _OTHERS_ANSWER.isdisjoint(request):
+        known = max(known, models.facts(_DEAREST), key=lambda each: each.input_price)
     output = longest if isinstance(longest, int) and 0 <= longest <= _MOST_OUTPUT else _MOST_OUTPUT
     tokens = size // _BYTES_PER_TOKEN
     if _fetches(request):
         tokens = max(tokens, known.context_window)
-    usd = (tokens * max(_HOUR_SHARE, known.write_share) * known.input_price + output * known.output_price) / 1_000_000
-    dearer = max(_LONG_INPUT if tokens > _LONG else 1.0, *long_prices(_text(request, "model"), tokens))
-    return MostCost(usd * dearer, tokens + output)
+    known = with_long_price(_text(request, "model"), known)
+    share, long = max(_MOST_SHARE, known.write_share), 0 < known.long_from < tokens
+    usd = (tokens * share * known.input_price + output * known.output_price) / 1_000_000
+    usd *= max(_LONG_INPUT if tokens > _LONG else 1, known.long_input if long else 1, known.long_output if long else 1)
+    usd *= _OLDER_FAST if "speed" in request else 1
+    usd *= _IN_ONE_COUNTRY if "inference_geo" in request else 1
+    return MostCost(usd, tokens + output)
 
 
 def _own_tools(request: Mapping[str, Any]) -> bool:
@@ -125,21 +129,12 @@ def _items(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _tokens_cost(model: str, usage: Mapping[str, Any]) -> float:
-    for_an_hour = count(_object(usage, "cache_creation"), "ephemeral_1h_input_tokens")
-    known = facts(model)
-    more = for_an_hour * max(0.0, _HOUR_SHARE - known.write_share) * known.input_price / 1_000_000
-    dollars = cost_usd(model, usage) + more
-    dearer_input, dearer_output = long_prices(model, sum(count(usage, kind) for kind in _PROMPT))
-    output = count(usage, "output_tokens") * known.output_price / 1_000_000
-    return (dollars - output) * dearer_input + output * dearer_output
+def _tokens_cost(models: ModelTable, model: str, usage: Mapping[str, Any]) -> float:
+    return with_long_price(model, models.facts(model)).cost_usd(usage)
 
 
 def _parts(usage: Mapping[str, Any]) -> Iterator[Json]:
-    parts = usage.get("iterations")
-    for part in parts if isinstance(parts, list) else ():
-        if isinstance(part, dict):
-            yield part
+    yield from (part for part in _items(usage.get("iterations")) if isinstance(part, dict))
 
 
 def _object(usage: Mapping[str, Any], name: str) -> Json:

@@ -28,11 +28,19 @@ _MOST_IN_MEMORY = 4 * MAX_BODY
 class ModelRouter:
     """See `Provider`. `default` answers for every model that names no other provider. `make` returns the provider with
     a name, None for a name that it does not know; each is made once, when it is first used. `model` is the model of
-    the session, as far as it is known: its provider gets ready before the first call."""
+    the session, as far as it is known: its provider gets ready before the first call. `learn` is told of each model
+    before it is asked."""
 
-    def __init__(self, default: Provider, make: Callable[[str], Provider | None], model: str = "") -> None:
+    def __init__(
+        self,
+        default: Provider,
+        make: Callable[[str], Provider | None],
+        model: str = "",
+        learn: Callable[[str], None] = lambda model: None,
+    ) -> None:
         self._default = default
         self._make = make
+        self._learn = learn
         self._made: dict[str, Provider] = {}
         self._stack = AsyncExitStack()
         self._entering = asyncio.Lock()
@@ -104,6 +112,7 @@ class ModelRouter:
         whole = b"".join(pieces)
         asked = await read_json(whole)
         model, asked = model_of(asked), billed(asked)
+        self._learn(model)
         await asks(asked, size)
         provider = self._provider_of(model)
         if provider is self._default and _OURS in whole:

@@ -9,7 +9,6 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 from ...wire.dataclass import dataclass
-from ...wire.models import learn
 from .answers.events import PING, dump
 from .answers.whole import whole_message
 from .credential import Credential, CredentialSource, key_headers
@@ -114,9 +113,7 @@ class TranslatedProvider(HttpProvider):
         if not isinstance(shown, str) or not shown:
             raise Untranslatable("model: Field required")
         model = shown.removeprefix(f"{self._given_name}/")
-        traits = self._traits.of(model)
-        learn(shown, traits.facts(shown))
-        return ModelTarget(self._given_name, model, shown, traits)
+        return ModelTarget(self._given_name, model, shown, self._traits.of(model))
 
     def _request(self, path: str, body: Json, credential: Credential | None) -> ProviderRequest:
         data = dump(body).encode("utf-8", "replace")

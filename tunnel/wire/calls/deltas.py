@@ -119,30 +119,6 @@ def _worth(count: int) -> int:
     return count if count >= MIN_COPY else 0
 
 
-def new_bytes(parts: Sequence[int], base_size: int, size: int) -> int:
-    """Return how many new bytes a body needs. Raise ValueError unless `parts` make exactly `size` bytes, with copies
-    that lie in a base of `base_size` bytes."""
-    if len(parts) % 3 or len(parts) > MAX_PARTS:
-        raise ValueError("parts are not triples, or too many")
-    new, starts, counts = parts[::3], parts[1::3], parts[2::3]
-    if any(start + count > base_size for start, count in zip(starts, counts)):
-        raise ValueError("a copy is not within the earlier body")
-    if sum(new) + sum(counts) != size:
-        raise ValueError("the parts do not make the announced length")
-    return sum(new)
-
-
-def rebuild(base: bytes, parts: Sequence[int], new: bytes) -> bytes:
-    """Return the body of which `new_bytes` has checked the parts."""
-    old, fresh, at = memoryview(base), memoryview(new), 0
-    pieces = []
-    for index in range(0, len(parts), 3):
-        count, start, copied = parts[index : index + 3]
-        pieces += [fresh[at : at + count], old[start : start + copied]]
-        at += count
-    return b"".join(pieces)
-
-
 def _common_start(one: bytes, other: bytes) -> int:
     """Return how many bytes two texts begin with together."""
     same, high = 0, min(len(one), len(other))

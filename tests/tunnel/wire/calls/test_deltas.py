@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccb.remote.model.request import RequestPrefix, body
+from ccb.tunnel.proxy.bodies import new_bytes, rebuild
 from ccb.tunnel.wire.calls.cache import MAX_BODIES, MAX_KEPT, BodyCache
 from ccb.tunnel.wire.calls.compression import MAX_PACKED, deflate, inflate, pack, unpack
-from ccb.tunnel.wire.calls.deltas import MAX_PARTS, KnownBody, difference, new_bytes, rebuild
+from ccb.tunnel.wire.calls.deltas import MAX_PARTS, KnownBody, difference
 from ccb.tunnel.wire.calls.outgoing import OutgoingBody, digest_of, shortest
 
 PIECE = st.one_of(

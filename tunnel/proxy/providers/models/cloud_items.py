@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import Any
 
 from ....wire.dataclass import dataclass
-from ....wire.models import facts
+from ....wire.models import claude_facts
 
 Json = dict[str, Any]
 
@@ -75,7 +75,7 @@ def _deployment(item: Json) -> CloudItem:
 
 def _known(model: str) -> Json:
     """Return what ccb knows of a Claude model, for a name that does not say which it is."""
-    known = facts(model)
+    known = claude_facts(model)
     if not known.input_price:
         return {}
     return {

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ....wire.dataclass import dataclass
-from ....wire.models import ModelFacts, facts
+from ....wire.models import ModelFacts, claude_facts
+from ...guards.long_prices import with_long_price
 from ..dialect.effort import LEVELS
 from .listing import Facts
 from .prices import known_prices
@@ -37,7 +38,7 @@ class ModelTraits:
 
     def facts(self, model: str) -> ModelFacts:
         """Return what both ends of a session need to know of the model with this name."""
-        known = facts(model)  # of a Claude model, whoever serves it
+        known = claude_facts(model)  # whoever serves it
         found = ModelFacts(self.window or known.context_window, self.max_output or known.max_output)
         if self.input_price is None:
             priced = replace(known, context_window=found.context_window, max_output=found.max_output)
@@ -49,8 +50,9 @@ class ModelTraits:
                 output_price=self.output_price or 0.0,
                 read_share=read / self.input_price if self.input_price else 1.0,
                 write_share=known.write_share if known.input_price else 1.0,
+                free=self.input_price == 0 and not self.output_price,
             )
-        return priced
+        return with_long_price(model, priced)
 
 
 _REASONS = ModelTraits(thinking=True, efforts=_EFFORTS, sampling=False)
