@@ -69,5 +69,6 @@ async def test_a_run_is_revoked_from_another_terminal_and_audited(laptop: Laptop
     assert result["is_error"] and "revoked" in json.dumps(result)
     audit = await laptop.run(["audit", session[:8], "--json"])
     kinds = [json.loads(line)["kind"] for line in audit.stdout.splitlines()]
-    assert audit.code == 0 and kinds == ["prompt", "asked", "wanted", "result", "revoked"]
+    assert audit.code == 0
+    assert [each for each in kinds if each != "also"] == ["prompt", "asked", "wanted", "result", "revoked"]
     assert len(fake_model.requests) == 2
