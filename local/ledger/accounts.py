@@ -9,15 +9,15 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import astuple, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from ccb.tunnel.errors import CcbError, ConfigError, UsageError
 from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.proxy.guards.costs import ANSWERED, MostCost, most_cost
+from ccb.tunnel.proxy.guards.costs import ANSWERED, BilledRequest, MostCost, most_cost
 from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.metering import CallReport, Reservation
 from ccb.tunnel.wire.dataclass import dataclass
@@ -41,6 +41,7 @@ _SOFT_USD = 5.0  # of this run, told to a person who has set no budget in dollar
 _WAITS_S, _LOOKS_EVERY_S = 60.0, 0.2
 """How long a call waits here for those under way, and how often it looks for their end."""
 
+_MAX_UNWRITTEN = 10_000
 _NO_RETRY = {"x-should-retry": "false"}
 
 
@@ -152,12 +153,12 @@ class SessionAccounts:
                 do="Choose a model whose price ccb knows, or leave the budget out.",
             )
 
-    async def reserve(self, request: Mapping[str, Any], size: int) -> Reservation:
+    async def reserve(self, request: BilledRequest) -> Reservation:
         """See Accounts. A call that might cross a budget together with those under way waits for them, in whichever ccb
         they are."""
         if not self._budgets:
             return Reservation()
-        most, loop = most_cost(self._models, request, size), asyncio.get_running_loop()
+        most, loop = most_cost(self._models, request), asyncio.get_running_loop()
         until = loop.time() + _WAITS_S
         while True:
             verdict = self._verdict_here(most)
@@ -197,6 +198,8 @@ class SessionAccounts:
             self._note(report if answered else None, reserved.row)
 
     def _note(self, report: CallReport | None, row: int) -> None:
+        if len(self._unwritten) >= _MAX_UNWRITTEN:  # nothing can be written for long, and the person knows it
+            return
         self._unwritten.append((report, row))
         try:
             self._writer.submit(self._write)
@@ -205,8 +208,6 @@ class SessionAccounts:
 
     def _verdict_here(self, most: MostCost) -> _Verdict:
         """Decide by what this run knows alone."""
-        if self._broken:
-            return _Verdict(said=f"the ledger of the laptop cannot be used, so no budget can hold: {self._broken}")
         if self._unpriced and self._budgets.in_dollars:
             return _Verdict(said=f"the price of {self._unpriced} is not known, so the budget in dollars cannot hold")
         if self._budgets.run_usd is None:
@@ -235,7 +236,7 @@ class SessionAccounts:
 
         try:
             self._write()
-            if self._ledger is None or self._reservations is None:
+            if self._broken or self._ledger is None or self._reservations is None:
                 raise ConfigError(self._broken)
             with self._ledger.transaction():
                 limits = list(self._limits(self._ledger, self._reservations, most))
@@ -277,6 +278,7 @@ class SessionAccounts:
             while self._unwritten:
                 self._write_one(self._ledger, *self._unwritten[0])
                 del self._unwritten[0]
+            self._broken = ""
         except (CcbError, sqlite3.Error) as error:
             if not self._broken:
                 log.warning("model calls are not in the ledger: %s", error)

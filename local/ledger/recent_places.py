@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Mapping
 
-from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.openssh.kept_records import all_kept
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..config.log import state_dir
-from .store import CallLedger, ledger_path
+from .store import read_ledger
 
 
 @dataclass(frozen=True)
@@ -26,13 +24,6 @@ class RecentPlace:
 
 def recent_places(environ: Mapping[str, str]) -> list[RecentPlace]:
     """Return the places, the one used last first. Raise ConfigError if the ledger cannot be read."""
-    path = ledger_path(state_dir(environ))
-    if not path.exists():
-        return []
-    try:
-        with CallLedger(path) as ledger:
-            found = ledger.places()
-    except (sqlite3.Error, OSError) as error:
-        raise ConfigError(f"the ledger {path} cannot be read", evidence=str(error)) from None
+    found: list[tuple[str, str, float]] = read_ledger(state_dir(environ), lambda ledger: ledger.places(), [])
     now, kept = time.time(), {each.host for each in all_kept(environ)}
     return [RecentPlace(host, directory, max(0.0, now - last), host in kept) for host, directory, last in found]

@@ -49,7 +49,7 @@ class RequestContent:
 def request_content(body: bytes) -> RequestContent:
     """Read the body of a request. What is not as it should be is passed over: the provider will refuse it."""
     try:
-        request = json.loads(body)
+        request = json.loads(body, object_hook=_as_it_is)
     except (ValueError, RecursionError):
         return RequestContent()
     found = request.get("messages") if isinstance(request, dict) else None
@@ -67,6 +67,12 @@ def request_content(body: bytes) -> RequestContent:
     results = tuple(_result(block) for each in said for block in _blocks(each) if block.get("type") == "tool_result")
     asked = tuple(_said(last)) if last is not None else ()
     return RequestContent(str(request.get("model", ""))[:_MAX_ID], asked, tuple(others), results)
+
+
+def _as_it_is(found: Json) -> Json:
+    """Return an object of a body. It is called for each, so that other threads run in between: a parser that reads 30
+    MB in one go holds up the screen for most of a second."""
+    return found
 
 
 def shortened(text: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.proxy.metering import CallReport
@@ -18,6 +18,7 @@ from .entries import AuditEntry, CallPlace, Spent, UsageSum
 
 Json = dict[str, Any]
 By = Literal["host", "model", "day", "session"]
+Found = TypeVar("Found")
 
 _BUSY_MS = 5_000
 _VERSION = 4
@@ -238,6 +239,19 @@ def _storable(row: Mapping[str, object]) -> dict[str, object]:
 def ledger_path(state: Path) -> Path:
     """Return the path of the ledger in the directory for state. It may not exist."""
     return state / "ledger.sqlite3"
+
+
+def read_ledger(state: Path, read: Callable[[CallLedger], Found], nothing: Found) -> Found:
+    """Return what `read` finds in the ledger, and `nothing` if there is none yet. Raise ConfigError."""
+    if not ledger_path(state).exists():
+        return nothing
+    ledger = open_ledger(state)
+    try:
+        return read(ledger)
+    except sqlite3.Error as error:
+        raise ConfigError(f"the ledger {ledger_path(state)} cannot be read", evidence=str(error)) from error
+    finally:
+        ledger.close()
 
 
 def open_ledger(state: Path) -> CallLedger:

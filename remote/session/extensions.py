@@ -60,9 +60,9 @@ class SessionExtensions:
         await self._find()
         await self._clients.settle(self._options())
         role = self._agent.config.offer.role
-        lacking = role.lacks(connected_names(self._clients.running)) if role is not None else ""
-        if role is not None and lacking:
-            self._refuse(f"The agent {role.name} needs the MCP server {lacking}, which is not connected.")
+        unmet = role.unmet(connected_names(self._clients.running)) if role is not None else ""
+        if unmet:
+            self._refuse(unmet)
 
     async def reload(self) -> None:
         """Read the files of the host again, if they are still trusted."""

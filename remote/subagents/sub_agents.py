@@ -18,7 +18,6 @@ from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, SKILL
 from ..agent.agent import Agent
 from ..agent.deps import AgentConfig, Disclosure, ToolOffer
 from ..agent.history.histories import AgentHistory
-from ..agent.limits.run_limits import Budget
 from ..agent.messages import informational, status
 from ..commands.skill_tool import SkillTool
 from ..hooks.table import WORKTREE_CREATE, WORKTREE_REMOVE
@@ -115,9 +114,9 @@ class SubAgents:
         definition = self._definitions.get(name)
         if definition is None:
             return f"There is no agent {name!r}. The agents are: {', '.join(self._definitions) or 'none'}."
-        lacking = definition.lacks(connected_names(self.session_servers(), "pending"))
-        if lacking:
-            return _needs(definition, lacking)
+        unmet = definition.unmet(connected_names(self.session_servers(), "pending"))
+        if unmet:
+            return unmet
         if model and model != INHERIT and not self._main.config.names.may_be(model):
             return f"{model!r} is not a model: leave it out, or use sonnet, opus, haiku or the full id of a model."
         return None
@@ -131,11 +130,11 @@ class SubAgents:
         if definition is None:
             return ToolResult(f"There is no agent {agent_id!r} that could go on.", is_error=True)
         servers = self.session_servers()
-        if servers is not None and definition.lacks(connected_names(servers)):
+        if servers is not None and definition.unmet(connected_names(servers)):
             await servers.ready(REQUIRED_S)
-        lacking = definition.lacks(connected_names(servers))
-        if lacking:
-            return ToolResult(_needs(definition, lacking), is_error=True)
+        unmet = definition.unmet(connected_names(servers))
+        if unmet:
+            return ToolResult(unmet, is_error=True)
         facts = TaskFacts(
             agent_id, definition.name, tool_input["description"], tool_input["prompt"], context.call.tool_use_id
         )
@@ -369,15 +368,9 @@ class SubAgents:
             compact_model=main.compact_model,
             settings=main.settings,
             names=main.names,
-            budget=self._rest_of_budget(),
+            budget=main.budget.rest(self._main.ledger.total_cost_usd) if main.budget is not None else None,
             offer=ToolOffer(judge=main.offer.judge, role=definition),
         )
-
-    def _rest_of_budget(self) -> Budget | None:
-        """Return what a sub-agent may cost: what is left for the session now."""
-        whole = self._main.config.budget
-        spent = self._main.ledger.total_cost_usd
-        return None if whole is None else Budget(whole.limit, max(0.0, whole.total - spent))
 
     def _warn(self, text: str) -> None:
         self._emitter(MAIN_AGENT).emit(MessageRecord(informational(text, "warning")))
@@ -397,10 +390,6 @@ def connected_names(servers: McpServers | None, *also: str) -> list[str]:
     """Return the names of the servers that are connected, or whose status is one of `also`."""
     summary = servers.summary() if servers is not None else []
     return [str(each["name"]) for each in summary if each["status"] in ("connected", *also)]
-
-
-def _needs(definition: AgentDefinition, lacking: str) -> str:
-    return f"The agent {definition.name} needs the MCP server {lacking}, which is not connected in this session."
 
 
 def _told(model: str) -> str:

@@ -12,9 +12,6 @@ from typing import Any, Protocol
 
 from ..wire.dataclass import dataclass
 
-MAX_BODY = 8 * 1024 * 1024
-"""Bytes of a request body that are kept until it is looked at. A larger one is not looked at, and that is noted."""
-
 _MAX_INPUT = 256 * 1024
 _MAX_OPEN = 256
 _CALLS = frozenset(("tool_use", "server_tool_use", "mcp_tool_use"))

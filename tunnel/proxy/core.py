@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, closing
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 from ..errors import CcbError
 from ..heap import FreedMemory
@@ -19,12 +19,11 @@ from .auditing import Auditor, NoAuditor
 from .bodies import RequestBodies
 from .call import BUFFER, DIRECT_BUFFER, Call, CallState, Reader, ResponseHead
 from .call_registry import HOLD, CallRegistry
-from .guards.costs import ANSWERED
+from .guards.costs import ANSWERED, BilledRequest
 from .guards.grant import CallGrant
 from .guards.nonce import MAX_WRONG, NonceGuard
 from .guards.pace import CallPace
 from .guards.refusal import Refusal
-from .guards.request_body import model_of
 from .headers import request_headers, response_headers
 from .metering import Accounts, CallMeter, NoAccounts, Reservation
 from .policy import Policy, RequestHead, WrongNonce
@@ -398,11 +397,11 @@ class AuthProxy:
     async def _exchange(self, call: Call, head: RequestHead, upload: Upload, meter: CallMeter) -> None:
         answers = head.path.partition("?")[0] == ANSWERED
 
-        async def asks(asked: Mapping[str, Any], size: int) -> None:
-            meter.asked(model_of(asked))
+        async def asks(asked: BilledRequest) -> None:
+            meter.asked(asked.model)
             if answers:
                 self._reserved[call] = None
-                self._reserved[call] = await self._accounts.reserve(asked, size)
+                self._reserved[call] = await self._accounts.reserve(asked)
 
         headers = request_headers(head.headers)
         request = ProviderRequest(head.method, head.path, headers, upload.pieces(), head.size, asks)

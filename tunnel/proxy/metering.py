@@ -6,12 +6,11 @@ The worker's word does not count: a hostile one could say that it has used nothi
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ..wire.dataclass import dataclass
 from ..wire.models import TOKENS, ModelTable, count
-from .guards.costs import ANSWERED, DETAILS, answer_cost, tokens_of
+from .guards.costs import ANSWERED, DETAILS, BilledRequest, answer_cost, tokens_of
 
 Json = dict[str, Any]
 
@@ -59,9 +58,9 @@ class Reservation:
 class Accounts(Protocol):
     """Keeps account of the calls of one auth proxy."""
 
-    async def reserve(self, request: Mapping[str, Any], size: int) -> Reservation:
-        """Set aside what a call may cost, before anything of its request goes out. `size` is that of its body in
-        bytes. May wait for other calls. Raise Refusal if it may not go out."""
+    async def reserve(self, request: BilledRequest) -> Reservation:
+        """Set aside what a call may cost, before anything of its request goes out. May wait for other calls. Raise
+        Refusal if it may not go out."""
 
     def ended(self, report: CallReport, reserved: Reservation) -> None:
         """Note a call that has ended, whatever came of it."""
@@ -70,7 +69,7 @@ class Accounts(Protocol):
 class NoAccounts:
     """Lets every call start, and keeps nothing."""
 
-    async def reserve(self, request: Mapping[str, Any], size: int) -> Reservation:
+    async def reserve(self, request: BilledRequest) -> Reservation:
         """See Accounts."""
         return Reservation()
 

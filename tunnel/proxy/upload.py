@@ -6,11 +6,10 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from .auditing import MAX_BODY
 from .call import Call
 from .guards.costs import ANSWERED
 from .guards.refusal import Refusal
-from .policy import Policy, RequestHead
+from .policy import MAX_BODY, Policy, RequestHead
 from .providers.request_body import WholeBody
 
 _IN_THREAD = 64 * 1024  # bytes from which on a body is checked in a thread: it takes a millisecond and more

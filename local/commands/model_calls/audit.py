@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import sys
 import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
-from ccb.tunnel.errors import ConfigError, NoSuchSession
+from ccb.tunnel.errors import NoSuchSession
 from ccb.tunnel.plain_text import neutralise, one_line
 
 from ...command_line.exit_codes import ExitCode
 from ...config.log import state_dir
 from ...ledger.entries import AuditEntry
-from ...ledger.store import ledger_path, open_ledger
+from ...ledger.store import read_ledger
 from ..running import CommandParser, exit_code
 
 _MAX_SHOWN = 1_000
@@ -64,16 +63,7 @@ def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _entries(session: str, environ: Mapping[str, str]) -> list[tuple[str, AuditEntry]]:
-    state = state_dir(environ)
-    if not ledger_path(state).exists():
-        return []
-    ledger = open_ledger(state)
-    try:
-        return ledger.audited(session)
-    except sqlite3.Error as error:
-        raise ConfigError(f"the ledger {ledger_path(state)} cannot be read", evidence=str(error)) from error
-    finally:
-        ledger.close()
+    return read_ledger(state_dir(environ), lambda ledger: ledger.audited(session), [])
 
 
 def audit_lines(found: Sequence[tuple[str, AuditEntry]]) -> Iterator[str]:

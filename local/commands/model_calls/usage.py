@@ -5,20 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sqlite3
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.plain_text import one_line
 
 from ...command_line.exit_codes import ExitCode
 from ...config.log import state_dir
 from ...ledger.dollars import dollars
 from ...ledger.entries import UsageSum
-from ...ledger.store import By, ledger_path, open_ledger
+from ...ledger.store import By, read_ledger
 from ..running import CommandParser, exit_code
 from ..sessions.table import age_text, cut
 
@@ -69,16 +67,8 @@ def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 def _sums(by: By, days: float | None, environ: Mapping[str, str]) -> list[UsageSum]:
-    state = state_dir(environ)
-    if not ledger_path(state).exists():
-        return []
-    ledger = open_ledger(state)
-    try:
-        return ledger.sums(by, since=time.time() - days * _DAY_S if days else 0.0)
-    except sqlite3.Error as error:
-        raise ConfigError(f"the ledger {ledger_path(state)} cannot be read", evidence=str(error)) from error
-    finally:
-        ledger.close()
+    since = time.time() - days * _DAY_S if days else 0.0
+    return read_ledger(state_dir(environ), lambda ledger: ledger.sums(by, since=since), [])
 
 
 def usage_table(by: str, sums: Sequence[UsageSum], now: float) -> list[str]:

@@ -91,6 +91,11 @@ class BlockLayout:
         """Return the line after the block at an index."""
         return self._ends[position]
 
+    def overlaps(self, block: Block, first: int, end: int) -> bool:
+        """Return whether a block had one of the lines from `first` to before `end` at the last `lay_out`."""
+        position = self.position(block)
+        return self.is_laid_out(position) and self.end(position) > first and self.start(position) < end
+
     def at_line(self, line: int) -> tuple[Block, int, int] | None:
         """Return the block at a line, which of its lines that is, and how many it had at the last `lay_out`; None below
         the last block."""

@@ -136,12 +136,8 @@ class Transcript(ScrollView, can_focus=False):
 
     def is_in_view(self, block: Block) -> bool:
         """Return whether at least one line of a block can be seen now."""
-        layout = self._block_layout
-        position = layout.position(block)
-        if not layout.is_laid_out(position):
-            return False
         top = round(self.scroll_y)
-        return layout.end(position) > top and layout.start(position) < top + self.size.height
+        return self._block_layout.overlaps(block, top, top + self.size.height)
 
     def insert(self, blocks: Sequence[Block], *, after: Block, turn_page: bool = False) -> None:
         """Insert earlier blocks after a block of the transcript. The blocks after them stay at their place on the

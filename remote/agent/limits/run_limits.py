@@ -55,6 +55,10 @@ class Budget:
     limit: float
     total: float
 
+    def rest(self, cost: float) -> Budget:
+        """Return what a sub-agent may cost that starts when the session has cost `cost`."""
+        return Budget(self.limit, max(0.0, self.total - cost))
+
     def spent(self, cost: float) -> Ending | None:
         """Return how the turn ends when the session has cost `cost`, None if there is money left."""
         if cost < self.total:

@@ -52,11 +52,14 @@ class AgentDefinition:
     initial_prompt: str = ""
     required: tuple[str, ...] = ()
 
-    def lacks(self, connected: Iterable[str]) -> str:
-        """Return the required MCP server that is not among those `connected` and not one of the agent's own, "" if none
-        is missing. A part of a name is enough, and letter case does not count."""
+    def unmet(self, connected: Iterable[str]) -> str:
+        """Return why the agent cannot start, "" if it can: a required MCP server is not among those `connected` and not
+        one of its own. A part of a name is enough, and letter case does not count."""
         known = [name.casefold() for name in (*connected, *(name for name, given in self.servers if given is not None))]
-        return next((each for each in self.required if not any(each.casefold() in name for name in known)), "")
+        for each in self.required:
+            if not any(each.casefold() in name for name in known):
+                return f"The agent {self.name} needs the MCP server {each}, which is not connected in this session."
+        return ""
 
     def offers(self, tool_name: str) -> bool:
         """Return whether the agent may have a tool of this name."""

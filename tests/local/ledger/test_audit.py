@@ -229,6 +229,14 @@ async def test_a_host_cannot_fill_the_disk_with_results_that_nobody_asked_for(
     assert "not looked at" in shown and "1,980 more texts and results of a request" in shown
 
 
+async def test_a_large_request_is_looked_at_as_any_other(tmp_path: Path, fake_model: FakeModel) -> None:
+    fake_model.add({"text": "a"})
+    session = Session(tmp_path, fake_model)
+    async with session.audit, session.proxy:
+        await session.ask(request_with(text="hide me " + "x" * (10 << 20)), "c1")
+    assert [each.kind for each in session.entries()] == ["asked"]
+
+
 async def test_decisions_made_here_are_kept(tmp_path: Path, fake_model: FakeModel) -> None:
     session = Session(tmp_path, fake_model)
     ask = {"subtype": "can_use_tool", "tool_name": "Bash", "tool_use_id": "t1", "input": {}}

@@ -10,16 +10,17 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ccb.local.ledger import accounts as module
+from ccb.local.ledger import store
 from ccb.local.ledger.accounts import BUDGET_KIND, Budgets, SessionAccounts
 from ccb.local.ledger.dollars import dollars
 from ccb.local.ledger.entries import CallPlace
 from ccb.local.ledger.store import CallLedger, ledger_path, open_ledger
 from ccb.tunnel.errors import ConfigError, UsageError
+from ccb.tunnel.proxy.guards.costs import BilledRequest
 from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.metering import CallReport, Reservation
 from ccb.tunnel.wire.models import claude_facts
@@ -102,8 +103,8 @@ def test_an_amount_never_rounds_to_nothing(amount: float, shown: str) -> None:
     assert dollars(amount) == shown
 
 
-ASKED: dict[str, Any] = {"model": "claude-haiku-4-5", "max_tokens": 1_000}
-DEAR: dict[str, Any] = {"model": "claude-opus-4-1", "max_tokens": 64_000}
+ASKED = BilledRequest("claude-haiku-4-5", 100, 1_000)
+DEAR = BilledRequest("claude-opus-4-1", 10, 64_000)
 FREE = Reservation()
 
 
@@ -113,12 +114,12 @@ async def test_a_budget_counts_what_other_ccb_have_spent(tmp_path: Path) -> None
         async with SessionAccounts(tmp_path, Budgets(day_usd=1.0)) as accounts:
             told: list[str] = []
             accounts.place, accounts.warn = PLACE, told.append
-            accounts.ended(report(0.2), await accounts.reserve(ASKED, 100))
-            accounts.ended(report(0.0), await accounts.reserve(ASKED, 100))
+            accounts.ended(report(0.2), await accounts.reserve(ASKED))
+            accounts.ended(report(0.0), await accounts.reserve(ASKED))
             assert told == ["$0.90 of the budget of the day ($1.00) are spent."]
             other.add(CallPlace("s9", "web", "/"), report(0.2))
             with pytest.raises(Refusal, match=r"the budget of the day is used up: \$1.10 of \$1.00") as refused:
-                await accounts.reserve(ASKED, 100)
+                await accounts.reserve(ASKED)
             assert (refused.value.kind, refused.value.headers) == ("laptop_budget", {"x-should-retry": "false"})
             assert told[1:] == ["No more model calls: the budget of the day is used up: $1.10 of $1.00."]
         assert other.spent(session="s1").usd == pytest.approx(0.2)
@@ -132,9 +133,9 @@ async def test_a_budget_counts_what_other_ccb_have_spent(tmp_path: Path) -> None
 async def test_each_kind_of_budget_ends(tmp_path: Path, budgets: Budgets) -> None:
     async with SessionAccounts(tmp_path, budgets) as accounts:
         accounts.place = PLACE
-        accounts.ended(report(0.5), await accounts.reserve(ASKED, 100))
+        accounts.ended(report(0.5), await accounts.reserve(ASKED))
         with pytest.raises(Refusal) as refused:
-            await accounts.reserve(ASKED, 100)
+            await accounts.reserve(ASKED)
         assert refused.value.kind == "laptop_budget"
 
 
@@ -142,7 +143,7 @@ async def refused_at_once(accounts: SessionAccounts, monkeypatch: pytest.MonkeyP
     """Return how a call is refused that has no time to wait for those under way."""
     with monkeypatch.context() as at, pytest.raises(Refusal) as refused:
         at.setattr(module, "_WAITS_S", 0.0)
-        await accounts.reserve(DEAR, 10)
+        await accounts.reserve(DEAR)
     return refused.value
 
 
@@ -151,8 +152,8 @@ async def test_near_the_end_of_a_budget_calls_wait_for_those_under_way(
     tmp_path: Path, budgets: Budgets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with SessionAccounts(tmp_path, budgets) as accounts:
-        reserved = await accounts.reserve(DEAR, 1_000)  # may cost more than all of it
-        waiting = asyncio.create_task(accounts.reserve(DEAR, 10))
+        reserved = await accounts.reserve(replace(DEAR, size=1_000))  # may cost more than all of it
+        waiting = asyncio.create_task(accounts.reserve(DEAR))
         await asyncio.sleep(0)  # it has begun to wait
         refused = await refused_at_once(accounts, monkeypatch)
         assert (refused.status, refused.headers) == (529, {"retry-after": "1"})
@@ -166,30 +167,30 @@ async def test_near_the_end_of_a_budget_calls_wait_for_those_under_way(
     [Budgets(run_usd=0.05, strict=True), Budgets(day_usd=0.05, strict=True), Budgets(day_tokens=3_000, strict=True)],
 )
 async def test_under_a_strict_budget_no_call_may_pass_it(tmp_path: Path, budgets: Budgets) -> None:
-    small = {"model": "claude-opus-4-5", "max_tokens": 1_000}  # at most $0.025 and its bytes
+    small = BilledRequest("claude-opus-4-5", 100, 1_000)  # at most $0.025 and its bytes
     async with SessionAccounts(tmp_path, budgets) as accounts:
         with pytest.raises(Refusal) as caught:
-            await accounts.reserve({**small, "max_tokens": 4_000}, 100)
+            await accounts.reserve(replace(small, longest=4_000))
         assert caught.value.kind == BUDGET_KIND and " are left, and this call may take " in str(caught.value)
-        accounts.ended(report(0.03), await accounts.reserve(small, 100))
+        accounts.ended(report(0.03), await accounts.reserve(small))
         if budgets.in_dollars:
             with pytest.raises(Refusal):
-                await accounts.reserve(small, 100)
+                await accounts.reserve(small)
 
 
 async def test_small_calls_go_out_together(tmp_path: Path) -> None:
     async with SessionAccounts(tmp_path, Budgets(day_usd=1.0, run_usd=1.0)) as accounts:
         for _ in range(50):
-            assert (await accounts.reserve(ASKED, 300)).usd == pytest.approx(0.005 + 0.0002)
+            assert (await accounts.reserve(replace(ASKED, size=300))).usd == pytest.approx(0.005 + 0.0002)
 
 
 async def test_who_gives_up_while_it_reserves_holds_nothing(tmp_path: Path) -> None:
     async with SessionAccounts(tmp_path, Budgets(day_usd=1.0)) as accounts:
-        reserving = asyncio.create_task(accounts.reserve(DEAR, 10))
+        reserving = asyncio.create_task(accounts.reserve(DEAR))
         await asyncio.sleep(0)
         reserving.cancel()
         await asyncio.gather(reserving, return_exceptions=True)
-        accounts.ended(report(0.0), await accounts.reserve(DEAR, 10))
+        accounts.ended(report(0.0), await accounts.reserve(DEAR))
 
 
 OTHER_CCB = """
@@ -204,7 +205,7 @@ async def main():
     async with SessionAccounts(Path(sys.argv[1]), Budgets(day_usd=1.0)) as accounts:
         accounts.place = PLACE
         for line in sys.stdin:
-            reserved = await accounts.reserve(DEAR, 10)
+            reserved = await accounts.reserve(DEAR)
             print("reserved", flush=True)
             sys.stdin.readline()
             accounts.ended(report(0.1), reserved)
@@ -236,7 +237,7 @@ async def test_a_budget_holds_over_the_calls_under_way_of_several_ccb(
         for ends in ("its call", "its process"):
             other.stdin.write(b"\n")
             assert await other.stdout.readline() == b"reserved\n"
-            waiting = asyncio.create_task(accounts.reserve(DEAR, 10))
+            waiting = asyncio.create_task(accounts.reserve(DEAR))
             await asyncio.sleep(0)  # it has begun to wait
             assert (await refused_at_once(accounts, monkeypatch)).status == 529 and not waiting.done()
             if ends == "its call":
@@ -263,9 +264,9 @@ async def test_a_budget_in_dollars_needs_prices(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="the price of grok-9 is not known"):
             accounts.check_model("grok-9")
         given_up = replace(report(0.0, model="grok-9"), output_tokens=0)  # after its request, which is paid for, too
-        accounts.ended(given_up, await accounts.reserve(ASKED, 10))
+        accounts.ended(given_up, await accounts.reserve(ASKED))
         with pytest.raises(Refusal, match="the price of grok-9 is not known"):
-            await accounts.reserve(ASKED, 10)
+            await accounts.reserve(ASKED)
     async with SessionAccounts(tmp_path, Budgets()) as accounts:
         accounts.check_model("grok-9")
 
@@ -279,7 +280,7 @@ async def test_without_a_usable_ledger_calls_go_on_and_budgets_refuse(
     told: list[str] = []
     async with SessionAccounts(tmp_path, Budgets()) as accounts:
         accounts.warn = told.append
-        accounts.ended(report(), await accounts.reserve(ASKED, 10))
+        accounts.ended(report(), await accounts.reserve(ASKED))
         async with asyncio.timeout(10):
             while not told:
                 await asyncio.sleep(0.01)
@@ -289,7 +290,7 @@ async def test_without_a_usable_ledger_calls_go_on_and_budgets_refuse(
     async with SessionAccounts(tmp_path, Budgets(day_usd=1.0)) as accounts:
         for _ in range(2):
             with pytest.raises(Refusal, match="no budget can hold"):
-                await accounts.reserve(ASKED, 10)
+                await accounts.reserve(ASKED)
 
 
 async def test_writing_and_reserving_do_not_hold_up_the_answers(tmp_path: Path) -> None:
@@ -300,13 +301,30 @@ async def test_writing_and_reserving_do_not_hold_up_the_answers(tmp_path: Path) 
         async with SessionAccounts(tmp_path, Budgets(day_usd=9.0)) as accounts:
             async with asyncio.timeout(1):
                 accounts.ended(report(), FREE)
-                reserving = asyncio.create_task(accounts.reserve(ASKED, 10))
+                reserving = asyncio.create_task(accounts.reserve(ASKED))
                 for _ in range(10):
                     await asyncio.sleep(0)
                 assert not reserving.done()
             ledger._base.execute("COMMIT")
             assert (await reserving).row
         assert ledger.spent().usd == 0.5
+
+
+async def test_a_ledger_that_was_locked_for_a_while_counts_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_BUSY_MS", 20)
+    with CallLedger(ledger_path(tmp_path)) as ledger:
+        async with SessionAccounts(tmp_path, Budgets(day_usd=1.0)) as accounts:
+            accounts.ended(report(0.1), await accounts.reserve(ASKED))
+            assert ledger._base is not None
+            ledger._base.execute("BEGIN IMMEDIATE")
+            accounts.ended(report(0.2), FREE)
+            with pytest.raises(Refusal, match="no budget can hold: database is locked"):
+                await accounts.reserve(ASKED)
+            ledger._base.execute("COMMIT")
+            accounts.ended(report(0.4), await accounts.reserve(ASKED))
+        assert ledger.spent().usd == pytest.approx(0.7), "what has ended meanwhile is not lost"
 
 
 async def test_a_person_without_a_budget_is_told_once_that_five_dollars_are_spent(tmp_path: Path) -> None:

@@ -213,7 +213,9 @@ async def test_an_agent_does_not_start_without_the_mcp_servers_that_it_requires(
     async with delegation(tmp_path, {}, own_agents=own, role="tracker") as d:
         d.session.relaunch(SessionOptions(own_agents=own, role="tracker", permission_prompts="stdio").to_json())
         refused = await d.turn("and on")
-        assert refused["errors"] == ["The agent tracker needs the MCP server Jira, which is not connected."]
+        assert refused["errors"] == [
+            "The agent tracker needs the MCP server Jira, which is not connected in this session."
+        ]
 
 
 class Connecting:

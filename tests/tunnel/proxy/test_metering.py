@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
@@ -21,7 +20,7 @@ from tests.support.proxy.proxy_client import guard, message_body, pieces, read_a
 from ccb.tunnel.proxy.answer_reader import AnswerReader
 from ccb.tunnel.proxy.auditing import NoAuditor
 from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.guards.costs import answer_cost, billed, most_cost
+from ccb.tunnel.proxy.guards.costs import BilledRequest, answer_cost, billed, most_cost
 from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.metering import CallMeter, CallReport, Reservation
 from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
@@ -111,7 +110,7 @@ class KeptAccounts:
         self.reservations = 0
         self.most = most
 
-    async def reserve(self, request: Mapping[str, Any], size: int) -> Reservation:
+    async def reserve(self, request: BilledRequest) -> Reservation:
         if len(self.reports) >= self.most:
             raise Refusal(403, "no more", kind="laptop_budget")
         self.reserved += 1
@@ -164,15 +163,11 @@ DEAREST = {"model": "claude-opus-4-1", "max_tokens": 1_000}
     ],
 )
 def test_what_a_call_may_cost_at_most_follows_its_request(request_: dict[str, Any], like: dict[str, Any]) -> None:
-    assert (
-        most_cost(MODELS, request_, 3_000)
-        == most_cost(MODELS, like, 3_000)
-        == most_cost(MODELS, billed(request_), 3_000)
-    )
-    assert most_cost(MODELS, OPUS, 3_000).usd == pytest.approx(1_000 * 2 * 5e-6 + 1_000 * 25e-6)
-    assert most_cost(MODELS, OPUS, 3_000).tokens == 2_000
-    dear = most_cost(MODELS, billed({**OPUS, "speed": "fast", "inference_geo": "us"}), 3_000)
-    assert dear.usd == pytest.approx(6 * 1.1 * most_cost(MODELS, OPUS, 3_000).usd), "as a fast answer of opus 4.6"
+    most = most_cost(MODELS, billed(OPUS, 3_000))
+    assert most_cost(MODELS, billed(request_, 3_000)) == most_cost(MODELS, billed(like, 3_000))
+    assert most.usd == pytest.approx(1_000 * 2 * 5e-6 + 1_000 * 25e-6) and most.tokens == 2_000
+    dear = most_cost(MODELS, billed({**OPUS, "speed": "fast", "inference_geo": "us"}, 3_000))
+    assert dear.usd == pytest.approx(6 * 1.1 * most.usd), "as a fast answer of opus 4.6"
 
 
 def test_what_a_provider_is_to_fetch_counts_as_a_full_window() -> None:
@@ -181,7 +176,7 @@ def test_what_a_provider_is_to_fetch_counts_as_a_full_window() -> None:
         inner = {"type": "document", "source": source}
         for block in (inner, {"type": "tool_result", "tool_use_id": "t", "content": [inner]}):
             request = {**OPUS, "messages": [{"role": "user", "content": [block]}]}
-            assert most_cost(MODELS, request, 300).tokens == most_cost(MODELS, billed(request), 300).tokens == 201_000
+            assert most_cost(MODELS, billed(request, 300)).tokens == 201_000
 
 
 def test_a_call_that_waits_for_its_budget_holds_nothing_of_its_conversation() -> None:
@@ -191,7 +186,7 @@ def test_a_call_that_waits_for_its_budget_holds_nothing_of_its_conversation() ->
         "system": "x" * 9_000,
         "tools": [{}] * 900,
     }
-    assert len(json.dumps(billed(request))) < 300
+    assert len(repr(billed(request, 100_000))) < 300
 
 
 async def test_a_call_that_fails_is_of_the_model_that_was_asked(fake_model: FakeModel) -> None:
@@ -302,7 +297,7 @@ def test_where_long_requests_cost_more(model: str, tokens: int, times: tuple[flo
     usage = {"input_tokens": tokens - 100_000, "cache_read_input_tokens": 100_000, "output_tokens": 1_000}
     expected = (tokens - 90_000) / 1e6 * times[0] + 0.01 * times[1]
     assert answer_cost(models, model, usage) == pytest.approx(expected)
-    most = most_cost(models, {"model": model, "max_tokens": 1_000}, 3 * tokens)
+    most = most_cost(models, billed({"model": model, "max_tokens": 1_000}, 3 * tokens))
     assert most.usd >= expected
 
 

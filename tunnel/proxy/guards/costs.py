@@ -12,6 +12,7 @@ from typing import Any
 from ...wire.dataclass import dataclass
 from ...wire.models import TOKENS, ModelTable, count
 from .long_prices import with_long_price
+from .request_body import model_of
 
 Json = dict[str, Any]
 
@@ -29,7 +30,7 @@ _MOST_SHARE = 2.0
 """What a token of the input costs at most, in input tokens: one that the cache keeps for an hour."""
 
 _FETCHED = ("url", "file")
-_MAX_KEPT = 1_000
+_MAX_NAME = 1_000
 _DEAREST = "claude-opus-4-1"
 _OTHERS_ANSWER = frozenset(("fallbacks", "models"))
 """The members of a request that let another model answer than the one that it names."""
@@ -72,36 +73,54 @@ class MostCost:
     tokens: int = 0
 
 
-def billed(request: Mapping[str, Any]) -> Json:
-    """Return what `most_cost` and a meter read of a request, without its conversation: a call may wait for a minute
-    before it goes out, and many may wait."""
-    kept: Json = {}
-    for name, value in request.items():
-        short = len(value) <= _MAX_KEPT if isinstance(value, str) else not isinstance(value, (list, dict))
-        kept[name[:_MAX_KEPT]] = value if short else True
-    kept["tools"] = [] if _own_tools(request) else [{"type": "other"}]
-    kept["fetches"] = _fetches(request)
-    return kept
+@dataclass(frozen=True)
+class BilledRequest:
+    """What a request says of its price, without its conversation: a call may wait for a minute before it goes out, and
+    many may wait. `size` are the bytes of its body, `longest` the tokens that its answer may have. `own_tools`: the
+    agent runs all of its tools. `fetches`: the provider fetches parts of the prompt, of a length that is not known.
+    `others_answer`: other models than this one may answer."""
+
+    model: str
+    size: int
+    longest: int = _MOST_OUTPUT
+    own_tools: bool = True
+    fetches: bool = False
+    others_answer: bool = False
+    fast: bool = False
+    in_one_country: bool = False
 
 
-def most_cost(models: ModelTable, request: Mapping[str, Any], size: int) -> MostCost:
-    """Return what a request with a body of `size` bytes may cost at most. One that asks for more than an answer of its
-    model, or for a model without a known price, counts as the dearest model."""
+def billed(request: Mapping[str, Any], size: int) -> BilledRequest:
+    """Return what a request with a body of `size` bytes says of its price."""
     longest = request.get("max_tokens")
-    known = models.facts(_text(request, "model"))
-    if not _own_tools(request) or not known.priced or not _OTHERS_ANSWER.isdisjoint(request):
+    return BilledRequest(
+        model_of(request)[:_MAX_NAME],
+        size,
+        longest if isinstance(longest, int) and 0 <= longest <= _MOST_OUTPUT else _MOST_OUTPUT,
+        own_tools=_own_tools(request),
+        fetches=_fetches(request),
+        others_answer=not _OTHERS_ANSWER.isdisjoint(request),
+        fast="speed" in request,
+        in_one_country="inference_geo" in request,
+    )
+
+
+def most_cost(models: ModelTable, request: BilledRequest) -> MostCost:
+    """Return what a request may cost at most. One that asks for more than an answer of its model, or for a model
+    without a known price, counts as the dearest model."""
+    known = models.facts(request.model)
+    if request.others_answer or not (request.own_tools and known.priced):
         known = max(known, models.facts(_DEAREST), key=lambda each: each.input_price)
-    output = longest if isinstance(longest, int) and 0 <= longest <= _MOST_OUTPUT else _MOST_OUTPUT
-    tokens = size // _BYTES_PER_TOKEN
-    if _fetches(request):
+    tokens = request.size // _BYTES_PER_TOKEN
+    if request.fetches:
         tokens = max(tokens, known.context_window)
-    known = with_long_price(_text(request, "model"), known)
+    known = with_long_price(request.model, known)
     share, long = max(_MOST_SHARE, known.write_share), 0 < known.long_from < tokens
-    usd = (tokens * share * known.input_price + output * known.output_price) / 1_000_000
+    usd = (tokens * share * known.input_price + request.longest * known.output_price) / 1_000_000
     usd *= max(_LONG_INPUT if tokens > _LONG else 1, known.long_input if long else 1, known.long_output if long else 1)
-    usd *= _OLDER_FAST if "speed" in request else 1
-    usd *= _IN_ONE_COUNTRY if "inference_geo" in request else 1
-    return MostCost(usd, tokens + output)
+    usd *= _OLDER_FAST if request.fast else 1
+    usd *= _IN_ONE_COUNTRY if request.in_one_country else 1
+    return MostCost(usd, tokens + request.longest)
 
 
 def _own_tools(request: Mapping[str, Any]) -> bool:
@@ -114,8 +133,6 @@ def _own_tools(request: Mapping[str, Any]) -> bool:
 
 def _fetches(request: Mapping[str, Any]) -> bool:
     """Return whether the provider is to fetch parts of the prompt, whose length the request does not tell."""
-    if request.get("fetches") is True:
-        return True
     level = _items(request.get("messages"))
     for _ in range(3):  # messages, their blocks, the blocks of a result
         blocks = [each for each in level if isinstance(each, dict)]

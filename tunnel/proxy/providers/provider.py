@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 from ...wire.dataclass import dataclass
+from ..guards.costs import BilledRequest
 
 
 class ProviderError(Exception):
@@ -27,7 +28,7 @@ class ProviderError(Exception):
         self.permanent = permanent
 
 
-async def _allow(request: Mapping[str, Any], size: int) -> None:
+async def _allow(request: BilledRequest) -> None:
     """Let a request pass, whatever it asks for."""
 
 
@@ -38,7 +39,7 @@ class ProviderRequest:
     `path` is the raw request target with its query. `headers` have passed the closed list, with names in lower case,
     and hold no credential. `body` can be read once; it raises when the worker breaks off or sends too much, and the
     provider must let that error through or end its own request. `size` is the length of the body in bytes, None if
-    unknown. Who reads the body waits for `asks`, with the object in it and its size, before anything goes out; that may
+    unknown. Who reads the body waits for `asks`, with what it says of its price, before anything goes out; that may
     raise Refusal.
     """
 
@@ -47,7 +48,7 @@ class ProviderRequest:
     headers: Mapping[str, str] = field(repr=False)
     body: AsyncIterator[bytes] = field(repr=False)
     size: int | None
-    asks: Callable[[Mapping[str, Any], int], Awaitable[None]] = field(default=_allow, repr=False)
+    asks: Callable[[BilledRequest], Awaitable[None]] = field(default=_allow, repr=False)
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Self
 
-from ..guards.costs import billed
-from ..guards.request_body import model_of
+from ..guards.costs import BilledRequest, billed
 from ..policy import MAX_BODY, ROUTES
 from .provider import Provider, ProviderRequest, ProviderResponse
 from .request_body import WholeBody, as_body, read_json
@@ -106,15 +105,14 @@ class ModelRouter:
             self._in_memory -= size
 
     async def _routed(
-        self, pieces: list[bytes], size: int, asks: Callable[[Mapping[str, Any], int], Awaitable[None]]
+        self, pieces: list[bytes], size: int, asks: Callable[[BilledRequest], Awaitable[None]]
     ) -> tuple[Provider, AsyncIterator[bytes], int]:
         """Return the provider for a body, and what it is sent. The body is not held beside its pieces."""
         whole = b"".join(pieces)
-        asked = await read_json(whole)
-        model, asked = model_of(asked), billed(asked)
-        self._learn(model)
-        await asks(asked, size)
-        provider = self._provider_of(model)
+        asked = billed(await read_json(whole), size)  # the conversation is not held while the call waits
+        self._learn(asked.model)
+        await asks(asked)
+        provider = self._provider_of(asked.model)
         if provider is self._default and _OURS in whole:
             changed = _without_foreign_thinking(await read_json(whole))
             return provider, as_body(changed), len(changed)

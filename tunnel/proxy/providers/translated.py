@@ -84,7 +84,7 @@ class TranslatedProvider(HttpProvider):
             return
         async with self._client.request(asked.sent) as response:
             if response.status != 200:
-                error = read_error(response.status, response.headers, await _start_of(response), self._given_name)
+                error = read_error(response.status, response.headers, await start_of(response), self._given_name)
                 if response.status == 401 and credential is not None:
                     again = await self._may_have_another(credential)
                     error = UpstreamError(error.status, error.kind, error.message, retry=again or None)
@@ -133,7 +133,7 @@ class TranslatedProvider(HttpProvider):
         sent = self._request(counter.path, counter.body(asked, target), credential)
         try:
             async with self._client.request(sent) as response:
-                text = await _start_of(response)
+                text = await start_of(response)
                 data = json.loads(text) if response.status == 200 else {}
         except (ProviderError, ValueError):
             return 0
@@ -175,7 +175,8 @@ async def _with_pauses(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes | N
             await asyncio.wait((following,))
 
 
-async def _start_of(response: ProviderResponse) -> bytes:
+async def start_of(response: ProviderResponse) -> bytes:
+    """Return the beginning of a body: an error needs no more."""
     body = b""
     async for chunk in response.chunks:
         body += chunk

@@ -12,7 +12,7 @@ from tests.support.network.http_server import serving
 
 from ccb.tunnel.proxy.providers.kinds import KINDS
 from ccb.tunnel.proxy.providers.models.fetching import KeySigner, ModelSource
-from ccb.tunnel.proxy.providers.models.listing import MAX_LISTED, known_as, read_list
+from ccb.tunnel.proxy.providers.models.listing import MAX_LISTED, ListedModel, known_as, read_page
 from ccb.tunnel.proxy.providers.models.traits import ModelTraits, TraitsTable
 from ccb.tunnel.proxy.providers.network.endpoint import endpoint_at
 from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
@@ -66,6 +66,10 @@ GEMINI = {
 }
 VLLM = {"data": [{"id": "Qwen/Qwen3-Coder", "max_model_len": 262_144}]}
 LLAMACPP = {"models": [], "data": [{"id": "qwen.gguf", "meta": {"n_ctx_train": 40_960, "n_ctx": 8_192}}]}
+
+
+def read_list(data: bytes) -> list[ListedModel]:
+    return read_page(data)[0]
 
 
 @pytest.mark.parametrize(

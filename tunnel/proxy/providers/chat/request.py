@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dialect.content import Untranslatable, client_tools, tool_name_list
+from ..dialect.content import client_tools, output_schema, service_tier, tool_name_list
 from ..dialect.dialect import DialectCall, ModelTarget
 from ..dialect.effort import clamped, wanted_effort, wants_thinking
 from ..dialect.names import ToolNames, hashed
@@ -16,7 +16,6 @@ from .stream import ChatReader
 Json = dict[str, Any]
 
 PATH = "/chat/completions"
-MAX_TOOLS = 128
 _MAX_STOPS = 4
 
 
@@ -54,10 +53,6 @@ class ChatDialect:
         tools = client_tools(asked, target.provider)
         if not tools:
             return {}
-        if len(tools) > MAX_TOOLS:
-            raise Untranslatable(
-                f"{target.provider} takes {MAX_TOOLS} tools at most, and this session has {len(tools)}"
-            )
         schema = gemini_schema if self._rules.gemini else object_schema
         declared = [
             {
@@ -121,16 +116,9 @@ class ChatDialect:
                 made |= {"prompt_cache_key": stands_for, "safety_identifier": stands_for}
             elif rules.user_field:
                 made[rules.user_field] = stands_for
-        if rules.openai_fields and asked.get("service_tier") in ("auto", "standard_only"):
-            made["service_tier"] = "auto" if asked["service_tier"] == "auto" else "default"
-        return made
+        return made | service_tier(asked) if rules.openai_fields else made
 
 
 def _format(asked: Json) -> Json:
-    config = asked.get("output_config")
-    wanted = config.get("format") if isinstance(config, dict) else None
-    if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
-        return {}
-    return {
-        "response_format": {"type": "json_schema", "json_schema": {"name": "output", "schema": wanted.get("schema")}}
-    }
+    schema = output_schema(asked)
+    return {"response_format": {"type": "json_schema", "json_schema": schema}} if schema is not None else {}

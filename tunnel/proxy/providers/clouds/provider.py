@@ -15,11 +15,10 @@ from ..http_provider import HttpProvider
 from ..network.http_client import ProviderClient
 from ..provider import ProviderRequest, ProviderResponse
 from ..request_body import as_body, read_json, whole_body
-from ..translated import COUNT_PATH, ROUTES, json_answer, refused_answer
+from ..translated import COUNT_PATH, ROUTES, json_answer, refused_answer, start_of
 from .cloud import Cloud
 
 _STREAM = ("content-type", "text/event-stream; charset=utf-8")
-_MOST_ERROR = 64 * 1024
 
 
 class CloudProvider(HttpProvider):
@@ -79,12 +78,8 @@ class CloudProvider(HttpProvider):
 
     async def _refusal(self, response: ProviderResponse) -> ProviderResponse:
         """Return an error answer. One of the model's own API, inside the cloud's, is passed on as it is."""
-        body = b""
-        async for chunk in response.chunks:
-            body += chunk
-            if len(body) > _MOST_ERROR:
-                break
+        body = await start_of(response)
         if body.lstrip().startswith(b'{"type":"error"'):
             return ProviderResponse(response.status, response.headers, as_body(body))
-        error = read_error(response.status, response.headers, body[:_MOST_ERROR], self._given_name)
+        error = read_error(response.status, response.headers, body, self._given_name)
         return ProviderResponse(error.status, error.headers(), as_body(error.body()))

@@ -11,6 +11,9 @@ from ..answers.events import dump
 Json = dict[str, Any]
 
 
+MAX_TOOLS = 128
+
+
 class Untranslatable(Exception):
     """The request asks for something that this provider or model cannot do."""
 
@@ -95,13 +98,31 @@ def plain_text(block: Json) -> str:
 
 
 def client_tools(asked: Json, provider: str) -> list[Json]:
-    """Return the tools of a request. Raise Untranslatable for one that Anthropic's servers would have to run."""
+    """Return the tools of a request. Raise Untranslatable for one that Anthropic's servers would have to run, and for
+    more than OpenAI's APIs take."""
     tools = asked.get("tools")
     found = [each for each in tools if isinstance(each, dict)] if isinstance(tools, list) else []
     for each in found:
         if each.get("type") not in (None, "custom"):
             raise Untranslatable(f"{provider} does not have the tool {each.get('type')} of Anthropic's servers")
+    if len(found) > MAX_TOOLS:
+        raise Untranslatable(f"{provider} takes {MAX_TOOLS} tools at most, and this session has {len(found)}")
     return found
+
+
+def service_tier(asked: Json) -> Json:
+    """Return the tier that a request asks for, as OpenAI's APIs call it."""
+    tier = {"auto": "auto", "standard_only": "default"}.get(str(asked.get("service_tier")))
+    return {"service_tier": tier} if tier else {}
+
+
+def output_schema(asked: Json) -> Json | None:
+    """Return the fields that hold the schema of the answer that a request wants, None if it wants none."""
+    config = asked.get("output_config")
+    wanted = config.get("format") if isinstance(config, dict) else None
+    if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
+        return None
+    return {"name": "output", "schema": wanted.get("schema")}
 
 
 def tool_name_list(asked: Json) -> Iterator[str]:

@@ -41,15 +41,10 @@ class ListedModel:
     facts: Facts = field(default_factory=dict)
 
 
-def read_list(data: bytes) -> list[ListedModel]:
-    """Return the models of a list that can work as an agent, as far as their names tell. Raise ValueError for what is
-    not a list of models."""
-    return read_page(data)[0]
-
-
 def read_page(data: bytes) -> tuple[list[ListedModel], str]:
-    """Return the models of a part of a list, and the parameters that a request for the next part has, too, "" if this
-    is the last. See `read_list`."""
+    """Return the models of a part of a list that can work as an agent, as far as their names tell, and the parameters
+    that a request for the next part has, too, "" if this is the last. Raise ValueError for what is not a list of
+    models."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..dialect.content import Untranslatable, client_tools, text_of, tool_name_list
+from ..dialect.content import client_tools, output_schema, service_tier, text_of, tool_name_list
 from ..dialect.dialect import DialectCall, ModelTarget
 from ..dialect.effort import clamped, wanted_effort, wants_thinking
 from ..dialect.names import ToolNames, hashed
@@ -15,7 +15,6 @@ from .stream import ResponsesReader
 Json = dict[str, Any]
 
 PATH = "/responses"
-MAX_TOOLS = 128
 _LEAST_OUTPUT = 16
 _COUNTED = ("model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "reasoning", "text")
 
@@ -65,8 +64,6 @@ def _tools(asked: Json, target: ModelTarget, names: ToolNames) -> Json:
     tools = client_tools(asked, target.provider)
     if not tools:
         return {}
-    if len(tools) > MAX_TOOLS:
-        raise Untranslatable(f"{target.provider} takes {MAX_TOOLS} tools at most, and this session has {len(tools)}")
     declared = [
         {
             "type": "function",
@@ -96,16 +93,9 @@ def _bookkeeping(asked: Json) -> Json:
     user = metadata.get("user_id") if isinstance(metadata, dict) else None
     if isinstance(user, str) and user:
         made |= {"prompt_cache_key": hashed(user), "safety_identifier": hashed(user)}
-    if asked.get("service_tier") in ("auto", "standard_only"):
-        made["service_tier"] = "auto" if asked["service_tier"] == "auto" else "default"
-    return made
+    return made | service_tier(asked)
 
 
 def _format(asked: Json) -> Json:
-    config = asked.get("output_config")
-    wanted = config.get("format") if isinstance(config, dict) else None
-    if not isinstance(wanted, dict) or wanted.get("type") != "json_schema":
-        return {}
-    return {
-        "text": {"format": {"type": "json_schema", "name": "output", "schema": wanted.get("schema"), "strict": False}}
-    }
+    schema = output_schema(asked)
+    return {"text": {"format": {"type": "json_schema", **schema, "strict": False}}} if schema is not None else {}
