@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Self
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.proxy.auditing import WantedCall
+from ccb.tunnel.proxy.policy import MAX_BODY
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, PublicLine, UserLine
 from ccb.tunnel.wire.requests import CAN_USE_TOOL, Success, ToolPermission, answer_in
 
@@ -52,6 +53,8 @@ class SessionAudit:
     """See `auditing.Auditor` and `client.Witness`. Everything slow is done by a thread of its own, in order. Use as a
     context manager: leaving it writes what is left. `warn` tells the person. `record` also keeps the bodies.
     """
+
+    max_body = MAX_BODY
 
     def __init__(self, state: Path, *, record: bool = False) -> None:
         self.place = CallPlace()

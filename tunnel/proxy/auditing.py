@@ -31,6 +31,9 @@ class WantedCall:
 class Auditor(Protocol):
     """Is told of the calls of one auth proxy, in the order in which they happen."""
 
+    max_body: int
+    """Bytes of a request body that are kept until it is looked at."""
+
     def prepare(self) -> None:
         """Load what notes the events, in a thread: there is time for it now. Later calls do nothing."""
 
@@ -52,6 +55,8 @@ class Auditor(Protocol):
 
 class NoAuditor:
     """Watches nothing."""
+
+    max_body = 0
 
     def prepare(self) -> None:
         """See Auditor."""

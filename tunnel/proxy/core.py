@@ -373,7 +373,7 @@ class AuthProxy:
 
     async def _run(self, call: Call, head: RequestHead, body: AsyncIterator[bytes], meter: CallMeter) -> None:
         """Send the call to the provider and fill `call` with the response."""
-        upload = Upload(call, body, head, self._policy)
+        upload = Upload(call, body, head, self._policy, self._auditor.max_body)
         try:
             await self._exchange(call, head, upload, meter)
             call.finish()

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from .call import Call
 from .guards.costs import ANSWERED
 from .guards.refusal import Refusal
-from .policy import MAX_BODY, Policy, RequestHead
+from .policy import Policy, RequestHead
 from .providers.request_body import WholeBody
 
 _IN_THREAD = 64 * 1024  # bytes from which on a body is checked in a thread: it takes a millisecond and more
@@ -22,16 +22,20 @@ class BodyLost(Exception):
 class Upload:
     """Passes one request body on, and remembers in `failure` what was wrong with it.
 
-    A provider reads `pieces`. The exception that ends them may reach the auth proxy changed (an HTTP client wraps it);
-    `failure` is the original. `sent` are the bytes so far.
+    `most_kept` are the bytes of a body that are kept to be looked at. A provider reads `pieces`. The exception that
+    ends them may reach the auth proxy changed (an HTTP client wraps it); `failure` is the original. `sent` are the
+    bytes so far.
     """
 
-    def __init__(self, call: Call, body: AsyncIterator[bytes], head: RequestHead, policy: Policy) -> None:
+    def __init__(
+        self, call: Call, body: AsyncIterator[bytes], head: RequestHead, policy: Policy, most_kept: int
+    ) -> None:
         self._call = call
         self._body = body
         self._size = head.size
         self._answers = head.path.partition("?")[0] == ANSWERED
         self._policy = policy
+        self._most_kept = most_kept
         self.failure: Refusal | None = None
         self._kept: list[bytes] | None = []
         self.keeps_body = True  # False once `forget_body` was called
@@ -64,7 +68,7 @@ class Upload:
         if self._policy.requests:
             return self._checked()
         body, size = self._body, self._size
-        if isinstance(body, WholeBody) and size == body.size <= min(MAX_BODY, self._policy.max_body):
+        if isinstance(body, WholeBody) and size == body.size <= self._policy.max_body:
             self.sent = size
             self._kept = [*reversed(body.left)]
             self._call.uploaded = self._is_whole = True
@@ -120,7 +124,7 @@ class Upload:
             raise Refusal(400, "the call was given up while its request was sent")
         self.sent += len(piece)
         self._policy.check_size(self.sent)
-        if self.sent > MAX_BODY:
+        if self.sent > self._most_kept:
             self._kept = None
         elif self._kept is not None:
             self._kept.append(piece)
