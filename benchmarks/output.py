@@ -14,7 +14,7 @@ from tests.support.person.terminal import Terminal, terminal
 
 MUCH = "for n in 1 2 3 4 5; do seq -f 'line %010g of much output that scrolls by' 450000; sleep 0.2; done"
 FIRST, SECOND = "thefirst", "thesecond"
-MOST_GROWTH_MB = 25
+MAX_GROWTH_MB = 25
 LOOK_S = 0.02
 SIZE = (120, 40)
 
@@ -62,10 +62,10 @@ async def main() -> None:
             assert "much output that scrolls by" in model.requests[-1].tool_result_text
     for end, first, most in zip(("REPL", "worker"), before, during, strict=True):
         growth = most - first
-        word = "holds" if growth <= MOST_GROWTH_MB else "missed"
+        word = "holds" if growth <= MAX_GROWTH_MB else "missed"
         print(
             f"{end} while a command prints 100 MB: at most {most:.0f} MB, with one line {first:.0f} MB: "
-            f"{growth:+.0f} MB (limit {MOST_GROWTH_MB}: {word})"
+            f"{growth:+.0f} MB (limit {MAX_GROWTH_MB}: {word})"
         )
 
 

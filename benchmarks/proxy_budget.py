@@ -39,7 +39,7 @@ BODY = json.dumps({"model": "claude-test", "max_tokens": 10, "stream": True, "me
 HEADERS = {"x-auth-nonce": NONCE, "content-type": "application/json"}
 EVENTS = 50
 BODIES_KB = (20, 200)
-MOST_MB = {"claude-test": 60, "deepseek/deepseek-chat": 110, "openai/gpt-5": 110}
+MAX_MB = {"claude-test": 60, "deepseek/deepseek-chat": 110, "openai/gpt-5": 110}
 
 
 @asynccontextmanager
@@ -208,7 +208,7 @@ async def _memory(directory: Path, model: str, kb: int) -> None:
                 each.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(*readers, return_exceptions=True)
-    said = f"{now:.0f} MB, {idle:.0f} MB before the first (limit {MOST_MB[model]})"
+    said = f"{now:.0f} MB, {idle:.0f} MB before the first (limit {MAX_MB[model]})"
     print(f"memory with {MEMORY_STREAMS} streams of {kb} KB, {model}: {said}", flush=True)
 
 
@@ -216,7 +216,7 @@ async def _main(*, speed_only: bool, realtime: bool) -> None:
     if realtime:
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     for kb in () if speed_only else BODIES_KB:
-        for model in MOST_MB:
+        for model in MAX_MB:
             with tempfile.TemporaryDirectory() as directory:
                 await _memory(Path(directory), model, kb)
     with tempfile.TemporaryDirectory() as directory:

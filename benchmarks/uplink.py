@@ -24,10 +24,10 @@ from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.relay import Relay, relay
 
 CALLS = 200
-MOST_SENT = 0.03
+MAX_SENT = 0.03
 RTT_S, RATE = 0.1, 10_000_000 / 8
 FAR_CALLS = 21
-MOST_TRIPS = 21.5
+MAX_TRIPS = 21.5
 RUNS = 3
 HISTORIES = (20, 400)  # KB, with what ccb itself says in every request
 
@@ -90,7 +90,7 @@ async def _session(top: Path, server: Sshd, user: str) -> None:
     share = ours / plain
     print(
         f"{CALLS} calls, requests of {size / 1e6:.1f} MB: the host sent {ours / 1e6:.2f} MB, an older protocol "
-        f"{plain / 1e6:.1f} MB: {share:.1%} (limit {MOST_SENT:.0%}: {'holds' if share <= MOST_SENT else 'missed'})",
+        f"{plain / 1e6:.1f} MB: {share:.1%} (limit {MAX_SENT:.0%}: {'holds' if share <= MAX_SENT else 'missed'})",
         flush=True,
     )
 
@@ -157,7 +157,7 @@ async def _trips(top: Path, user: str) -> None:
                     unit.append(await _round_trip(network))
                     far.append(await _calls(host, model, max(0, size - 17), program))
                 trips = (min(far) - min(near)) / min(unit)
-                limit = "" if what else f" (limit {MOST_TRIPS}: {'holds' if trips <= MOST_TRIPS else 'missed'})"
+                limit = "" if what else f" (limit {MAX_TRIPS}: {'holds' if trips <= MAX_TRIPS else 'missed'})"
                 print(
                     f"{FAR_CALLS} calls, {size} KB of history{what}: {trips:.1f} round trips of "
                     f"{min(unit) * 1000:.1f} ms{limit}",

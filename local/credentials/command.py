@@ -35,7 +35,7 @@ async def output_of(command: str, setting: str, environ: Mapping[str, str], time
     except TimeoutError:
         raise CredentialError(f"{setting} of the settings did not end within {timeout:g} s.", do=_BY_HAND) from None
     finally:
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError, PermissionError):  # of one that has ended, macOS says the latter
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
     if status != 0:

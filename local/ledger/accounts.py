@@ -202,7 +202,7 @@ class SessionAccounts:
             return
         self._unwritten.append((report, row))
         try:
-            self._writer.submit(self._write)
+            self._writer.submit(self._write).add_done_callback(_log_failure)
         except RuntimeError:  # the interpreter ends
             log.warning("a model call is not in the ledger: the program ends")
 
@@ -279,7 +279,7 @@ class SessionAccounts:
                 self._write_one(self._ledger, *self._unwritten[0])
                 del self._unwritten[0]
             self._broken = ""
-        except (CcbError, sqlite3.Error) as error:
+        except (CcbError, sqlite3.Error, OSError) as error:
             if not self._broken:
                 log.warning("model calls are not in the ledger: %s", error)
             self._broken = one_line(str(error))
@@ -331,6 +331,13 @@ def _judged(limits: Sequence[_Limit], *, strict: bool) -> _Verdict:
             text = f"A model call waits: those under way may use up the budget of {each.name}."
             return _Verdict(waits=each.name, told=(*told, (f"{each.name} waits", text)))
     return _Verdict(told=told)
+
+
+def _log_failure(done: Future[None]) -> None:
+    """Log what has gone wrong in the thread of the writer: nobody else reads it."""
+    error = None if done.cancelled() else done.exception()
+    if error is not None:
+        log.error("the ledger failed on a call", exc_info=error)
 
 
 def _midnight() -> float:

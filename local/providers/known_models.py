@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 _ASK_S = 4.0
 """How long a session waits for a list before its first turn, if there is none that has the model."""
 _REFRESH_S = 60.0
-_MOST_NEAR = 4
+_MAX_NEAR = 4
 _FAMILIES = ("opus", "sonnet", "haiku")
 _DEFAULT_FAMILY = "sonnet"
 
@@ -195,9 +195,9 @@ def _unknown(named: NamedProvider, name: str, listed: ModelList, *, prefixed: bo
     import difflib  # no session that begins needs it
 
     ids = [each.id for each in listed.models]
-    near = [each for each in ids if name and name in each] or difflib.get_close_matches(name, ids, _MOST_NEAR, 0.5)
+    near = [each for each in ids if name and name in each] or difflib.get_close_matches(name, ids, _MAX_NEAR, 0.5)
     front = f"{named.name}/" if prefixed else ""
-    also = ", ".join(f"{front}{one_line(each)}" for each in sorted(near)[:_MOST_NEAR])
+    also = ", ".join(f"{front}{one_line(each)}" for each in sorted(near)[:_MAX_NEAR])
     return UsageError(
         f"{named.kind.title} has no model {one_line(name)!r}",
         evidence=f"Near names: {also}." if also else "",

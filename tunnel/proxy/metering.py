@@ -17,7 +17,7 @@ Json = dict[str, Any]
 _BYTES_PER_TOKEN = 4
 _STREAM_BYTES_PER_TOKEN = 40  # an event has 130 bytes for a few tokens
 _TOKENS_PER_S = 50
-_MOST_ESTIMATED = 64_000
+_MAX_ESTIMATED = 64_000
 _COUNTED = frozenset((*TOKENS, *DETAILS))
 
 
@@ -155,5 +155,5 @@ class CallMeter:
             return
         if not self._usage:
             self._usage["input_tokens"] = self._sent // _BYTES_PER_TOKEN
-        made = max(self._received // _STREAM_BYTES_PER_TOKEN, min(int(seconds * _TOKENS_PER_S), _MOST_ESTIMATED))
+        made = max(self._received // _STREAM_BYTES_PER_TOKEN, min(int(seconds * _TOKENS_PER_S), _MAX_ESTIMATED))
         self._usage["output_tokens"] = max(count(self._usage, "output_tokens"), made)

@@ -23,7 +23,7 @@ from ..progress import size_of
 from ..transfers import Transfer, Transfers, outcome
 from .kinds import HEAD_BYTES, ViewedKind, kind_of, viewer_name
 from .pages import write_drawing, write_page
-from .private_folder import MOST_BYTES, NoRoom, PrivateFolder
+from .private_folder import MAX_BYTES, NoRoom, PrivateFolder
 from .viewer import NoViewer, start_viewer, viewer_command
 
 _CONTENT = "content"
@@ -89,7 +89,7 @@ class FetchedFiles:
                 evidence=str(error.filename or ""),
                 do="Mend that, or copy it with /get.",
             ) from error
-        transfer = self._transfers.start(CopyOrder(False, str(target), remote, private=True, most=MOST_BYTES))
+        transfer = self._transfers.start(CopyOrder(False, str(target), remote, private=True, most=MAX_BYTES))
         self._coming[transfer.number] = target.parent
         return transfer
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-MOST_BYTES = 500 << 20
+MAX_BYTES = 500 << 20
 """The largest file that is fetched to be looked at, and what stays of earlier ones when another one is fetched."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -78,11 +78,11 @@ class PrivateFolder:
         others = [each for each in path.iterdir() if each != place]
         sizes = {each: sum(file.stat().st_size for file in each.iterdir()) for each in others}
         for each in sorted(sizes.keys() - set(in_use), key=lambda place: place.stat().st_mtime):
-            if sum(sizes.values()) <= MOST_BYTES:
+            if sum(sizes.values()) <= MAX_BYTES:
                 return
             shutil.rmtree(each, ignore_errors=True)
             del sizes[each]
-        if sum(sizes.values()) > MOST_BYTES:
+        if sum(sizes.values()) > MAX_BYTES:
             raise NoRoom(sum(sizes.values()))
 
     @contextmanager

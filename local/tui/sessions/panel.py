@@ -22,7 +22,7 @@ _FRAME_LINES = 10
 """Lines of the screen that the list and the preview leave to the frame, the composer and the conversation."""
 _WIDE = 110  # cells from which the preview stands beside the list
 _FRAME_CELLS = 6
-_LEAST_ROWS, _MOST_ROWS = 3, 10
+_LEAST_ROWS, _MAX_ROWS = 3, 10
 _KEYS = "Enter opens · {session-rename!} renames · {session-delete!} deletes · Esc %s · type to search"
 
 
@@ -166,7 +166,7 @@ class SessionPanel(Static, can_focus=True):
 
     def _choose(self, event: events.Key) -> None:
         found, marked = self._found, self._marked
-        step = {"up": -1, "down": 1, "pageup": -_MOST_ROWS, "pagedown": _MOST_ROWS}.get(event.key, 0)
+        step = {"up": -1, "down": 1, "pageup": -_MAX_ROWS, "pagedown": _MAX_ROWS}.get(event.key, 0)
         if event.key == "escape":
             self.post_message(self.ListClosed())
         elif event.key == "enter":
@@ -231,8 +231,8 @@ class SessionPanel(Static, can_focus=True):
         width = max(20, self.size.width or self.app.size.width - _FRAME_CELLS)
         room = max(_LEAST_ROWS, self.app.size.height - _FRAME_LINES)
         beside = width >= _WIDE
-        rows = min(_MOST_ROWS, room if beside else max(_LEAST_ROWS, room * 3 // 5))
-        below = 0 if beside else min(_MOST_ROWS, room - min(rows, max(len(found), 1)) - 1)
+        rows = min(_MAX_ROWS, room if beside else max(_LEAST_ROWS, room * 3 // 5))
+        below = 0 if beside else min(_MAX_ROWS, room - min(rows, max(len(found), 1)) - 1)
         columns = Columns(width * 3 // 5 if beside else width, palette, self._current)
         head = Text(f"Sessions on {one_line(self._host)}", style="bold", no_wrap=True, overflow="ellipsis")
         head.append(f"   {one_line(self._sought)}▏", style=f"not bold {palette.accent}")

@@ -17,7 +17,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ...commands.sessions.table import age_text
 from ..theme.palette import palette_of
 
-_MOST_ROWS, _FRAME_LINES = 10, 11
+_MAX_ROWS, _FRAME_LINES = 10, 11
 _KEYS = "Enter: sessions of this host, the command for another · Esc closes"
 
 
@@ -65,7 +65,7 @@ class HostPanel(Static, can_focus=True):
     async def _on_key(self, event: events.Key) -> None:
         event.stop()
         event.prevent_default()
-        step = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -_MOST_ROWS, "pagedown": _MOST_ROWS}.get(event.key, 0)
+        step = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -_MAX_ROWS, "pagedown": _MAX_ROWS}.get(event.key, 0)
         if event.key in ("escape", "q"):
             self.post_message(self.HostsClosed())
         elif event.key == "enter":
@@ -76,7 +76,7 @@ class HostPanel(Static, can_focus=True):
 
     def _draw(self) -> None:
         palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
-        rows = max(3, min(_MOST_ROWS, self.app.size.height - _FRAME_LINES))
+        rows = max(3, min(_MAX_ROWS, self.app.size.height - _FRAME_LINES))
         first = min(max(0, self._at - rows // 2), max(0, len(self._hosts) - rows))
         lines = [Text("Hosts of your last sessions", style="bold")]
         for number, each in enumerate(self._hosts[first : first + rows], first):

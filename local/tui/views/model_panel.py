@@ -18,7 +18,7 @@ from ...providers.offered import ModelOffer, price_text, window_text
 from ...terminal.keymap import DEFAULT_KEYMAP
 from ..theme.palette import Palette, palette_of
 
-_MOST_ROWS, _FRAME_LINES, _FRAME_CELLS = 12, 11, 6
+_MAX_ROWS, _FRAME_LINES, _FRAME_CELLS = 12, 11, 6
 _NAME_CELLS, _WIDE = 44, 90
 _KEYS = "{model-take!} takes it · Esc keeps the present one · type to search"
 
@@ -74,7 +74,7 @@ class ModelPanel(Static, can_focus=True):
     async def _on_key(self, event: events.Key) -> None:
         event.stop()
         event.prevent_default()
-        step = {"up": -1, "down": 1, "pageup": -_MOST_ROWS, "pagedown": _MOST_ROWS}.get(event.key, 0)
+        step = {"up": -1, "down": 1, "pageup": -_MAX_ROWS, "pagedown": _MAX_ROWS}.get(event.key, 0)
         if event.key == "escape":
             self.post_message(self.ModelsClosed())
         elif self.keymap.has("model-take", event.key):
@@ -101,7 +101,7 @@ class ModelPanel(Static, can_focus=True):
         palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
         found = self._found
         width = max(20, self.size.width or self.app.size.width - _FRAME_CELLS)
-        rows = max(3, min(_MOST_ROWS, self.app.size.height - _FRAME_LINES - len(self._notes)))
+        rows = max(3, min(_MAX_ROWS, self.app.size.height - _FRAME_LINES - len(self._notes)))
         first = min(max(0, self._at - rows // 2), max(0, len(found) - rows))
         head = Text("Models   ", style="bold", no_wrap=True, overflow="ellipsis")
         head.append(f"{one_line(self._sought)}▏", style=f"not bold {palette.accent}")

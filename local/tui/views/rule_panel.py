@@ -36,7 +36,7 @@ _SOURCES = {
 }
 _WHERE = {SESSION: "in this session", KEPT: "always here"}
 _KINDS = tuple((behavior, where) for where in (SESSION, KEPT) for behavior in ("allow", "ask", "deny"))
-_MOST_ROWS = 10
+_MAX_ROWS = 10
 _FRAME_LINES = 12
 _KEYS = "{rule-add!} adds a rule · {rule-remove!} removes one of yours · Up, Down · Esc closes"
 
@@ -122,7 +122,7 @@ class RulePanel(Static, can_focus=True):
             own = self._rules[self._at].is_own
             self._asks, self._hint = own, "" if own else "This rule is not yours to remove here: it comes from a file."
         else:
-            step = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -_MOST_ROWS, "pagedown": _MOST_ROWS}
+            step = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -_MAX_ROWS, "pagedown": _MAX_ROWS}
             self._at = min(max(self._at + step.get(event.key, 0), 0), max(0, len(self._rules) - 1))
         self._draw()
 
@@ -156,7 +156,7 @@ class RulePanel(Static, can_focus=True):
         palette = palette_of(self.app.theme_variables, dark=self.app.current_theme.dark)
         head = Text(f"Permission rules on {self._place}", style="bold", no_wrap=True, overflow="ellipsis")
         head.append(f"   mode {one_line(self._mode)}", style=f"not bold {palette.dim}")
-        rows = max(3, min(_MOST_ROWS, self.app.size.height - _FRAME_LINES))
+        rows = max(3, min(_MAX_ROWS, self.app.size.height - _FRAME_LINES))
         first = min(max(0, self._at - rows // 2), max(0, len(self._rules) - rows))
         shown = self._rules[first : first + rows]
         lines = [self._line(each, palette, marked=first + number == self._at) for number, each in enumerate(shown)]

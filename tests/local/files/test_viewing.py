@@ -104,7 +104,7 @@ def test_what_a_killed_process_has_left_goes_at_the_next_start(tmp_path: Path) -
 
 
 def test_the_oldest_files_go_when_there_is_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(private_folder, "MOST_BYTES", 10)
+    monkeypatch.setattr(private_folder, "MAX_BYTES", 10)
     folder = PrivateFolder(tmp_path)
     places = [folder.place_for(name) for name in "ab"]
     for age, place in enumerate(places):
@@ -118,7 +118,7 @@ def test_the_oldest_files_go_when_there_is_much(tmp_path: Path, monkeypatch: pyt
 def test_what_waits_for_the_person_or_is_under_way_makes_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(private_folder, "MOST_BYTES", 10)
+    monkeypatch.setattr(private_folder, "MAX_BYTES", 10)
     folder = PrivateFolder(tmp_path)
     places = [folder.place_for(name) for name in "abc"]
     for age, place in enumerate(places):
@@ -194,7 +194,7 @@ async def test_a_file_is_opened_only_when_asked_and_is_gone_afterwards(tmp_path:
 async def test_a_file_that_waits_stays_and_is_not_offered_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(private_folder, "MOST_BYTES", 10)
+    monkeypatch.setattr(private_folder, "MAX_BYTES", 10)
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("six by")
     async with fetching(tmp_path, "exit 0") as fetched:

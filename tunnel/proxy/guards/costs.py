@@ -25,8 +25,8 @@ DETAILS = ("cache_creation", "server_tool_use", "iterations", "speed", "inferenc
 _DETAILS = frozenset(DETAILS)
 _SEARCH_USD = 0.01
 _BYTES_PER_TOKEN = 3
-_MOST_OUTPUT = 128_000
-_MOST_SHARE = 2.0
+_MAX_OUTPUT = 128_000
+_MAX_SHARE = 2.0
 """What a token of the input costs at most, in input tokens: one that the cache keeps for an hour."""
 
 _FETCHED = ("url", "file")
@@ -82,7 +82,7 @@ class BilledRequest:
 
     model: str
     size: int
-    longest: int = _MOST_OUTPUT
+    longest: int = _MAX_OUTPUT
     own_tools: bool = True
     fetches: bool = False
     others_answer: bool = False
@@ -96,7 +96,7 @@ def billed(request: Mapping[str, Any], size: int) -> BilledRequest:
     return BilledRequest(
         model_of(request)[:_MAX_NAME],
         size,
-        longest if isinstance(longest, int) and 0 <= longest <= _MOST_OUTPUT else _MOST_OUTPUT,
+        longest if isinstance(longest, int) and 0 <= longest <= _MAX_OUTPUT else _MAX_OUTPUT,
         own_tools=_own_tools(request),
         fetches=_fetches(request),
         others_answer=not _OTHERS_ANSWER.isdisjoint(request),
@@ -115,7 +115,7 @@ def most_cost(models: ModelTable, request: BilledRequest) -> MostCost:
     if request.fetches:
         tokens = max(tokens, known.context_window)
     known = with_long_price(request.model, known)
-    share, long = max(_MOST_SHARE, known.write_share), 0 < known.long_from < tokens
+    share, long = max(_MAX_SHARE, known.write_share), 0 < known.long_from < tokens
     usd = (tokens * share * known.input_price + request.longest * known.output_price) / 1_000_000
     usd *= max(_LONG_INPUT if tokens > _LONG else 1, known.long_input if long else 1, known.long_output if long else 1)
     usd *= _OLDER_FAST if request.fast else 1

@@ -21,7 +21,7 @@ from .request_body import WholeBody, as_body, read_json
 Json = dict[str, Any]
 
 _OURS = b'"ccb1.'
-_MOST_IN_MEMORY = 4 * MAX_BODY
+_MAX_IN_MEMORY = 4 * MAX_BODY
 
 
 class ModelRouter:
@@ -87,7 +87,7 @@ class ModelRouter:
                 pieces.append(piece)
                 size += len(piece)
                 self._in_memory += len(piece)
-                if self._in_memory > _MOST_IN_MEMORY:
+                if self._in_memory > _MAX_IN_MEMORY:
                     from .translated import refused_answer  # with the dialects, which most sessions never speak
 
                     yield refused_answer(529, "overloaded_error", "too many large requests at once")

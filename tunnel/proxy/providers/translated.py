@@ -31,8 +31,8 @@ ROUTES = frozenset({("POST", "/v1/messages"), ("POST", COUNT_PATH)})
 PING_EVERY_S = 20.0
 """Seconds of silence after which the worker gets a sign of life: a model may think for minutes without a word."""
 
-_MOST_ERROR = 64 * 1024
-_MOST_WHOLE = 64 * 1024 * 1024
+_MAX_ERROR = 64 * 1024
+_MAX_WHOLE = 64 * 1024 * 1024
 _STREAM = [("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache")]
 _JSON = [("content-type", "application/json")]
 
@@ -180,9 +180,9 @@ async def start_of(response: ProviderResponse) -> bytes:
     body = b""
     async for chunk in response.chunks:
         body += chunk
-        if len(body) > _MOST_ERROR:
+        if len(body) > _MAX_ERROR:
             break
-    return body[:_MOST_ERROR]
+    return body[:_MAX_ERROR]
 
 
 async def _whole(stream: AsyncIterator[bytes]) -> ProviderResponse:
@@ -191,7 +191,7 @@ async def _whole(stream: AsyncIterator[bytes]) -> ProviderResponse:
     async for piece in stream:
         pieces.append(piece)
         size += len(piece)
-        if size > _MOST_WHOLE:
+        if size > _MAX_WHOLE:
             raise ProviderError("the answer is too long", permanent=True)
     message, failed = whole_message(b"".join(pieces))
     if message is not None:

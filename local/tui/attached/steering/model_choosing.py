@@ -21,7 +21,7 @@ from ..session_actions import SessionActions
 if TYPE_CHECKING:
     from ....providers.choice import ModelChoice
 
-_MOST_COMPLETED = 200
+_MAX_COMPLETED = 200
 
 
 class ModelChoosing(Widget):
@@ -39,7 +39,7 @@ class ModelChoosing(Widget):
     @property
     def names(self) -> tuple[str, ...]:
         """The names that the list above the composer offers."""
-        known = self._models.names[:_MOST_COMPLETED] if self._models is not None else ()
+        known = self._models.names[:_MAX_COMPLETED] if self._models is not None else ()
         return (*ALIASES, *known)
 
     def use(self, models: ModelChoice | None) -> None:

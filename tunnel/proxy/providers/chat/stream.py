@@ -34,7 +34,7 @@ _FAILURES = {  # reasons of an answer that is not whole, although the stream has
     "function_call_filter": "api_error",  # Gemini's, for a call that it has made wrong
 }
 _SILENT_CUT = 16_000  # characters from which on a conversation may have lost its start
-_MOST_CHARACTERS = 6  # of one token, on average; JSON and code have fewer
+_MAX_CHARACTERS = 6  # of one token, on average; JSON and code have fewer
 
 
 class ChatReader:
@@ -96,8 +96,8 @@ class ChatReader:
         if not self.answer.stop_reason and self._done and self._keys == [] and self.answer.begun:
             raise AnswerError("api_error", f"{self._target.provider} ended its answer without a reason")
         used = self.answer.usage.prompt
-        if self._rules.cuts_silently and used and self._characters > max(_SILENT_CUT, used * _MOST_CHARACTERS):
-            least = self._characters // _MOST_CHARACTERS
+        if self._rules.cuts_silently and used and self._characters > max(_SILENT_CUT, used * _MAX_CHARACTERS):
+            least = self._characters // _MAX_CHARACTERS
             raise AnswerError(
                 "invalid_request_error",
                 f"prompt is too long: {least} tokens > {used} maximum ({self._target.provider} has cut the "

@@ -12,7 +12,7 @@ from ..answers.events import dump
 
 Json = dict[str, Any]
 
-_MOST_TEXT = 1_000
+_MAX_TEXT = 1_000
 _BY_STATUS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -142,7 +142,7 @@ def _message(data: object, fields: Json) -> str:
     raw = metadata.get("raw") if isinstance(metadata, dict) else None
     if isinstance(raw, str):  # what the provider behind OpenRouter has said
         text = f"{text}: {raw}"
-    return _SECRET.sub("…", text or "no explanation given")[:_MOST_TEXT]
+    return _SECRET.sub("…", text or "no explanation given")[:_MAX_TEXT]
 
 
 def _codes(fields: Json) -> list[str]:

@@ -17,8 +17,8 @@ from .listing import MAX_LIST_BYTES, MAX_LISTED, ListedModel, read_details, read
 
 log = logging.getLogger(__name__)
 
-_MOST_DETAILED = 100  # models of which more is asked: servers on a laptop have few
-_MOST_PARTS = 20
+_MAX_DETAILED = 100  # models of which more is asked: servers on a laptop have few
+_MAX_PARTS = 20
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,13 @@ class ModelSource:
             if not self._call.details:
                 return found
             headers = await self._headers(self._call.details)
-            return [await self._with_details(each, headers) for each in found[:_MOST_DETAILED]] + found[_MOST_DETAILED:]
+            return [await self._with_details(each, headers) for each in found[:_MAX_DETAILED]] + found[_MAX_DETAILED:]
 
     async def _listed(self, path: str) -> list[ListedModel]:
         """Return the models of one list, of all its parts."""
         models: list[ListedModel] = []
         asked = path
-        for _ in range(_MOST_PARTS):
+        for _ in range(_MAX_PARTS):
             request = ProviderRequest("GET", asked, await self._headers(asked), WholeBody([]), 0)
             status, body = await self._asked(request)
             if status != 200:
