@@ -149,8 +149,9 @@ async def connect_session(
         from ..config.projects import Projects
         from ..config.sent_files.own_files import own_files
         from ..ledger.entries import CallPlace
+        from ..ledger.policies import check_allowed
         from ..providers.choice import ModelChoice
-        from ..providers.known_models import check_models, refresh_lists, said_at_start
+        from ..providers.known_models import check_models, refresh_lists, said_at_start, short_names
         from ..session.answers.notification_hooks import NotificationHooks
         from ..session.remote_session import RemoteSession
         from .file_connection import FileConnection
@@ -166,6 +167,8 @@ async def connect_session(
         said = said_at_start(options.model or "", environ, startup.settings, options.effort or "")
         lacks = [*said, *not_found]
         proxy_desk.accounts.check_model(options.model)
+        if options.model in chosen:
+            check_allowed(short_names(environ).get(options.model, options.model), startup.settings, host)
         known = str(dialer.parameters.get("session") or session_id)
         proxy_desk.serves(CallPlace(known, host, arguments.directory or ""), new=bool(dialer.parameters.get("create")))
         desk = ProjectDesk(arguments, startup.settings, Projects(environ))

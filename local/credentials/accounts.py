@@ -52,12 +52,16 @@ class Account:
 
 
 class ProviderAccounts:
-    """The accounts at one host. `directory` is for locks. All methods block; see SecretStore for what they raise."""
+    """The accounts at one host. `directory` is for locks. All methods block; see SecretStore for what they raise.
+    `missing` is the error if there is none."""
 
-    def __init__(self, store: SecretStore, host: str, directory: Path) -> None:
+    def __init__(
+        self, store: SecretStore, host: str, directory: Path, *, missing: CredentialError | None = None
+    ) -> None:
         self.store = store
         self.host = host
         self._directory = directory
+        self.missing = missing
 
     def all(self) -> dict[str, Account]:
         """Return the accounts by their names, in the order in which they were added."""
@@ -69,7 +73,7 @@ class ProviderAccounts:
         CredentialError."""
         accounts = self.all()
         if not accounts:
-            raise CredentialError(
+            raise self.missing or CredentialError(
                 f"No model credential for {self.host}.", do="Run `ccb auth login`, or export ANTHROPIC_API_KEY."
             )
         account = accounts.get(name or DEFAULT) or (next(iter(accounts.values())) if len(accounts) == 1 else None)

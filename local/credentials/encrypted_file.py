@@ -93,7 +93,10 @@ class EncryptedFile:
             kept = self._read()
             if kept.pop(name, None) is None:
                 return False
-            self._write(kept)
+            if kept:
+                self._write(kept)
+            else:  # an empty file would only make every run ask for its passphrase
+                self.path.unlink(missing_ok=True)
             return True
 
     def described(self) -> str:

@@ -56,9 +56,10 @@ class StoredCredentials:
         self._host = host
         self.secrets = open_store(environ, settings, prompts or NobodyToAsk())
 
-    def of(self, provider: str, at: str) -> StoredCredential:
-        """Return the credential for a provider, which is reached at the host `at`. Nothing is read before `get`."""
-        accounts = ProviderAccounts(self.secrets, at, state_dir(self._environ))
+    def of(self, provider: str, at: str, *, missing: CredentialError | None = None) -> StoredCredential:
+        """Return the credential for a provider, which is reached at the host `at`. Nothing is read before `get`, which
+        raises `missing` if nothing is stored."""
+        accounts = ProviderAccounts(self.secrets, at, state_dir(self._environ), missing=missing)
         return StoredCredential(accounts, self.chosen(provider), TokenRenewal(self._environ))
 
     def chosen(self, provider: str) -> str | None:
@@ -153,8 +154,10 @@ class StoredCredential:
             # A thread of its own: a keyring may wait for its password for ever, and the loop waits for its own threads.
             return await in_thread(lambda: self._accounts.chosen(self._name))
         except NoKeyring as error:
-            where = self._accounts.host
-            raise CredentialError(f"No model credential for {where}.", evidence=error.what, do=error.do) from None
+            where, missing = self._accounts.host, self._accounts.missing
+            raise missing or CredentialError(
+                f"No model credential for {where}.", evidence=error.what, do=error.do
+            ) from None
 
     def _credential(self, account: Account) -> Credential:
         return account.credential(f"account {account.name}")

@@ -61,6 +61,7 @@ class SessionAudit:
         self.warn: Callable[[str], None] = lambda text: None
         self._state = state
         self._recorder = BodyRecorder(state / "recorded") if record else None
+        self._told_unchecked = False
         self._unrecorded = False  # as the person was told
         self._ledger: CallLedger | None = None
         self._broken = False
@@ -95,6 +96,11 @@ class SessionAudit:
         """See Auditor."""
         if body is None or self._pending + len(body) > _MAX_PENDING:
             self._note(AuditEntry("unchecked", time.time(), call_id, text=f"a large request, {digest[:16]}"))
+            if not self._told_unchecked:
+                self._told_unchecked = True
+                self.warn(
+                    "The host sends more to models than can be looked at: `ccb audit` names what it does not show."
+                )
             return
         self._pending += len(body)
         self._submit(self._look_at, call_id, body, asyncio.get_running_loop(), time.time())

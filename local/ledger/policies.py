@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from ccb.tunnel.errors import UsageError
+from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.proxy.guards.request_limits import RequestLimits
 from ccb.tunnel.proxy.policy import MAX_BODY, MAX_CALLS, MAX_PER_MINUTE, Policy
+from ccb.tunnel.wire.models import sent_name
 
 from ..config.settings import Settings
 
 _HOUR_S = 3600.0
+
+
+def check_allowed(model: str, settings: Settings, host: str) -> None:
+    """Raise UsageError for a model that the settings do not allow on a host: no call of it would pass."""
+    limits = call_policy(settings, host).requests
+    if not limits.allows(sent_name(model)):
+        raise UsageError(
+            f"the settings of this machine do not allow the model {one_line(model)} on {one_line(host)}",
+            evidence=f"Allowed are {', '.join(limits.models)}.",
+            do="Choose another one with --model, or change modelCalls.models.",
+        )
 
 
 def call_policy(settings: Settings, host: str) -> Policy:

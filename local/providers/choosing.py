@@ -149,15 +149,18 @@ def credential_of(
     accounts = stored or StoredCredentials(environ, settings=settings)
     if kind.name == ANTHROPIC and not own.keyVariable and not own.keyHelper:
         return credential_source(environ, settings, host, accounts)
-    for name in (own.keyVariable,) if own.keyVariable else kind.key_variables:
+    names = (own.keyVariable,) if own.keyVariable else kind.key_variables
+    for name in names:
         value = environ.get(name, "").strip()
         if value:
             key = checked(value, name)
             return FixedCredential(Credential(name, api_key=key) if kind.api_key else Credential(name, bearer=key))
-    if own.keyVariable:
-        raise CredentialError(
-            f"The variable {own.keyVariable} is not set.", do=f"Export the key of {named.name} in it."
-        )
     if own.keyHelper:
         return HelperCredential(own.keyHelper, environ, keep_s=settings.credentials.helperSeconds)
-    return accounts.of(named.name, host) if kind.needs_key or accounts.chosen(named.name) else None
+    if not (own.keyVariable or kind.needs_key or accounts.chosen(named.name)):
+        return None
+    missing = CredentialError(
+        f"The variable {' or '.join(names)} is not set, and no key of {named.name} is stored.",
+        do=f"Export the key of {named.name} in it, or: ccb auth login {named.name}",
+    )
+    return accounts.of(named.name, host, missing=missing if names else None)

@@ -398,7 +398,7 @@ class AuthProxy:
         answers = head.path.partition("?")[0] == ANSWERED
 
         async def asks(asked: BilledRequest) -> None:
-            meter.asked(asked.model)
+            meter.asked(asked)
             if answers:
                 self._reserved[call] = None
                 self._reserved[call] = await self._accounts.reserve(asked)

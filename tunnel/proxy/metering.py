@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 _BYTES_PER_TOKEN = 4
 _STREAM_BYTES_PER_TOKEN = 40  # an event has 130 bytes for a few tokens
-_TOKENS_PER_S = 50
+_TOKENS_PER_S, _FAST_TOKENS_PER_S = 50, 150
 _MAX_ESTIMATED = 64_000
 _COUNTED = frozenset((*TOKENS, *DETAILS))
 
@@ -90,6 +90,7 @@ class CallMeter:
         self._sent, self._digest = 0, ""
         self._asked, self._answered = "", ""  # models
         self._usage: Json = {}
+        self._dearer: Json = {}
         self._received = 0
         self._final = False
 
@@ -103,9 +104,11 @@ class CallMeter:
         if self._first_byte is None:
             self._first_byte = time.monotonic()
 
-    def asked(self, model: str) -> None:
-        """Note which model was asked."""
-        self._asked = model[:200]
+    def asked(self, request: BilledRequest) -> None:
+        """Note which model was asked, and what makes its answer dearer."""
+        self._asked = request.model[:200]
+        self._dearer = {"speed": "fast"} if request.fast else {}
+        self._dearer |= {"inference_geo": "us"} if request.in_one_country else {}
 
     def event(self, event: Json) -> None:
         """Read one event of the answer, or an answer in one piece."""
@@ -155,5 +158,7 @@ class CallMeter:
             return
         if not self._usage:
             self._usage["input_tokens"] = self._sent // _BYTES_PER_TOKEN
-        made = max(self._received // _STREAM_BYTES_PER_TOKEN, min(int(seconds * _TOKENS_PER_S), _MAX_ESTIMATED))
+        per_s = _FAST_TOKENS_PER_S if self._dearer.get("speed") == "fast" else _TOKENS_PER_S
+        made = max(self._received // _STREAM_BYTES_PER_TOKEN, min(int(seconds * per_s), _MAX_ESTIMATED))
         self._usage["output_tokens"] = max(count(self._usage, "output_tokens"), made)
+        self._usage = {**self._dearer, **self._usage}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -20,6 +20,7 @@ from ...ledger.store import read_ledger
 from ..running import CommandParser, exit_code
 
 _MAX_SHOWN = 1_000
+_INDENT = " " * 21
 _TITLES = {
     "prompt": "said here",
     "asked": "asked the model",
@@ -57,7 +58,8 @@ def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
     if options.json:
         sys.stdout.writelines(json.dumps({"session": session, **asdict(each)}) + "\n" for session, each in found)
     else:
-        sys.stdout.writelines(line + "\n" for line in audit_lines(found))
+        width = shutil.get_terminal_size((100, 24)).columns
+        sys.stdout.writelines(line + "\n" for line in audit_lines(found, width))
     tampered = any(each.kind == "tampering" for _, each in found)
     return ExitCode.AGENT_FAILED if tampered else ExitCode.OK
 
@@ -66,15 +68,16 @@ def _entries(session: str, environ: Mapping[str, str]) -> list[tuple[str, AuditE
     return read_ledger(state_dir(environ), lambda ledger: ledger.audited(session), [])
 
 
-def audit_lines(found: Sequence[tuple[str, AuditEntry]]) -> Iterator[str]:
-    """Return the entries for a person to read, session by session, then how many there are of each kind."""
+def audit_lines(found: Sequence[tuple[str, AuditEntry]], width: int = 100) -> Iterator[str]:
+    """Return the entries for a person to read, session by session, then how many there are of each kind. `width` are
+    the columns of the terminal: it must not wrap a text, whose next line could look like an entry."""
     asked = {each.tool_use for _, each in found if each.kind == "decided"}
     before = ""
     for session, each in found:
         if session != before:
             yield f"session {one_line(session)}"
             before = session
-        yield from _shown(each, asked)
+        yield from _shown(each, asked, max(width - len(_INDENT) - 1, 20))
     counts = {kind: sum(each.kind == kind for _, each in found) for kind in _TITLES}
     yield (
         f"tool calls wanted: {counts['wanted']}, decided here: {counts['decided']}, results: {counts['result']}, "
@@ -82,12 +85,17 @@ def audit_lines(found: Sequence[tuple[str, AuditEntry]]) -> Iterator[str]:
     )
 
 
-def _shown(each: AuditEntry, asked: set[str]) -> Iterator[str]:
+def _shown(each: AuditEntry, asked: set[str], width: int) -> Iterator[str]:
     clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each.at))
-    words = [_TITLES.get(each.kind, each.kind), one_line(each.name), one_line(each.tool_use)]
+    name = one_line(each.name)
+    if each.kind == "also" and name:
+        name = f"as {name}"
+    words = [_TITLES.get(each.kind, each.kind), name, one_line(each.tool_use)]
     if each.kind == "wanted" and each.tool_use not in asked:
         words.append("(not asked here)")
     yield f"{clock}  {' '.join(word for word in words if word)}"
     text = neutralise(each.text)
     cut = text[:_MAX_SHOWN] + (" …" if len(text) > _MAX_SHOWN else "")
-    yield from (textwrap.indent(line, " " * 21) for line in cut.splitlines())
+    for line in cut.expandtabs().splitlines():
+        step = width if line.isascii() else width // 2  # other characters may take two columns
+        yield from (f"{_INDENT}{line[at : at + step]}".rstrip() for at in range(0, len(line), step))

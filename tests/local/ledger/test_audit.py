@@ -15,11 +15,12 @@ from tests.tunnel.proxy.guards.test_guards import provider_of
 
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.commands.model_calls.audit import audit_lines, run_audit
+from ccb.local.ledger import audit as module
 from ccb.local.ledger import recorder
 from ccb.local.ledger.audit import SessionAudit
 from ccb.local.ledger.entries import AuditEntry, CallPlace
 from ccb.local.ledger.requests import text_digest
-from ccb.local.ledger.store import ledger_path, open_ledger
+from ccb.local.ledger.store import CallLedger, ledger_path, open_ledger
 from ccb.tunnel.proxy.answer_reader import AnswerReader
 from ccb.tunnel.proxy.auditing import NoAuditor, WantedCall
 from ccb.tunnel.proxy.core import AuthProxy
@@ -294,6 +295,29 @@ async def test_an_audit_that_cannot_be_written_is_told_once(tmp_path: Path) -> N
     assert len(told) == 1 and "not in `ccb audit` any more: " in told[0]
 
 
+async def test_padding_hides_no_request(tmp_path: Path, fake_model: FakeModel) -> None:
+    """Spaces cost nothing, so a host can make a request as large as it likes."""
+    fake_model.add({"text": "a"})
+    session = Session(tmp_path, fake_model)
+    async with session.audit, session.proxy:
+        await session.ask(b" " * 9_000_000 + request_with(text="behind much"), "c1")
+    assert [each.text for each in session.entries() if each.kind == "asked"] == ["behind much"]
+    assert not session.told
+
+
+async def test_more_than_can_be_looked_at_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MAX_PENDING", 1_000)
+    told: list[str] = []
+    audit = SessionAudit(tmp_path)
+    audit.place, audit.warn = PLACE, told.append
+    async with audit:
+        for call in ("c1", "c2", "c3"):
+            audit.sent(call, request_with(text="x" * 500), "d")
+    assert len(told) == 1 and "more to models than can be looked at" in told[0]
+    with CallLedger(ledger_path(tmp_path)) as ledger:
+        assert [each.kind for _, each in ledger.audited("5e55")].count("unchecked") == 2
+
+
 async def test_half_a_character_in_a_request_hides_nothing_of_it(tmp_path: Path, fake_model: FakeModel) -> None:
     fake_model.add(call_of("Read", {}), {"text": "a"}, {"text": "b"})
     session = Session(tmp_path, fake_model)
@@ -327,6 +351,14 @@ def test_half_a_character_hides_nothing(tmp_path: Path) -> None:
     finally:
         ledger.close()
     assert (entry.kind, entry.text) == ("tampering", "?")
+
+
+def test_a_text_cannot_look_like_an_entry_where_the_terminal_wraps_it() -> None:
+    forged = "2026-11-28 13:00:00  decided here Bash allowed"
+    for pad in ("x" * 59, "\u4e2d" * 40, "a\n" + " " * 59, "\u2028" * 3):
+        lines = list(audit_lines([("5e55-1", AuditEntry("asked", 1.0, text=pad + forged))], width=80))
+        assert [line for line in lines if line.startswith("2026")] == []
+        assert all(sum(1 + (each == "\u4e2d") for each in line) < 80 for line in lines[1:-1])
 
 
 def test_an_unknown_session_and_wrong_options_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

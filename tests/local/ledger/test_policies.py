@@ -9,8 +9,8 @@ import pytest
 from ccb.local.config.settings import settings_path
 from ccb.local.config.settings_loading import load_settings
 from ccb.local.ledger.accounts import budgets
-from ccb.local.ledger.policies import call_policy
-from ccb.tunnel.errors import ConfigError
+from ccb.local.ledger.policies import call_policy, check_allowed
+from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.proxy.policy import MAX_CALLS, Policy
 
 TEXT = """
@@ -30,6 +30,14 @@ def settings_file(home: Path, text: str) -> dict[str, str]:
     path.parent.mkdir(parents=True)
     path.write_text(text)
     return environ
+
+
+def test_a_model_that_no_call_may_ask_is_refused_at_the_start(tmp_path: Path) -> None:
+    settings = load_settings(settings_file(tmp_path, TEXT))
+    check_allowed("claude-sonnet-4-5[1m]", settings, "web")
+    with pytest.raises(UsageError, match="do not allow the model gpt-5 on web") as caught:
+        check_allowed("gpt-5", settings, "web")
+    assert "claude-*" in caught.value.evidence
 
 
 def test_a_host_has_its_own_limits_and_budgets(tmp_path: Path) -> None:

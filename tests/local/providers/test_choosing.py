@@ -59,7 +59,8 @@ def test_settings_name_servers_of_the_own() -> None:
     assert plain is not None and plain.kind.name == "compatible"
 
 
-async def test_the_key_comes_from_where_the_settings_say() -> None:
+async def test_the_key_comes_from_where_the_settings_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_KEYRING_FILE", str(tmp_path / "keyring"))
     environ = {**KEYS, "MINE": "m"}
     assert await session_provider(environ, NONE, "openai/gpt-5").credential_name() == "OPENAI_API_KEY"
     own = with_provider("openai", keyVariable="MINE")
@@ -67,8 +68,12 @@ async def test_the_key_comes_from_where_the_settings_say() -> None:
     helper = with_provider("grok", keyHelper="echo from-the-helper")
     assert await session_provider(environ, helper, "grok/grok-4").credential_name() == "apiKeyHelper"
     assert await session_provider({}, NONE, "ollama/qwen3").credential_name() == "none"
-    with pytest.raises(CredentialError, match="MISSING is not set"):
-        session_provider(environ, with_provider("openai", keyVariable="MISSING"), "openai/gpt-5")
+    missing = session_provider(environ, with_provider("openai", keyVariable="MISSING"), "openai/gpt-5")
+    with pytest.raises(CredentialError, match="MISSING is not set, and no key of openai is stored"):
+        await missing.credential_name()
+    with pytest.raises(CredentialError, match="GEMINI_API_KEY or GOOGLE_API_KEY is not set") as caught:
+        await session_provider({}, NONE, "gemini/gemini-3-pro").credential_name()
+    assert "ccb auth login gemini" in caught.value.do
 
 
 def test_a_provider_without_an_address_is_an_error_with_a_remedy() -> None:

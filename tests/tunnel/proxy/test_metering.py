@@ -225,7 +225,7 @@ def test_an_answer_under_another_name_costs_what_the_model_costs_that_was_asked(
     models = ModelTable()
     models.learn("lab/coder", ModelFacts(input_price=3, output_price=15))
     meter = CallMeter("c1", "/v1/messages", models)
-    meter.asked("lab/coder")
+    meter.asked(billed({"model": "lab/coder"}, 9))
     with closing(AnswerReader("c1", meter, NoAuditor())) as reader:
         reader.answer(200, STREAM)
         reader.feed(ANSWER.replace(b"claude-sonnet-4-5-20250929", b"coder"))
@@ -342,6 +342,21 @@ async def test_an_answer_that_is_not_read_to_its_end_is_paid_for(seen: str) -> N
         assert report.model == "claude-opus-4-5" and report.input_tokens >= 10_000 and report.cost_usd >= 0.05
     else:
         assert report.model.startswith("claude-sonnet-4-5") and report.output_tokens >= 400
+
+
+def test_what_makes_an_answer_dearer_counts_also_without_its_end() -> None:
+    """A worker could ask for the fast mode, and leave before the end that names it."""
+    request = {"model": "claude-opus-4-6", "speed": "fast", "inference_geo": "us"}
+    reports = []
+    for asked in ({"model": "claude-opus-4-6"}, request):
+        meter = CallMeter("c", "/v1/messages", ModelTable())
+        meter.asked(billed(asked, 40_000))
+        meter.uploaded(40_000, "digest")
+        meter.answer(200)
+        meter.arrived(4_000)
+        reports.append(meter.report(complete=False))
+    usual, fast = reports
+    assert fast.cost_usd == pytest.approx(usual.cost_usd * 6 * 1.1)
 
 
 async def left_early(proxy: AuthProxy, body: bytes, seen: str, arrived: asyncio.Event) -> None:

@@ -24,12 +24,18 @@ class RequestLimits:
     def __bool__(self) -> bool:
         return bool(self.models) or self.max_output_tokens is not None
 
+    def allows(self, model: object) -> bool:
+        """Return whether a model may be asked."""
+        if not self.models:
+            return True
+        return isinstance(model, str) and bool(model) and any(fnmatchcase(model, each) for each in self.models)
+
     def check(self, body: bytes, *, answers: bool) -> None:
         """Raise Refusal unless a whole body is allowed. `answers`: the model answers, so a body names the length."""
         request = read_request(body)
         others = list(_others(request))
-        for model in (request.get("model"), *(each.get("model") for each in others)) if self.models else ():
-            if not (isinstance(model, str) and model and any(fnmatchcase(model, each) for each in self.models)):
+        for model in (request.get("model"), *(each.get("model") for each in others)):
+            if not self.allows(model):
                 allowed, named = ", ".join(self.models), str(model)[:200]
                 raise _refusal(f"the laptop's settings do not allow the model {named!r} here, only {allowed}")
         most = self.max_output_tokens

@@ -113,7 +113,7 @@ def _error(data: object, status: int, headers: Mapping[str, str], provider: str)
     if _TOO_LONG.search(message) or any(_TOO_LONG.search(code) for code in codes):
         return UpstreamError(400, "invalid_request_error", _too_long(message), retry=False)
     if kind in ("authentication_error", "permission_error"):  # such a text may repeat a part of the key
-        message = f"{provider} refuses the credential or what it is used for"
+        message = "the credential is refused, or what it is used for"
     billing = kind == "billing_error"
     wait = None if billing else _wait(headers, fields, message)
     retry = False if billing else _should_retry(headers)
