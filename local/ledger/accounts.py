@@ -7,8 +7,8 @@ what it may cost at most; near the end of a budget they therefore run one after 
 from __future__ import annotations
 
 import asyncio
-import datetime
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import astuple, replace
@@ -341,7 +341,8 @@ def _log_failure(done: Future[None]) -> None:
 
 
 def _midnight() -> float:
-    return datetime.datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+    today = time.localtime()
+    return time.mktime((today.tm_year, today.tm_mon, today.tm_mday, 0, 0, 0, 0, 0, -1))
 
 
 def _refusal(said: str) -> Refusal:

@@ -1,4 +1,4 @@
-"""What a request to a model holds for the audit: the newest user text, and the results of tool calls."""
+"""What a request to a model holds for the audit: the texts that no model has written, and the results of tool calls."""
 
 from __future__ import annotations
 

@@ -89,6 +89,7 @@ class CallMeter:
         self._status = 0
         self._sent, self._digest = 0, ""
         self._asked, self._answered = "", ""  # models
+        self._others_answer = False
         self._usage: Json = {}
         self._dearer: Json = {}
         self._received = 0
@@ -105,8 +106,8 @@ class CallMeter:
             self._first_byte = time.monotonic()
 
     def asked(self, request: BilledRequest) -> None:
-        """Note which model was asked, and what makes its answer dearer."""
-        self._asked = request.model[:200]
+        """Note which model was asked, whether another one may answer, and what makes its answer dearer."""
+        self._asked, self._others_answer = request.model[:200], request.others_answer
         self._dearer = {"speed": "fast"} if request.fast else {}
         self._dearer |= {"inference_geo": "us"} if request.in_one_country else {}
 
@@ -129,7 +130,8 @@ class CallMeter:
         ended = time.monotonic()
         if not complete and not self._final:
             self._estimate(ended - self._started if given_up else 0.0)
-        counts, model = tokens_of(self._usage), self._models.paid_as(self._answered, self._asked)
+        asked = "" if self._others_answer and self._answered else self._asked
+        counts, model = tokens_of(self._usage), self._models.paid_as(self._answered, asked)
         return CallReport(
             self._call_id,
             self._path,

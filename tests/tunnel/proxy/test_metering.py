@@ -220,18 +220,21 @@ async def test_what_a_call_reserves_is_released_however_it_ends(fake_model: Fake
     assert accounts.reserved == 0 and [each.status for each in accounts.reports] == [0, 0]
 
 
-def test_an_answer_under_another_name_costs_what_the_model_costs_that_was_asked() -> None:
-    """A server with Anthropic's API is asked without the name of the provider, and answers without it."""
+@pytest.mark.parametrize("others", [False, True])
+def test_an_answer_under_another_name_costs_what_the_model_costs_that_was_asked(others: bool) -> None:
+    """A server with Anthropic's API is asked without the name of the provider, and answers without it. If the request
+    lets another model answer, the name may be that of a dearer one: then nobody knows the price."""
     models = ModelTable()
     models.learn("lab/coder", ModelFacts(input_price=3, output_price=15))
     meter = CallMeter("c1", "/v1/messages", models)
-    meter.asked(billed({"model": "lab/coder"}, 9))
+    meter.asked(BilledRequest("lab/coder", 100, others_answer=others))
     with closing(AnswerReader("c1", meter, NoAuditor())) as reader:
         reader.answer(200, STREAM)
         reader.feed(ANSWER.replace(b"claude-sonnet-4-5-20250929", b"coder"))
     report = meter.report(complete=True)
-    assert (report.model, report.priced) == ("lab/coder", True)
-    assert report.cost_usd == pytest.approx((10 * 3 + 100 * 3 + 200 * 15) / 1_000_000)
+    dollars = 0 if others else (10 * 3 + 100 * 3 + 200 * 15) / 1_000_000
+    assert (report.model, report.priced) == (("coder", False) if others else ("lab/coder", True))
+    assert report.cost_usd == pytest.approx(dollars)
 
 
 SONNET = {"input_tokens": 1_000_000, "output_tokens": 0}

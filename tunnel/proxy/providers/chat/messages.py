@@ -6,7 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..answers.events import dump
-from ..dialect.content import RequestTurn, blocks_of, data_url, is_media, plain_text, text_of, turns
+from ..dialect.content import (
+    RequestTurn,
+    blocks_of,
+    data_url,
+    file_name,
+    is_media,
+    left_out,
+    plain_text,
+    text_of,
+    turns,
+)
 from ..dialect.dialect import ModelTarget
 from ..dialect.names import ToolNames, short_id
 from ..dialect.state import opened
@@ -75,10 +85,8 @@ class ChatMessages:
         if block.get("type") == "image" and traits.images and url:
             return [{"type": "image_url", "image_url": {"url": url}}]
         if block.get("type") == "document" and self._rules.files and traits.documents and url and url[:5] == "data:":
-            name = str(block.get("title") or "document.pdf")
-            return [{"type": "file", "file": {"filename": name, "file_data": url}}]
-        kind = "an image" if block.get("type") == "image" else "a document"
-        return [{"type": "text", "text": f"({kind} is left out here: this model does not take it)"}]
+            return [{"type": "file", "file": {"filename": file_name(block), "file_data": url}}]
+        return [{"type": "text", "text": left_out(block)}]
 
     def _assistant(self, turn: RequestTurn) -> Json | None:
         text = "".join(str(block.get("text") or "") for block in turn.of("text"))

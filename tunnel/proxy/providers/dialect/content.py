@@ -77,6 +77,17 @@ def data_url(block: Json) -> str | None:
     return str(source["url"]) if source.get("type") == "url" and source.get("url") else None
 
 
+def file_name(block: Json) -> str:
+    """Return the name of a document, which OpenAI's APIs want."""
+    return str(block.get("title") or "document.pdf")
+
+
+def left_out(block: Json) -> str:
+    """Return what a model reads in the place of an image or a document that it does not take."""
+    kind = "an image" if block.get("type") == "image" else "a document"
+    return f"({kind} is left out here: this model does not take it)"
+
+
 def document_text(block: Json) -> str | None:
     """Return the text of a text document, None for any other."""
     source = block.get("source")

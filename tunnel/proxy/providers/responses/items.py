@@ -6,7 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..answers.events import dump
-from ..dialect.content import RequestTurn, blocks_of, data_url, is_media, plain_text, text_of, turns
+from ..dialect.content import (
+    RequestTurn,
+    blocks_of,
+    data_url,
+    file_name,
+    is_media,
+    left_out,
+    plain_text,
+    text_of,
+    turns,
+)
 from ..dialect.dialect import ModelTarget
 from ..dialect.names import ToolNames, short_id
 from ..dialect.state import opened
@@ -61,10 +71,8 @@ class InputItems:
         if block.get("type") == "document" and traits.documents and url:
             if not url.startswith("data:"):
                 return [{"type": "input_file", "file_url": url}]
-            name = str(block.get("title") or "document.pdf")
-            return [{"type": "input_file", "filename": name, "file_data": url}]
-        kind = "an image" if block.get("type") == "image" else "a document"
-        return [{"type": "input_text", "text": f"({kind} is left out here: this model does not take it)"}]
+            return [{"type": "input_file", "filename": file_name(block), "file_data": url}]
+        return [{"type": "input_text", "text": left_out(block)}]
 
     def _assistant(self, turn: RequestTurn) -> Iterator[Json]:
         for block in turn.blocks:
