@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
 from functools import partial
 from typing import Self
@@ -14,124 +14,26 @@ from typing import Self
 from ..errors import CcbError
 from ..heap import FreedMemory
 from ..wire.models import ModelTable
-from .answer_reader import AnswerReader
 from .auditing import Auditor, NoAuditor
 from .bodies import RequestBodies
-from .call import BUFFER, DIRECT_BUFFER, Call, CallState, Reader, ResponseHead
-from .call_registry import HOLD, CallRegistry
+from .calls.call import BUFFER, DIRECT_BUFFER, Call, CallState, Reader
+from .calls.intake import AnswerIntake
+from .calls.registry import HOLD, CallRegistry
+from .calls.response import FollowedCall, ProxiedResponse, own_answer
 from .guards.costs import ANSWERED, BilledRequest
 from .guards.grant import CallGrant
 from .guards.nonce import MAX_WRONG, NonceGuard
 from .guards.pace import CallPace
 from .guards.refusal import Refusal
-from .headers import request_headers, response_headers
+from .headers import request_headers
 from .metering import Accounts, CallMeter, NoAccounts, Reservation
 from .policy import Policy, RequestHead, WrongNonce
 from .providers.provider import Provider, ProviderError, ProviderRequest
-from .providers.request_body import as_body
 from .upload import Upload
 
 log = logging.getLogger(__name__)
 
-_PIECE = 64 * 1024
 _WARNED_EVERY_S = 60.0
-
-
-class ProxiedResponse:
-    """The answer to one call, from the provider or, with `refusal` set, from the proxy itself.
-
-    `offset` is the position of the next byte that `read` returns. Bytes stay in memory until `ack`, or until `body` is
-    asked for the next piece.
-    """
-
-    def __init__(self, head: ResponseHead, source: Reader | bytes, refusal: Refusal | None = None) -> None:
-        self.status = head.status
-        self.headers: Mapping[str, str] = head.headers
-        self.refusal = refusal
-        self._source = source
-        self._offset = 0
-
-    @property
-    def offset(self) -> int:
-        return self._source.offset if isinstance(self._source, Reader) else self._offset
-
-    @property
-    def whole(self) -> bytes:
-        """All bytes of an answer of the proxy itself."""
-        return b"" if isinstance(self._source, Reader) else self._source
-
-    async def read(self, limit: int = _PIECE) -> bytes:
-        """Return at most `limit` bytes; b"" at the end.
-
-        Raise ProviderError when the provider broke off, and Superseded when another reader asked for the same call.
-        """
-        if isinstance(self._source, Reader):
-            return await self._source.read(limit)
-        piece = self._source[self._offset : self._offset + limit]
-        self._offset += len(piece)
-        return piece
-
-    def ack(self, offset: int) -> None:
-        """Release the bytes before `offset`: the worker has them."""
-        if isinstance(self._source, Reader):
-            self._source.ack(offset)
-
-    def body(self) -> AsyncIterator[bytes]:
-        """Return the bytes as they arrive. Asking for the next piece acknowledges the one before."""
-        return self._source.pieces() if isinstance(self._source, Reader) else as_body(self._source)
-
-
-class FollowedCall:
-    """A call whose answer is taken as it comes, without waiting for it: whoever follows it is called when there is
-    news. `head` is the head of the answer, that of the proxy's own if no provider has answered."""
-
-    def __init__(self, proxy: AuthProxy, call: Call | None, reader: Reader | None, refusal: Refusal | None) -> None:
-        self._proxy = proxy
-        self._call = call
-        self._reader = reader
-        self._own = _own_answer(refusal) if refusal is not None else None
-        self._taken = False  # the proxy's own answer
-
-    @property
-    def head(self) -> ResponseHead | None:
-        """The head, None until it is known."""
-        call = self._call
-        if self._own is None and call is not None:
-            if call.head is not None:
-                return call.head
-            if call.failure is None:
-                return None
-            self._own = self._proxy.own_answer(call.failure)
-        assert self._own is not None
-        return ResponseHead(self._own.status, self._own.headers)
-
-    @property
-    def over(self) -> bool:
-        """Whether all bytes have been taken that will ever come."""
-        if self._own is not None:
-            return self._taken
-        assert self._call is not None and self._reader is not None
-        return self._call.over and not self._reader.has_more
-
-    @property
-    def whole(self) -> bool:
-        """Whether nothing is missing at the end."""
-        return self._own is not None or (self._call is not None and self._call.failure is None)
-
-    def take(self) -> bytes | None:
-        """Return the next bytes, None if there are none now."""
-        if self._own is not None:
-            taken, self._taken = self._taken, True
-            return None if taken else self._own.whole
-        assert self._reader is not None
-        return self._reader.taken()
-
-    def leave(self) -> None:
-        """Give the call up, unless it is over."""
-        if self._call is not None and self._reader is not None:
-            self._call.news = None
-            if not self._call.over:
-                self._proxy.leave(self._call, self._reader)
 
 
 class AuthProxy:
@@ -240,13 +142,15 @@ class AuthProxy:
             self._check(head, nonce)
             call, reader = self._find_or_start(head, body, 0, keep=False)
         except Refusal as refusal:
-            return FollowedCall(self, None, None, refusal)
+            call = Call(head.id)
+            call.fail(refusal)
+            reader = call.attach(0)
         call.news = news
-        return FollowedCall(self, call, reader, None)
+        return FollowedCall(call, reader, self)
 
     def own_answer(self, failure: Refusal | ProviderError) -> ProxiedResponse:
         """Return the answer of the proxy itself to a call that has failed before it had one."""
-        return _own_answer(failure if isinstance(failure, Refusal) else self._unreachable(failure))
+        return own_answer(failure if isinstance(failure, Refusal) else self._unreachable(failure))
 
     def leave(self, call: Call, reader: Reader) -> None:
         """Give a call up that nobody can resume."""
@@ -306,7 +210,8 @@ class AuthProxy:
         call = Call(head.id, BUFFER if keep else DIRECT_BUFFER)
         reader = call.attach(0)
         meter = CallMeter(head.id, head.path.partition("?")[0], self._models)
-        task = asyncio.create_task(self._run(call, head, body, meter), name=f"model call {head.id}")
+        work = self._run(call, head, body, meter)
+        task = asyncio.get_running_loop().create_task(work, name=f"model call {head.id}")
         self._tasks[call] = task
         task.add_done_callback(lambda task: self._ended(call, meter, given_up=task.cancelled()))
         if head.id:
@@ -403,23 +308,20 @@ class AuthProxy:
                 self._reserved[call] = None
                 self._reserved[call] = await self._accounts.reserve(asked)
 
-        headers = request_headers(head.headers)
-        request = ProviderRequest(head.method, head.path, headers, upload.pieces(), head.size, asks)
-        async with self._provider.exchange(request) as response:
-            seen = ResponseHead(response.status, response_headers(response.headers))
-            call.start(seen)
-            look = partial(self._look_at, upload, head.id, answers=answers)
-            asyncio.get_running_loop().call_soon(look)  # after the first bytes, if they are there
-            received, limit = 0, self._policy.max_answer
-            with closing(AnswerReader(head.id, meter, self._auditor)) as reader:
-                reader.answer(seen.status, seen.headers)
-                async for chunk in response.chunks:
-                    received += len(chunk)
-                    if limit is not None and received > limit:
-                        raise _answer_too_long(limit)
-                    await call.put(chunk)
-                    look()
-                    reader.feed(chunk)
+        look = partial(self._look_at, upload, head.id, answers=answers)
+        headers, limit = request_headers(head.headers), self._policy.max_answer
+        with closing(AnswerIntake(call, meter, self._auditor, limit, look)) as intake:
+            pieces = upload.pieces()
+            request = ProviderRequest(head.method, head.path, headers, pieces, head.size, asks, intake.begin)
+            async with self._provider.exchange(request) as response:
+                take = intake.begin(response.status, response.headers)
+                if response.flow is not None:
+                    while await response.flow(take):
+                        await intake.room()
+                else:
+                    async for chunk in response.chunks:
+                        if not take(chunk):
+                            await intake.room()
 
     def _look_at(self, upload: Upload, call_id: str, *, answers: bool) -> None:
         """Let the auditor have a request that has been sent, and free its memory: what streams for minutes needs none.
@@ -430,14 +332,3 @@ class AuthProxy:
             self._auditor.sent(call_id, upload.kept_body(), upload.digest)
         upload.forget_body()
         self._freed.add(upload.sent)
-
-
-def _answer_too_long(limit: int) -> Refusal:
-    text = f"the laptop's settings allow answers of {limit} bytes"
-    return Refusal(502, text, kind="laptop_not_allowed", headers={"x-should-retry": "false"})
-
-
-def _own_answer(refusal: Refusal) -> ProxiedResponse:
-    body = refusal.body()
-    headers = {"content-type": "application/json", "content-length": str(len(body)), **refusal.headers}
-    return ProxiedResponse(ResponseHead(refusal.status, headers), body, refusal)

@@ -22,8 +22,9 @@ from ..wire import CHUNK, INITIAL_CREDIT, Cancel, Credit, Data, End, Frame, Head
 from ..wire.calls.compression import pack
 from ..wire.calls.deltas import MAX_PARTS
 from .bodies import CannotRebuild
-from .call import Superseded
-from .core import AuthProxy, ProxiedResponse
+from .calls.call import Superseded
+from .calls.response import ProxiedResponse
+from .core import AuthProxy
 from .guards.nonce import NonceGuard
 from .guards.refusal import Refusal
 from .policy import RequestHead

@@ -4,7 +4,7 @@ opened."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field
 from functools import lru_cache
 
@@ -29,15 +29,21 @@ ROUTES = frozenset({("POST", ANSWERED), ("POST", "/v1/messages/count_tokens"), (
 
 _QUERY = re.compile(r"[A-Za-z0-9_.~=&,:+*@-]{0,1024}")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
-_VALUES = re.compile(r"(?:[\t\x20-\x7e\x80-\uffff]{0,8192}\n)*")
-"""The values of all headers, each a line. There must be as many lines as headers."""
-
+_VALUE = re.compile(r"[\t\x20-\x7e\x80-\uffff]*")
+_MAX_VALUE = 8192
 _MAX_HEADERS = 64
 
 
 @lru_cache(256)
 def _is_name(name: str) -> bool:
     return bool(_NAME.fullmatch(name))
+
+
+def _are_values(values: Collection[str]) -> bool:
+    together = "".join(values)
+    if len(together) <= _MAX_VALUE and together.isascii() and together.isprintable():  # all requests of a worker
+        return True
+    return all(len(each) <= _MAX_VALUE and _VALUE.fullmatch(each) for each in values)
 
 
 @dataclass(frozen=True)
@@ -91,9 +97,7 @@ class Policy:
             raise Refusal(404, "the auth proxy does not serve this query")
         if len(head.headers) > _MAX_HEADERS:
             raise Refusal(400, f"more than {_MAX_HEADERS} request headers")
-        values = "".join([f"{value}\n" for value in head.headers.values()])
-        valid = values.count("\n") == len(head.headers) and _VALUES.fullmatch(values)
-        if not valid or not all(map(_is_name, head.headers)):
+        if not (_are_values(head.headers.values()) and all(map(_is_name, head.headers))):
             raise Refusal(400, "a request header is malformed")
         self.check_size(head.size or 0)
 

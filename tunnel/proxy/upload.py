@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator
 
-from .call import Call
+from .calls.call import Call
 from .guards.costs import ANSWERED
 from .guards.refusal import Refusal
 from .policy import Policy, RequestHead

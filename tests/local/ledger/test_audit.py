@@ -21,8 +21,8 @@ from ccb.local.ledger.audit import SessionAudit
 from ccb.local.ledger.entries import AuditEntry, CallPlace
 from ccb.local.ledger.requests import text_digest
 from ccb.local.ledger.store import CallLedger, ledger_path, open_ledger
-from ccb.tunnel.proxy.answer_reader import AnswerReader
 from ccb.tunnel.proxy.auditing import NoAuditor, WantedCall
+from ccb.tunnel.proxy.calls.answer_reader import AnswerReader
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.metering import CallMeter
 from ccb.tunnel.proxy.providers.routing import ModelRouter
@@ -391,7 +391,9 @@ def test_tool_calls_are_found_wherever_the_stream_is_cut() -> None:
 
     for size in (1, 7, 64, len(stream)):
         seen = Seen()
-        reader = AnswerReader("c", CallMeter("c", "/v1/messages", ModelTable()), seen)
+        reader = AnswerReader(
+            "c", CallMeter("c", "/v1/messages", ModelTable()), seen, {"content-type": "text/event-stream"}
+        )
         for start in range(0, len(stream), size):
             reader.feed(stream[start : start + size])
         reader.close()

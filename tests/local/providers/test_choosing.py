@@ -117,10 +117,10 @@ async def test_a_host_gets_no_provider_that_the_laptop_did_not_choose() -> None:
         assert (answer.status, answer.headers["x-should-retry"]) == (403, "false")
         assert b"openai was not chosen on the laptop" in await read_all(answer)
     with pytest.raises(Refusal):
-        session_provider(KEYS, NONE, "sonnet")._provider_of("openai/gpt-5")
-    session_provider(KEYS, NONE, "sonnet", "openai/gpt-5")._provider_of("openai/gpt-5")  # --fallback-model
+        session_provider(KEYS, NONE, "sonnet").provider_of("openai/gpt-5")
+    session_provider(KEYS, NONE, "sonnet", "openai/gpt-5").provider_of("openai/gpt-5")  # --fallback-model
     for settings in (Settings(smallModel="openai/gpt-5"), Settings(modelAliases={"fast": "openai/gpt-5"})):
-        session_provider(KEYS, settings, "sonnet")._provider_of("openai/gpt-5-mini")
+        session_provider(KEYS, settings, "sonnet").provider_of("openai/gpt-5-mini")
 
 
 def test_what_a_model_cannot_do_is_said_before_the_first_turn() -> None:
@@ -152,7 +152,7 @@ def test_what_a_host_asks_for_is_priced_before_it_goes_out() -> None:
     table = ModelTable()
     router = session_provider(KEYS, with_provider("ollama", models=free), "ollama/local", table=table)
     for name in ("ollama/local", "ollama/dear", "ollama/unheard-of", "openai/gpt-5"):
-        router._learn(name)
+        router.learn(name)
     assert [table.facts(f"ollama/{name}").priced for name in ("local", "dear", "unheard-of")] == [True, True, False]
     assert not table.facts("openai/gpt-5").priced
 

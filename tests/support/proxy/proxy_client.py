@@ -12,7 +12,8 @@ from functools import partial
 
 from tests.support.model.fake_model import API_KEY
 
-from ccb.tunnel.proxy.core import AuthProxy, ProxiedResponse
+from ccb.tunnel.proxy.calls.response import ProxiedResponse
+from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.guards.nonce import NonceGuard
 from ccb.tunnel.proxy.inband import InbandCalls
 from ccb.tunnel.proxy.policy import Policy, RequestHead

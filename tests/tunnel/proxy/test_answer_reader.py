@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ccb.tunnel.proxy.answer_reader import TellingLines
+from ccb.tunnel.proxy.calls.answer_reader import TellingLines
 
 LINES = st.lists(
     st.sampled_from([b"data: usage 1", b"data: words", b"usage", b"data:usage", b"", b"x" * 30]), max_size=20

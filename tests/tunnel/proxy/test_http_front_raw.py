@@ -77,6 +77,12 @@ async def test_thousands_of_requests_in_one_piece_are_refused_one_by_one(tmp_pat
         (request("{}", *["x-a: " + "y" * 8_000] * 120), b"431"),
         (request("{}", "expect: tea"), b"417"),
         (request("{}", "transfer-encoding: chunked"), b"400"),
+        (request("{}", "transfer-encoding: gzip, chunked").replace(b"content-length: 2\r\n", b""), b"400"),
+        (request("{}", "host: other"), b"400"),
+        (request("{}", f"x-auth-nonce: {NONCE}"), b"400"),
+        (request().replace(b"host: model\r\n", b""), b"400"),
+        (request().replace(b"HTTP/1.1", b"HTTP/2.0"), b"400"),
+        (request("{}", "upgrade: websocket", "connection: upgrade"), b"400"),
         (f"CONNECT model:443 HTTP/1.1\r\nhost: model\r\nx-auth-nonce: {NONCE}\r\n\r\n".encode(), b"405"),
     ],
     ids=[
@@ -87,6 +93,12 @@ async def test_thousands_of_requests_in_one_piece_are_refused_one_by_one(tmp_pat
         "a long head",
         "an expectation",
         "two lengths",
+        "a coded body",
+        "two hosts",
+        "two nonces",
+        "no host",
+        "another HTTP",
+        "an upgrade",
         "a tunnel",
     ],
 )
@@ -115,6 +127,23 @@ async def test_an_answer_before_the_end_of_its_request_ends_the_connection(tmp_p
         writer.write(request())
         assert await reader.read() == b"" and not seen
         writer.close()
+
+
+async def test_what_follows_the_last_chunk_of_a_body_is_refused(tmp_path: Path) -> None:
+    """Headers there could else be taken for those of the next request, and would have no limit."""
+    async with front(tmp_path) as (path, seen):
+        head = request("").replace(b"content-length: 0", b"transfer-encoding: chunked")
+        assert b"200 OK" in await sent(path, head + b"2\r\n{}\r\n0\r\n\r\n" + request("{}", "connection: close"))
+        answer = await sent(path, head + b"2\r\n{}\r\n0\r\nx-auth-nonce: n\r\n\r\n" + request())
+        assert b"200 OK" not in answer
+        assert b"200 OK" not in await sent(path, head + b"2\r\n{}\r\n0\r\nx: " + b"y" * 400_000)
+    assert seen == [b"{}", b"{}"]
+
+
+async def test_a_header_that_comes_twice_counts_as_a_list(tmp_path: Path) -> None:
+    async with front(tmp_path) as (path, seen):
+        answer = await sent(path, request("{}", "accept: a", "Accept: b", "x-empty:", "connection: close"))
+    assert answer.startswith(b"HTTP/1.1 200 ") and seen == [b"{}"]
 
 
 async def test_a_client_that_leaves_in_its_request_is_forgotten(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import NONCE, Stream, Worker, message_body, proxy_to
 
 from ccb.tunnel.errors import ConnectionLost
-from ccb.tunnel.proxy.call import BUFFER
+from ccb.tunnel.proxy.calls.call import BUFFER
 from ccb.tunnel.proxy.inband import InbandCalls
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Data, End, Frame, Open

@@ -17,8 +17,8 @@ from tests.support.model.fake_model import API_KEY, FakeModel
 from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import guard, message_body, pieces, read_all, request_head
 
-from ccb.tunnel.proxy.answer_reader import AnswerReader
 from ccb.tunnel.proxy.auditing import NoAuditor
+from ccb.tunnel.proxy.calls.answer_reader import AnswerReader
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.guards.costs import BilledRequest, answer_cost, billed, most_cost
 from ccb.tunnel.proxy.guards.refusal import Refusal
@@ -45,8 +45,8 @@ ANSWER = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each
 
 def metered(*chunks: bytes, status: int = 200, headers: dict[str, str] | None = None) -> CallReport:
     meter = CallMeter("c1", "/v1/messages", MODELS)
-    with closing(AnswerReader("c1", meter, NoAuditor())) as reader:
-        reader.answer(status, STREAM if headers is None else headers)
+    meter.answer(status)
+    with closing(AnswerReader("c1", meter, NoAuditor(), STREAM if headers is None else headers)) as reader:
         for chunk in chunks:
             reader.feed(chunk)
     return meter.report(complete=True)
@@ -91,8 +91,7 @@ def test_a_long_answer_is_counted_at_its_two_ends(size: int) -> None:
 
 def test_an_endless_line_is_not_kept() -> None:
     meter = CallMeter("c1", "/v1/messages", MODELS)
-    reader = AnswerReader("c1", meter, NoAuditor())
-    reader.answer(200, STREAM)
+    reader = AnswerReader("c1", meter, NoAuditor(), STREAM)
     for _ in range(40):
         reader.feed(b"data: " + b"x" * 100_000)
         assert len(reader._lines.rest) <= 1_200_000
@@ -228,8 +227,8 @@ def test_an_answer_under_another_name_costs_what_the_model_costs_that_was_asked(
     models.learn("lab/coder", ModelFacts(input_price=3, output_price=15))
     meter = CallMeter("c1", "/v1/messages", models)
     meter.asked(BilledRequest("lab/coder", 100, others_answer=others))
-    with closing(AnswerReader("c1", meter, NoAuditor())) as reader:
-        reader.answer(200, STREAM)
+    meter.answer(200)
+    with closing(AnswerReader("c1", meter, NoAuditor(), STREAM)) as reader:
         reader.feed(ANSWER.replace(b"claude-sonnet-4-5-20250929", b"coder"))
     report = meter.report(complete=True)
     dollars = 0 if others else (10 * 3 + 100 * 3 + 200 * 15) / 1_000_000

@@ -1,35 +1,28 @@
-"""One connection of an HTTP client: requests are read by aiohttp's strict parser, answers are written here.
+"""One connection of an HTTP client: httptools reads the requests, whose form is checked here.
 
-aiohttp's own server makes two tasks, a request, a response and their headers for each call. Here there is no task at
-all: what a provider sends is written in the step of the loop in which it arrives.
+aiohttp's server makes two tasks, a request, a response and their headers for each call. Here there is no task at all:
+what a provider sends is written in the step of the loop in which it arrives.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
-from http import HTTPStatus
-from typing import Protocol
+from collections import deque
 
-from aiohttp import ClientError, StreamReader
-from aiohttp.base_protocol import BaseProtocol
-from aiohttp.http import HttpProcessingError, HttpRequestParser, HttpVersion11, RawRequestMessage
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from ...wire.dataclass import dataclass
 from ..guards.refusal import Refusal
-from ..providers.request_body import WholeBody
-from ..upload import BodyLost
-
-_READ_AHEAD = 64 * 1024
-"""Bytes of a request body that are kept before its client has to wait."""
+from .answer import Answering, HttpAnswer, Serve, head_of
+from .request import HttpRequest
 
 _MAX_EARLY = 64 * 1024
 """Bytes of the next request that are kept while one is answered."""
 
 _MAX_LINE, _MAX_HEADERS = 8190, 128
 _MAX_HEAD = 64 * 1024
-"""Bytes without a whole head after which a connection is refused: nothing has said yet that it knows the nonce."""
+"""Bytes of a head, and of what comes between two pieces of a body. With more the connection is refused: nothing may
+have said yet that it knows the nonce."""
 
 _IDLE_S = 75.0
 """Seconds from one request to the next until a connection is closed, however much of the next head has come by then:
@@ -39,66 +32,43 @@ _LINGER_S = 10.0
 """Seconds for which the rest of a request is thrown away that was answered before it had come: else its client, which
 still sends, would not see the answer."""
 
-_JOINED = 8 * 1024
-"""Bytes up to which a piece of an answer is copied to be sent in one go with its frame."""
+_ONCE = frozenset(
+    {"host", "content-type", "content-length", "transfer-encoding", "expect", "user-agent", "x-auth-nonce"}
+)
+"""Headers that may not come twice: two readers could take another one of them."""
 
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-
-
-@dataclass(frozen=True)
-class HttpRequest:
-    """A request as it came. `path` is the raw target, `size` the length of the body, None if it is not known yet."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    size: int | None
-    body: AsyncIterator[bytes]
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-class Answering(Protocol):
-    """What answers one request."""
-
-    def go_on(self) -> None:
-        """Write what there is: the client can take more, or there is news."""
-
-    def give_up(self) -> None:
-        """Write no more: the client has left."""
-
-
-class HttpConnection(BaseProtocol):
+class HttpConnection(asyncio.Protocol):
     """Answers the requests of one client, one after the other. `serve` begins to answer one. `open_ones` are the
-    connections that are open; beyond `most` of them a new one gets no answer."""
+    connections that are open; beyond `most` of them a new one gets no answer. `on_…` are called by the parser."""
 
-    def __init__(
-        self, serve: Callable[[HttpRequest, HttpAnswer], Answering], open_ones: set[HttpConnection], most: int
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        parser = HttpRequestParser(
-            self,
-            loop,
-            _READ_AHEAD,
-            max_line_size=_MAX_LINE,
-            max_field_size=_MAX_LINE,
-            max_headers=_MAX_HEADERS,
-            payload_exception=BodyLost,
-            auto_decompress=False,
-            max_msg_queue_size=1,
-        )
-        super().__init__(loop, parser)
-        self._requests = parser
+    def __init__(self, serve: Serve, open_ones: set[HttpConnection], most: int) -> None:
+        self.writing_paused = False
+        """Whether the client reads too slowly."""
+
+        self._loop = asyncio.get_running_loop()
+        self._parser = HttpRequestParser(self)
         self._serve = serve
         self._open_ones = open_ones
         self._most = most
+        self._transport: asyncio.Transport | None = None
+        self._target, self._headers = b"", dict[str, str]()  # of the head that comes
+        self._fields = self._head_size = 0
+        self._coming: HttpRequest | None = None  # the one whose body comes
+        self._next: deque[HttpRequest] = deque()
+        self._request: HttpRequest | None = None  # the one that is answered
         self._answering: Answering | None = None
         self._answer: HttpAnswer | None = None
+        self._refusal: Refusal | None = None  # the answer to the head that has come last
         self._early = b""
-        self._headless = 0  # bytes that have come of the head of the next request
         self._last = False  # no request is read any more
         self._ends_at: float | None = None  # unless a request begins
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
         if len(self._open_ones) >= self._most:
             self.break_off()
         self._open_ones.add(self)
@@ -107,97 +77,155 @@ class HttpConnection(BaseProtocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._open_ones.discard(self)
         self._last = True
-        if self._answer is not None:
-            self._answer.body.set_exception(exc or ConnectionResetError("the client has left"))
+        self._transport = None
+        if self._coming is not None:
+            self._lose(self._coming)
         if self._answering is not None:
             self._answering.give_up()
-        self._answering = self._answer = None
-        super().connection_lost(exc)
+        self._answering = self._answer = self._request = None
 
     def data_received(self, data: bytes) -> None:
         if self._last:
             return
-        if self._answer is None or not self._answer.body.is_eof():
+        if self._answer is None or self._coming is not None:
             self._read(data)
         elif len(self._early) + len(data) <= _MAX_EARLY:
             self._early += data
         else:
             self._last = True
 
+    def pause_writing(self) -> None:
+        self.writing_paused = True
+
     def resume_writing(self) -> None:
-        super().resume_writing()
+        self.writing_paused = False
         if self._answering is not None:
             self._answering.go_on()
 
     def break_off(self) -> None:
         """End the connection so that nobody takes what has come for a whole answer."""
         self._last = True
-        if self.transport is not None:
-            self.transport.abort()
+        if self._transport is not None:
+            self._transport.abort()
 
     def close_idle(self, now: float) -> None:
         """End the connection if it has waited too long for a request, or for the rest of one. What its client does not
         read is thrown away the next time."""
-        if self._ends_at is None or now < self._ends_at or self.transport is None:
+        if self._ends_at is None or now < self._ends_at or self._transport is None:
             return
         self._last = True
-        if self.transport.is_closing():
-            self.transport.abort()
+        if self._transport.is_closing():
+            self._transport.abort()
         else:
-            self.transport.close()
+            self._transport.close()
 
     def answered(self) -> None:
         """Go on with the next request, or end the connection."""
-        answer = self._answer
-        self._answering = self._answer = None
+        request, answer = self._request, self._answer
+        self._answering = self._answer = self._request = None
         self._ends_at = self._loop.time() + _IDLE_S
-        if self.transport is None or answer is None:
+        if self._transport is None or answer is None or request is None:
             return
-        if not answer.body.is_eof():
-            self._linger(self.transport)
-        elif self._last or answer.closes:
+        if not request.complete:
+            self._linger(self._transport)
+        elif answer.closes:
             self._last = True
-            self.transport.close()
+            self._transport.close()
+        elif self._next:
+            self._begin(self._transport, self._next.popleft())
+        elif self._last:
+            self._end(self._transport)
         else:
             early, self._early = self._early, b""
             self._read(early)
 
-    def _read(self, data: bytes) -> None:
-        try:
-            messages, upgraded, _ = self._requests.feed_data(data)
-        except HttpProcessingError as error:
-            self._last = True
-            if self._answer is None:
-                self._refuse(Refusal(400, f"the request is not HTTP: {_CONTROL.sub(' ', error.message)[:200]}"))
-            return
-        self._last = self._last or upgraded  # what follows would be another protocol
-        for message, body in messages:
-            self._requests.message_consumed()
-            self._headless = 0
-            self._begin(message, body)
-        if self._answer is None and not self._last:
-            self._headless += len(data)
-            if self._headless > _MAX_HEAD:
-                self._last = True
-                self._refuse(Refusal(431, f"the head of the request is over the limit of {_MAX_HEAD} bytes"))
+    def on_message_begin(self) -> None:
+        self._target, self._headers = b"", {}
+        self._fields = 0
 
-    def _begin(self, message: RawRequestMessage, body: StreamReader) -> None:
-        if self.transport is None:
+    def on_url(self, part: bytes) -> None:
+        self._target += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._coming is not None:
+            self._lose(self._coming)
+            self._refuse("has headers behind its body")
             return
-        if message.method == "CONNECT":  # for the parser all that follows is its body
+        self._fields += 1
+        if len(name) + len(value) > _MAX_LINE or self._fields > _MAX_HEADERS:
+            self._refuse("has too many or too long headers")
+            return
+        known = name.decode("latin-1").lower()
+        text = value.strip(b" \t").decode("utf-8", "surrogateescape")
+        if known not in self._headers:
+            self._headers[known] = text
+        elif known in _ONCE:
+            self._refuse(f"has the header {known} twice")
+        else:
+            self._headers[known] += f", {text}"  # RFC 9110, 5.3
+
+    def on_headers_complete(self) -> None:
+        self._head_size = 0
+        parser, headers = self._parser, self._headers
+        version = parser.get_http_version()
+        if version not in ("1.0", "1.1") or ("host" not in headers and version == "1.1"):
+            self._refuse("has no host, or is of another version of HTTP")
+        coding = headers.get("transfer-encoding")
+        if coding is not None and (coding.lower() != "chunked" or version == "1.0"):
+            self._refuse("has a body in a form that the proxy does not read")
+        method = parser.get_method().decode("latin-1")
+        if method == "CONNECT":
+            self._refusal = self._refusal or Refusal(405, "the proxy opens no tunnel")
+        elif parser.should_upgrade():  # nothing would be read of its body
+            self._refuse("asks for another protocol")
+        expected = headers.get("expect", "100-continue").lower()
+        if expected != "100-continue":
+            self._refusal = self._refusal or Refusal(417, "this expectation cannot be met")
+        if self._refusal is not None or self._transport is None:
+            return
+        closes = not parser.should_keep_alive()
+        path = self._target.decode("utf-8", "surrogateescape")
+        self._coming = HttpRequest(self._transport, method, path, headers, closes=closes, old=version == "1.0")
+        self._next.append(self._coming)
+
+    def on_body(self, piece: bytes) -> None:
+        self._head_size = 0
+        if self._coming is not None:
+            self._coming.arrived(piece)
+
+    def on_message_complete(self) -> None:
+        if self._coming is not None:
+            self._coming.ended()
+            self._coming = None
+
+    def _read(self, data: bytes) -> None:
+        self._head_size += len(data)
+        try:
+            if data:
+                self._parser.feed_data(data)
+        except HttpParserUpgrade:
+            pass  # it is refused, and so is all that follows
+        except HttpParserError as error:
+            self._refuse(f"is not HTTP: {_CONTROL.sub(' ', str(error))[:200]}")
+        if self._head_size > _MAX_HEAD:
+            text = f"the head of the request is over the limit of {_MAX_HEAD} bytes"
+            self._refusal = self._refusal or Refusal(431, text)
+        if self._refusal is not None:
             self._last = True
-            self._refuse(Refusal(405, "the proxy opens no tunnel"))
-            return
-        expected = message.headers.get("expect")
-        if expected is not None and message.version == HttpVersion11:
-            if expected.lower() != "100-continue":
-                self._last = True
-                self._refuse(Refusal(417, "this expectation cannot be met"))
-                return
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            if self._coming is not None:
+                self._lose(self._coming)
+        if self._answer is None and self._transport is not None:
+            if self._next:
+                self._begin(self._transport, self._next.popleft())
+            elif self._refusal is not None:
+                self._end(self._transport)
+
+    def _begin(self, transport: asyncio.Transport, request: HttpRequest) -> None:
         self._ends_at = None
-        self._answer = HttpAnswer(self, self.transport, message, body)
-        self._answering = self._serve(_request(message, body), self._answer)
+        if "expect" in request.headers and not request.old:
+            transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._request, self._answer = request, HttpAnswer(self, transport, request)
+        self._answering = self._serve(request, self._answer)
         self._answering.go_on()
 
     def _linger(self, transport: asyncio.Transport) -> None:
@@ -206,102 +234,23 @@ class HttpConnection(BaseProtocol):
         transport.resume_reading()
         self._ends_at = self._loop.time() + _LINGER_S
 
-    def _refuse(self, refusal: Refusal) -> None:
-        """Answer with an error, and end the connection."""
-        if self.transport is not None:
-            body = refusal.body()
-            headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
-            self.transport.write(_head(refusal.status, headers) + body)
-            self._linger(self.transport)
+    def _lose(self, request: HttpRequest) -> None:
+        """Give up a request whose body does not come whole. If it is not answered yet, it gets the refusal."""
+        self._coming = None
+        request.lost()
+        if request in self._next:
+            self._next.remove(request)
 
+    def _refuse(self, why: str) -> None:
+        self._refusal = self._refusal or Refusal(400, f"the request {why}")
 
-class HttpAnswer:
-    """Writes the answer to one request whose body is `body`. The head goes with the first bytes of the answer, if they
-    come in the same step of the loop."""
-
-    def __init__(
-        self, connection: HttpConnection, transport: asyncio.Transport, message: RawRequestMessage, body: StreamReader
-    ) -> None:
-        self.body = body
-        self._connection = connection
-        self._transport = transport
-        self._new = message.version >= HttpVersion11
-        self._without_body = message.method == "HEAD"
-        self._chunked = False
-        self._head = b""
-        self.closes = message.should_close or not self._new
-
-    @property
-    def paused(self) -> bool:
-        """Whether the client reads too slowly."""
-        return self._connection.writing_paused
-
-    def begin(self, status: int, headers: Mapping[str, str]) -> None:
-        """Take the head."""
-        self._without_body = self._without_body or status in (204, 304)
-        self.closes = self.closes or not self.body.is_eof()  # what is still to come would be read as a request
-        framing: dict[str, str] = {}
-        if "content-length" not in headers and not self._without_body:
-            self._chunked = self._new
-            framing = {"transfer-encoding": "chunked"} if self._new else {}
-            self.closes = self.closes or not self._new
-        if self.closes:
-            framing["connection"] = "close"
-        self._head = _head(status, {**headers, **framing})
-        asyncio.get_running_loop().call_soon(self._flush)
-
-    def write(self, piece: bytes) -> None:
-        """Send a piece of the body."""
-        if self._without_body or not piece:
+    def _end(self, transport: asyncio.Transport) -> None:
+        """End the connection, with an error if the last head was refused."""
+        refusal = self._refusal
+        if refusal is None:
+            transport.close()
             return
-        head, self._head = self._head, b""
-        if not self._chunked:
-            self._transport.write(head + piece if head else piece)
-        elif len(piece) <= _JOINED:
-            self._transport.write(b"%b%x\r\n%b\r\n" % (head, len(piece), piece))
-        else:
-            self._transport.writelines((b"%b%x\r\n" % (head, len(piece)), piece, b"\r\n"))
-
-    def finish(self) -> None:
-        """End the body."""
-        head, self._head = self._head, b""
-        if self._chunked or head:
-            self._transport.write(head + b"0\r\n\r\n" if self._chunked else head)
-        asyncio.get_running_loop().call_soon(self._connection.answered)
-
-    def break_off(self) -> None:
-        """End the connection so that nobody takes what has come for a whole answer."""
-        self._connection.break_off()
-
-    def _flush(self) -> None:
-        """Send the head, if it has not gone."""
-        if self._head:
-            head, self._head = self._head, b""
-            self._transport.write(head)
-
-
-def _request(message: RawRequestMessage, body: StreamReader) -> HttpRequest:
-    headers = message.headers
-    if body.is_eof():
-        whole = body.read_nowait()
-        return HttpRequest(message.method, message.path, headers, len(whole), WholeBody([whole] if whole else []))
-    size = None if message.chunked else int(message.headers["content-length"])
-    return HttpRequest(message.method, message.path, headers, size, _pieces(body))
-
-
-async def _pieces(body: StreamReader) -> AsyncIterator[bytes]:
-    try:
-        while piece := await body.readany():
-            yield piece
-    except (ClientError, ConnectionError) as error:
-        raise BodyLost from error
-
-
-def _head(status: int, headers: Mapping[str, str]) -> bytes:
-    """Return the head of an answer. A header whose value is more than that is left out."""
-    try:
-        reason = HTTPStatus(status).phrase
-    except ValueError:
-        reason = ""
-    lines = [f"{name}: {value}\r\n" for name, value in headers.items() if not _CONTROL.search(value)]
-    return f"HTTP/1.1 {status} {reason}\r\n{''.join(lines)}\r\n".encode("utf-8", "surrogateescape")
+        body = refusal.body()
+        headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
+        transport.write(head_of(refusal.status, headers) + body)
+        self._linger(transport)

@@ -16,7 +16,9 @@ from ...secret import Secret
 from ..core import AuthProxy
 from ..guards.nonce import NonceGuard
 from ..policy import RequestHead
-from .connection import Answering, HttpAnswer, HttpConnection, HttpRequest
+from .answer import Answering, HttpAnswer
+from .connection import HttpConnection
+from .request import HttpRequest
 
 NONCE_HEADER = "x-auth-nonce"
 SOCKET_NAME = "model.sock"
@@ -88,14 +90,14 @@ class HttpFront:
 
 
 class _Call:
-    """Writes the answer to one request as it comes. See `connection.Answering`."""
+    """Writes the answer to one request as it comes. See `answer.Answering`."""
 
     def __init__(self, proxy: AuthProxy, nonce: NonceGuard, request: HttpRequest, answer: HttpAnswer) -> None:
         self._answer = answer
         self._begun = False
         given, path = _nonce_and_path(request)
-        head = RequestHead("", given, request.method, path, dict(request.headers), request.size)
-        self._call = proxy.follow(head, request.body, nonce=nonce, news=self.go_on)
+        head = RequestHead("", given, request.method, path, request.headers, request.size)
+        self._call = proxy.follow(head, request.body(), nonce=nonce, news=self.go_on)
 
     def go_on(self) -> None:
         call, answer = self._call, self._answer

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import sys
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from typing import Any
 
-from .credential import Credential
+from .credential import Credential, CredentialSource
 from .http_provider import HttpProvider
 from .network.endpoint import Endpoint, endpoint_at
 from .network.http_client import ProviderClient
@@ -40,20 +42,46 @@ def anthropic_client(environ: Mapping[str, str] = os.environ) -> ProviderClient:
 class AnthropicProvider(HttpProvider):
     """Adds the credential and passes everything else on unchanged. See `Provider`."""
 
-    @asynccontextmanager
-    async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
-        credential = await self._credential.get() if self._credential is not None else None
+    def exchange(self, request: ProviderRequest) -> AbstractAsyncContextManager[ProviderResponse]:
+        return _Credentialed(self._credential, self._client, request)
+
+
+class _Credentialed(AbstractAsyncContextManager[ProviderResponse]):
+    """One request with its credential. Written as a class, see `routing`."""
+
+    def __init__(self, source: CredentialSource | None, client: ProviderClient, request: ProviderRequest) -> None:
+        self._source = source
+        self._client = client
+        self._request = request
+        self._sent: AbstractAsyncContextManager[ProviderResponse] | None = None
+
+    async def __aenter__(self) -> ProviderResponse:
+        source, request = self._source, self._request
+        credential = await source.get() if source is not None else None
         headers = {
             **request.headers,
             **_UNENCODED,
             **(credential.headers(request.headers) if credential is not None else {}),
         }
-        sent = ProviderRequest(request.method, request.path, headers, request.body, request.size)
-        async with self._client.request(sent) as response:
-            if response.status == 401 and await self._may_have_another(credential):
+        with_it = ProviderRequest(
+            request.method, request.path, headers, request.body, request.size, answered=request.answered
+        )
+        self._sent = sent = self._client.request(with_it)
+        response = await sent.__aenter__()
+        if response.status == 401 and source is not None and credential is not None:
+            try:
+                another = await source.refused(credential)
+            except BaseException:
+                await sent.__aexit__(*sys.exc_info())
+                raise
+            if another:
                 kept = [(name, value) for name, value in response.headers if name.lower() != "x-should-retry"]
-                response = replace(response, headers=[*kept, ("x-should-retry", "true")])
-            yield response
+                return replace(response, headers=[*kept, ("x-should-retry", "true")])
+        return response
+
+    async def __aexit__(self, *failure: Any) -> bool | None:
+        assert self._sent is not None
+        return await self._sent.__aexit__(*failure)
 
 
 async def list_models(client: ProviderClient, credential: Credential | None) -> tuple[int, dict[str, str]]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from typing import Any, Self
 
-from ..guards.costs import BilledRequest, billed
+from ..guards.costs import billed
 from ..policy import MAX_BODY, ROUTES
 from .provider import Provider, ProviderRequest, ProviderResponse
 from .request_body import WholeBody, as_body, read_json
@@ -37,15 +37,21 @@ class ModelRouter:
         model: str = "",
         learn: Callable[[str], None] = lambda model: None,
     ) -> None:
-        self._default = default
+        self.default = default
+        """Answers for every model that names no other provider."""
+
         self._make = make
-        self._learn = learn
+        self.learn = learn
+        """Is told of each model before it is asked."""
+
         self._made: dict[str, Provider] = {}
         self._stack = AsyncExitStack()
         self._entering = asyncio.Lock()
         self._entered: set[Provider] = set()
-        self._in_memory = 0
-        self._main = self._provider_of(model)
+        self.in_memory = 0
+        """The bytes of bodies whose answers have not begun."""
+
+        self._main = self.provider_of(model)
 
     @property
     def name(self) -> str:
@@ -61,7 +67,7 @@ class ModelRouter:
 
     async def __aenter__(self) -> Self:
         await self._stack.__aenter__()
-        await self._enter(self._main)
+        await self.enter(self._main)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -73,69 +79,81 @@ class ModelRouter:
     async def credential_name(self) -> str:
         return await self._main.credential_name()
 
-    @asynccontextmanager
-    async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
-        if request.method != "POST":
-            await self._enter(self._default)
-            async with self._default.exchange(request) as response:
-                yield response
-            return
-        pieces: list[bytes] = []
-        size = 0
-        try:
-            async for piece in request.body:
-                pieces.append(piece)
-                size += len(piece)
-                self._in_memory += len(piece)
-                if self._in_memory > _MAX_IN_MEMORY:
-                    from .translated import refused_answer  # with the dialects, which most sessions never speak
+    def exchange(self, request: ProviderRequest) -> AbstractAsyncContextManager[ProviderResponse]:
+        return _Routed(self, request)
 
-                    yield refused_answer(529, "overloaded_error", "too many large requests at once")
-                    return
-            piece = b""
-            provider, body, sent = await self._routed(pieces, size, request.asks)
-            await self._enter(provider)
-            routed = ProviderRequest(request.method, request.path, request.headers, body, sent)
-            async with provider.exchange(routed) as response:
-                pieces.clear()
-                self._in_memory -= size
-                size = 0
-                yield response
-        finally:
-            self._in_memory -= size
-
-    async def _routed(
-        self, pieces: list[bytes], size: int, asks: Callable[[BilledRequest], Awaitable[None]]
-    ) -> tuple[Provider, AsyncIterator[bytes], int]:
-        """Return the provider for a body, and what it is sent. The body is not held beside its pieces."""
-        whole = b"".join(pieces)
-        asked = billed(await read_json(whole), size)  # the conversation is not held while the call waits
-        self._learn(asked.model)
-        await asks(asked)
-        provider = self._provider_of(asked.model)
-        if provider is self._default and _OURS in whole:
-            changed = _without_foreign_thinking(await read_json(whole))
-            return provider, as_body(changed), len(changed)
-        return provider, WholeBody(pieces), size
-
-    def _provider_of(self, model: str) -> Provider:
+    def provider_of(self, model: str) -> Provider:
+        """Return the provider that a model's name names."""
         name, slash, _ = model.partition("/")
         if not slash:
-            return self._default
+            return self.default
         known = self._made.get(name)
         if known is None:
-            known = self._make(name) or self._default
-            if known is not self._default:
+            known = self._make(name) or self.default
+            if known is not self.default:
                 self._made[name] = known
         return known
 
-    async def _enter(self, provider: Provider) -> None:
+    async def enter(self, provider: Provider) -> None:
+        """Open the connections of a provider when it is first used."""
         if provider in self._entered:
             return
         async with self._entering:
             if provider not in self._entered:
                 await self._stack.enter_async_context(provider)
                 self._entered.add(provider)
+
+
+class _Routed(AbstractAsyncContextManager[ProviderResponse]):
+    """One request on its way to the provider of its model. Its body counts as held in memory until its answer begins.
+
+    Written as a class, since a generator that is one context takes ten calls more before a first byte.
+    """
+
+    def __init__(self, router: ModelRouter, request: ProviderRequest) -> None:
+        self._router = router
+        self._request = request
+        self._held = 0
+        self._exchange: AbstractAsyncContextManager[ProviderResponse] | None = None
+
+    async def __aenter__(self) -> ProviderResponse:
+        try:
+            self._exchange = exchange = await self._chosen()
+            return await exchange.__aenter__()
+        finally:
+            self._router.in_memory -= self._held
+
+    async def __aexit__(self, *failure: Any) -> bool | None:
+        assert self._exchange is not None
+        return await self._exchange.__aexit__(*failure)
+
+    async def _chosen(self) -> AbstractAsyncContextManager[ProviderResponse]:
+        """Read the body, and return the exchange with the provider that it asks for. The body is not held twice."""
+        router, request = self._router, self._request
+        if request.method != "POST":
+            await router.enter(router.default)
+            return router.default.exchange(request)
+        pieces: list[bytes] = []
+        async for piece in request.body:
+            pieces.append(piece)
+            self._held += len(piece)
+            router.in_memory += len(piece)
+            if router.in_memory > _MAX_IN_MEMORY:
+                from .translated import refused_answer  # with the dialects, which most sessions never speak
+
+                return nullcontext(refused_answer(529, "overloaded_error", "too many large requests at once"))
+        whole, size = b"".join(pieces), self._held
+        asked = billed(await read_json(whole), size)  # the conversation is not held while the call waits
+        router.learn(asked.model)
+        await request.asks(asked)
+        provider = router.provider_of(asked.model)
+        body = WholeBody(pieces)
+        if provider is router.default and _OURS in whole:
+            whole = _without_foreign_thinking(await read_json(whole))
+            body, size = as_body(whole), len(whole)
+        await router.enter(provider)
+        sent = ProviderRequest(request.method, request.path, request.headers, body, size, answered=request.answered)
+        return provider.exchange(sent)
 
 
 def _without_foreign_thinking(asked: Json) -> bytes:

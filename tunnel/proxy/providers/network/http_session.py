@@ -1,6 +1,6 @@
 """HTTP to a provider over connections of aiohttp, which takes 70 to 120 ms to load. `http_client` loads this module.
 
-aiohttp opens the connections, keeps them, and reads what comes. The requests are written here: what its `ClientSession`
+aiohttp opens the connections and keeps them. The requests are written here: what its `ClientSession`
 can do beside that (cookies, redirects, authentication, compression, one task for each body) is not wanted, and took two
 thirds of the time that a request waited before it went out.
 """
@@ -12,20 +12,21 @@ import base64
 import os
 import re
 import ssl
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Self
 
 import aiohttp
 from aiohttp import hdrs
-from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
-from aiohttp.http import HttpProcessingError, RawResponseMessage, StreamWriter
+from aiohttp.http import StreamWriter
 from multidict import CIMultiDict
 from yarl import URL
 
 from ..provider import ProviderError, ProviderRequest, ProviderResponse
 from ..request_body import WholeBody
+from .answer_protocol import AnswerProtocol
 from .endpoint import Endpoint
 
 CONNECT_TIMEOUT = 30.0
@@ -39,7 +40,7 @@ _AT_ONCE = 64 * 1024
 
 _TARGET = re.compile(r"[!-~]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_BROKEN = (aiohttp.ClientError, HttpProcessingError, OSError, TimeoutError, ValueError)
+_BROKEN = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 
 
 def _proxy_authorization(proxy: URL | None) -> dict[str, str]:
@@ -58,18 +59,18 @@ class _Silence:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._waiting: dict[_Exchange, float] = {}  # since when somebody waits
+        self._watched: set[AnswerProtocol] = set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def begin(self, exchange: _Exchange) -> None:
-        """Note that somebody waits for bytes from now on."""
-        self._waiting[exchange] = self._loop.time()
+    def begin(self, answer: AnswerProtocol) -> None:
+        """Watch an answer from now on."""
+        self._watched.add(answer)
         if self._timer is None:
             self._timer = self._loop.call_later(READ_TIMEOUT, self._look)
 
-    def end(self, exchange: _Exchange) -> None:
-        """Note that bytes have come, or that nobody waits for them any more."""
-        self._waiting.pop(exchange, None)
+    def end(self, answer: AnswerProtocol) -> None:
+        """Watch it no more."""
+        self._watched.discard(answer)
 
     def close(self) -> None:
         """Look no more."""
@@ -77,12 +78,14 @@ class _Silence:
             self._timer.cancel()
 
     def _look(self) -> None:
-        now = self._loop.time()
-        for exchange in [each for each, since in self._waiting.items() if now - since >= READ_TIMEOUT]:
-            self.end(exchange)
-            exchange.awaited.set_exception(TimeoutError())
-        first = min(self._waiting.values(), default=None)
-        self._timer = None if first is None else self._loop.call_at(first + READ_TIMEOUT, self._look)
+        now = first = time.monotonic()
+        for answer in list(self._watched):
+            since = answer.silent_since
+            if since is not None and now - since >= READ_TIMEOUT:
+                answer.fail(TimeoutError())
+            elif since is not None:
+                first = min(first, since)
+        self._timer = self._loop.call_later(first + READ_TIMEOUT - now, self._look) if self._watched else None
 
 
 class _Exchange:
@@ -92,78 +95,44 @@ class _Exchange:
     refuse a body before it has all of it.
     """
 
-    def __init__(self, connection: Connection, head: bytes, request: ProviderRequest, silence: _Silence) -> None:
-        protocol, transport = connection.protocol, connection.transport
-        if protocol is None or transport is None:
-            raise aiohttp.ServerDisconnectedError
-        protocol.set_response_params(read_until_eof=True, auto_decompress=False)
-        self._connection = connection
-        self._protocol = protocol
-        self._transport = transport
-        self._silence = silence
-        self.awaited: ResponseHandler | aiohttp.StreamReader = protocol
+    def __init__(self, connection: Connection, head: bytes, request: ProviderRequest) -> None:
+        self.answer = answer = AnswerProtocol(connection, request.answered)
         self._sending: asyncio.Task[None] | None = None
-        self._body: aiohttp.StreamReader | None = None
         body = request.body
         if request.method == "GET":
-            transport.write(head)
-            self._silence.begin(self)
+            answer.send(head)
         elif isinstance(body, WholeBody) and request.size is not None and request.size <= _AT_ONCE:
-            transport.write(head + body.take())
-            self._silence.begin(self)
+            answer.send(head + body.take())
         else:
             sending = self._send(head, body, chunked=request.size is None)
             self._sending = asyncio.create_task(sending, name="send a request")
             self._sending.add_done_callback(self._sent)
-
-    async def answer(self) -> tuple[RawResponseMessage, aiohttp.StreamReader]:
-        """Return the head of the answer and its body."""
-        while True:
-            message, body = await self._protocol.read()
-            if message.code >= 200 or message.code == 101:
-                break
-        self._silence.end(self)
-        self.awaited = self._body = body
-        return message, body
-
-    async def chunk(self) -> bytes:
-        """Return the next bytes of the body; b"" at its end."""
-        assert self._body is not None
-        self._silence.begin(self)
-        chunk = await self._body.readany()
-        self._silence.end(self)
-        return chunk
 
     async def close(self) -> None:
         """Keep the connection for another request, unless something of this one is still to come or to be sent."""
         if self._sending is not None and not self._sending.done():
             self._sending.cancel()
             await asyncio.wait((self._sending,))
-            self._connection.close()
-        elif self._body is not None and self._body.at_eof():
-            self._connection.release()
-        else:
-            self._connection.close()
-        self._silence.end(self)
+            self.answer.fail(ConnectionAbortedError())
+        self.answer.leave()
 
     async def _send(self, head: bytes, body: AsyncIterator[bytes], *, chunked: bool) -> None:
         """Write the body, and the head with its first piece: a body that is refused sends nothing."""
-        writer = StreamWriter(self._protocol, asyncio.get_running_loop())
+        answer = self.answer
+        writer = StreamWriter(answer, asyncio.get_running_loop())
         async for piece in body:
             if piece:
-                self._transport.write(b"%b%x\r\n%b\r\n" % (head, len(piece), piece) if chunked else head + piece)
+                answer.send(b"%b%x\r\n%b\r\n" % (head, len(piece), piece) if chunked else head + piece)
                 head = b""
                 await writer.drain()
         if head or chunked:
-            self._transport.write(head + b"0\r\n\r\n" if chunked else head)
+            answer.send(head + b"0\r\n\r\n" if chunked else head)
 
     def _sent(self, sending: asyncio.Task[None]) -> None:
-        """Wait for the answer from now on. What has ended the body ends the call."""
+        """End the call with what has ended its body."""
         error = None if sending.cancelled() else sending.exception()
         if error is not None:
-            self._protocol.set_exception(error)
-        elif self._body is None and not self._connection.closed:
-            self._silence.begin(self)
+            self.answer.fail(error)
 
 
 class _Requested(AbstractAsyncContextManager[ProviderResponse]):
@@ -176,18 +145,19 @@ class _Requested(AbstractAsyncContextManager[ProviderResponse]):
 
     async def __aenter__(self) -> ProviderResponse:
         try:
-            self._exchange, message = await self._session.answered(self._request)
+            self._exchange = exchange = await self._session.answered(self._request)
         except _BROKEN as error:
             raise self._session.error(error) from None
-        if 300 <= message.code < 400:
-            await self._exchange.close()
+        answer = exchange.answer
+        if 300 <= answer.status < 400:
+            await self._session.leave(exchange)
             host, variable = self._session.endpoint.host, self._session.endpoint.variable
             raise ProviderError(f"{host} answers with a redirect; check {variable}", permanent=True)
-        return ProviderResponse(message.code, list(message.headers.items()), self)
+        return ProviderResponse(answer.status, answer.headers, self, self._flow)
 
     async def __aexit__(self, *_: object) -> None:
         if self._exchange is not None:
-            await self._exchange.close()
+            await self._session.leave(self._exchange)
 
     def __aiter__(self) -> Self:
         return self
@@ -195,12 +165,19 @@ class _Requested(AbstractAsyncContextManager[ProviderResponse]):
     async def __anext__(self) -> bytes:
         assert self._exchange is not None
         try:
-            chunk = await self._exchange.chunk()
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            chunk = await self._exchange.answer.chunk()
+        except _BROKEN as error:
             raise self._session.error(error) from None
         if not chunk:
             raise StopAsyncIteration
         return chunk
+
+    async def _flow(self, take: Callable[[bytes], bool]) -> bool:
+        assert self._exchange is not None
+        try:
+            return await self._exchange.answer.flow(take)
+        except _BROKEN as error:
+            raise self._session.error(error) from None
 
 
 class HttpSession:
@@ -227,26 +204,32 @@ class HttpSession:
         """See `ProviderClient.request`."""
         return _Requested(self, request)
 
-    async def answered(self, request: ProviderRequest) -> tuple[_Exchange, RawResponseMessage]:
+    async def answered(self, request: ProviderRequest) -> _Exchange:
         """Send a request and wait for the head of its answer. One that has no effect is sent again if its connection
         was used before: the provider may have closed it meanwhile."""
         head, again = self._head(request), request.method == "GET"
         while True:
             connection = await self._connector.connect(self._direct or self._destination(), [], self._timeout)
             try:
-                exchange = _Exchange(connection, head, request, self._silence)
+                exchange = _Exchange(connection, head, request)
             except BaseException:
                 connection.close()
                 raise
+            self._silence.begin(exchange.answer)
             try:
-                message, _ = await exchange.answer()
+                await exchange.answer.head()
             except BaseException as error:
-                await exchange.close()
+                await self.leave(exchange)
                 if not (again and isinstance(error, (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError))):
                     raise
                 again = False
             else:
-                return exchange, message
+                return exchange
+
+    async def leave(self, exchange: _Exchange) -> None:
+        """End an exchange, whatever is still to come of it."""
+        self._silence.end(exchange.answer)
+        await exchange.close()
 
     def _destination(self) -> aiohttp.ClientRequest:
         """Return what tells the connector where to connect to. It is changed on the way through an HTTP proxy, so each
@@ -269,17 +252,22 @@ class HttpSession:
         target = self._target(request.path)
         if self.endpoint.proxy is not None and self.endpoint.base.scheme == "http":
             lines |= self._proxy_headers
-        if _CONTROL.search("".join(lines.values())) or not _TARGET.fullmatch(target):
+        values = "".join(lines.values())
+        if not values.isprintable() and _CONTROL.search(values):
             raise ValueError("a header of the request cannot be sent")
         text = "".join([f"{name}: {value}\r\n" for name, value in lines.items()])
         return f"{request.method} {target} HTTP/1.1\r\n{text}\r\n".encode()
 
     def _target(self, path: str) -> str:
-        """Return the target in a request line. The last one is remembered: nearly all calls have the same."""
+        """Return the target in a request line. The last one is remembered: nearly all calls have the same. Raise
+        ValueError."""
         if self._last is None or self._last[0] != path:
             url = self.endpoint.url(path)
             through_proxy = self.endpoint.proxy is not None and url.scheme == "http"
-            self._last = (path, str(url) if through_proxy else url.raw_path_qs)
+            target = str(url) if through_proxy else url.raw_path_qs
+            if not _TARGET.fullmatch(target):
+                raise ValueError("the path of the request cannot be sent")
+            self._last = (path, target)
         return self._last[1]
 
     def error(self, error: Exception) -> ProviderError:

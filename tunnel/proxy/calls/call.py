@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from enum import Enum
 
-from ..wire.dataclass import dataclass
-from .guards.refusal import Refusal
-from .providers.provider import ProviderError
+from ...wire.dataclass import dataclass
+from ..guards.refusal import Refusal
+from ..providers.provider import ProviderError
 
 BUFFER = 4 * 1024 * 1024
 """Bytes of a response that are kept ahead of its reader."""
@@ -63,9 +63,15 @@ class Call:
         """Is called at once whenever there is news of the call, for a reader that does not wait."""
 
         self._limit = limit
-        self._head: ResponseHead | None = None
-        self._over = False
-        self._failure: Refusal | ProviderError | None = None
+        self.head: ResponseHead | None = None
+        """The response head, None until it has arrived."""
+
+        self.over = False
+        """Whether nothing more will arrive."""
+
+        self.failure: Refusal | ProviderError | None = None
+        """Why the call failed, or None."""
+
         self._chunks: dict[int, bytes] = {}  # by their offset, in order
         self._base = self._end = 0  # the offsets of the first byte that is not acknowledged, and of the next to arrive
         self._reader: Reader | None = None
@@ -83,39 +89,28 @@ class Call:
         self._make_room()
 
     @property
-    def over(self) -> bool:
-        """Whether nothing more will arrive."""
-        return self._over
-
-    @property
     def held(self) -> int:
         """Bytes kept in memory."""
         return self._end - self._base
 
-    @property
-    def head(self) -> ResponseHead | None:
-        """The response head, None until it has arrived."""
-        return self._head
-
-    @property
-    def failure(self) -> Refusal | ProviderError | None:
-        """Why the call failed, or None."""
-        return self._failure
-
     def start(self, head: ResponseHead) -> None:
         """Note the response head."""
-        self._head = head
+        self.head = head
         self.state = CallState.STREAMING
         self._wake()
 
-    async def put(self, chunk: bytes) -> None:
-        """Append bytes of the body. Wait while the buffer is full. A call that is over takes none."""
+    def put(self, chunk: bytes) -> bool:
+        """Append bytes of the body, and return whether there is room for more. A call that is over takes none."""
+        if chunk and not self.over:
+            self._append(chunk)
+            self._wake()
+        return self._end - self._base < self._limit
+
+    async def room(self) -> None:
+        """Wait while the buffer is full."""
         while self._end - self._base >= self._limit:
             self._full = asyncio.get_running_loop().create_future()
             await self._full
-        if chunk and not self._over:
-            self._append(chunk)
-            self._wake()
 
     def finish(self) -> None:
         """Note that the body is complete."""
@@ -124,14 +119,14 @@ class Call:
 
     def fail(self, error: Refusal | ProviderError) -> None:
         """End the call without a complete response. Bytes that have arrived can still be read."""
-        if not self._over:
-            self._failure = error
+        if not self.over:
+            self.failure = error
             self._end_as(CallState.FAILED)
         self._wake()
 
     def revoke(self, refusal: Refusal) -> None:
         """End the call at once: not even bytes that have arrived can be read any more."""
-        self._failure = refusal
+        self.failure = refusal
         self._end_as(CallState.FAILED)
         self._base = self._end
         self._chunks.clear()
@@ -153,7 +148,7 @@ class Call:
         return self._reader
 
     def _end_as(self, state: CallState) -> None:
-        self.state, self._over = state, True
+        self.state, self.over = state, True
 
     def _trim(self, reader: Reader, offset: int) -> None:
         if reader is not self._reader or offset <= self._base:
@@ -228,11 +223,11 @@ class Reader:
     async def head(self) -> ResponseHead:
         """Wait for the response head. Raise Refusal or ProviderError if the call fails before it arrives."""
         call = self._call
-        while call._head is None:
-            if call._failure is not None:
-                raise call._failure
+        while call.head is None:
+            if call.failure is not None:
+                raise call.failure
             await self._wait()
-        return call._head
+        return call.head
 
     async def read(self, limit: int) -> bytes:
         """Return the next bytes, at most `limit`; b"" at the end of the response.
@@ -244,9 +239,9 @@ class Reader:
             chunk = call._chunks.get(self._chunk)
             if chunk is not None:
                 return self._piece(chunk, limit)
-            if call._over:
-                if call._failure is not None:
-                    raise call._failure
+            if call.over:
+                if call.failure is not None:
+                    raise call.failure
                 return b""
             waiting = call._waiting = asyncio.get_running_loop().create_future()
             await waiting

@@ -11,8 +11,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .auditing import AuditedCalls, Auditor
-from .metering import CallMeter
+from ..auditing import AuditedCalls, Auditor
+from ..metering import CallMeter
 
 _MAX_EVENT = 1024 * 1024
 """Bytes of one event, or of an answer in one piece, that are looked at."""
@@ -85,9 +85,9 @@ class TellingLines:
 
 
 class AnswerReader:
-    """Reads one answer. `feed` gets its bytes, `close` is called after the last."""
+    """Reads one answer with these `headers`. `feed` gets its bytes, `close` is called after the last."""
 
-    def __init__(self, call_id: str, meter: CallMeter, auditor: Auditor) -> None:
+    def __init__(self, call_id: str, meter: CallMeter, auditor: Auditor, headers: Mapping[str, str]) -> None:
         self._meter = meter
         self._calls = AuditedCalls(call_id, auditor)
         self._record = auditor.recording(call_id)
@@ -95,13 +95,7 @@ class AnswerReader:
         self._lines = TellingLines((*_USAGE, _BLOCK), _MAX_EVENT)
         self._count = 0
         self._last = bytearray()
-        self._whole: bytearray | None = None
-
-    def answer(self, status: int, headers: Mapping[str, str]) -> None:
-        """Note the head of the answer."""
-        self._meter.answer(status)
-        if "event-stream" not in headers.get("content-type", ""):
-            self._whole = bytearray()
+        self._whole = None if "event-stream" in headers.get("content-type", "") else bytearray()
 
     def feed(self, chunk: bytes) -> None:
         """Read the next bytes."""
