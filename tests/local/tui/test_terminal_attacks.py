@@ -76,6 +76,7 @@ def harmless(written: str) -> None:
     written.encode()
 
 
+@pytest.mark.quick_rows(2)
 @pytest.mark.parametrize("first", range(0, len(ATTACKS), 1 if "CCB_ATTACKS" in os.environ else 9))
 async def test_known_attacks_do_nothing_anywhere(first: int) -> None:
     harmless(await written_while_shown([*ATTACKS[first:], *ATTACKS[:first]]))

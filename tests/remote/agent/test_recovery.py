@@ -215,9 +215,11 @@ async def test_json_that_is_no_message_is_told_at_once(body: object) -> None:
     assert len(_retries(world)) <= 1
 
 
-async def test_every_cut_of_an_answer_ends_well() -> None:
+@pytest.mark.quick_rows(1)
+@pytest.mark.parametrize("first", range(7))
+async def test_every_cut_of_an_answer_ends_well(first: int) -> None:
     whole = opening() + text_block(0, "I look.") + tool_block(1, "t1", "Look", {"key": "a"}) + closing("tool_use")
-    for cut in range(0, len(whole), 3):
+    for cut in range(first, len(whole), 7):
         world = make_world(
             Reply([whole[:cut]]),
             calls(("t2", "Look", {"key": "a"}), message_id="m2"),

@@ -86,10 +86,13 @@ class QuickPilot(Pilot[int]):
         """Returns when every widget waits for its next message, and paints what has changed."""
         end = time.monotonic() + DEADLINE_S
         rounds = quiet = 0
+        pumps = self._pumps()
         while quiet < _QUIET_ROUNDS and self.app._exception is None and time.monotonic() < end:
             rounds += 1
             await asyncio.sleep(0 if rounds < _QUICK_ROUNDS else 0.001)
-            quiet = quiet + 1 if all(map(_waits, self._pumps())) else 0
+            quiet = quiet + 1 if all(map(_waits, pumps)) else 0
+            if quiet == _QUIET_ROUNDS and (now := self._pumps()) != pumps:  # to look for them takes longer than to ask
+                pumps, quiet = now, 0
         self.app.screen._on_timer_update()
 
     def _pumps(self) -> list[MessagePump]:

@@ -457,7 +457,7 @@ def test_every_interleaving_keeps_the_promises_of_the_link() -> None:
     run_state_machine_as_test(
         Links,
         settings=settings(
-            max_examples=settings().max_examples // 3,
+            max_examples=settings().max_examples // 5,
             stateful_step_count=60,
             derandomize=True,
             database=None,
