@@ -55,9 +55,8 @@ def test_the_bundle_is_small_and_holds_the_worker_only() -> None:
 def test_the_worker_and_the_stub_need_no_more_than_python_3_9() -> None:
     vermin = Path(sys.executable).with_name("vermin")
     targets = [str(ROOT / "remote"), str(ROOT / "tunnel" / "wire"), str(ROOT / "deploy" / "stub.py")]
-    done = subprocess.run(
-        [str(vermin), "--target=3.9-", "--no-tips", *targets], capture_output=True, text=True, check=False
-    )
+    command = [str(vermin), "--target=3.9-", "--no-tips", "--no-parse-comments", *targets]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     assert "Minimum required versions:" in done.stdout
 

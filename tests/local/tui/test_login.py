@@ -7,7 +7,7 @@ import sys
 from contextlib import AbstractAsyncContextManager
 
 import pytest
-from tests.support.person.terminal import Terminal, terminal
+from tests.support.person.terminal import Terminal, screen_env, terminal
 
 pytestmark = pytest.mark.programs
 
@@ -75,8 +75,7 @@ IN, OUT = b"\x1b[?1049h", b"\x1b[?1049l"
 
 
 def program(kind: str) -> AbstractAsyncContextManager[Terminal]:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLORTERM": "truecolor"}
-    return terminal([sys.executable, "-c", PROGRAM, kind], env, os.getcwd())
+    return terminal([sys.executable, "-c", PROGRAM, kind], screen_env(), os.getcwd())
 
 
 async def _log_in(at: Terminal, question: str) -> None:

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
-from tests.support.person.terminal import Terminal, terminal
+from tests.support.person.terminal import Terminal, screen_env, terminal
 from tests.support.repl.pilot import COLOURFUL, QuickPilot, screen_text, wait_until
 from tests.support.repl.scripted_session import MODEL, ScriptedSession
 
@@ -204,8 +204,7 @@ OUT = b"\x1b[?1049l"
 
 @asynccontextmanager
 async def program(kind: str) -> AsyncIterator[Terminal]:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLORTERM": "truecolor"}
-    async with terminal([sys.executable, "-c", PROGRAM, kind], env, os.getcwd()) as at:
+    async with terminal([sys.executable, "-c", PROGRAM, kind], screen_env(), os.getcwd()) as at:
         await at.shows("Connecting to devbox")
         yield at
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from tests.support.machine.waiting import until
-from tests.support.person.terminal import Terminal, terminal
+from tests.support.person.terminal import Terminal, screen_env, terminal
 
 from ccb.local.tui.render.block_renderer import SPINNER
 
@@ -80,9 +80,8 @@ CRASHES = HOSTILE.replace("session.begin(model=EVIL)", "session._events.put_nowa
 )
 
 
-def python(*arguments: str) -> AbstractAsyncContextManager[Terminal]:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLORTERM": "truecolor"}
-    return terminal([sys.executable, *arguments], env, os.getcwd())
+def python(*arguments: str, **environ: str) -> AbstractAsyncContextManager[Terminal]:
+    return terminal([sys.executable, *arguments], screen_env(**environ), os.getcwd())
 
 
 async def test_it_names_the_window_gives_the_screen_back_and_says_goodbye() -> None:
@@ -177,7 +176,7 @@ async def test_a_bug_ends_it_with_the_code_of_a_bug() -> None:
 @pytest.mark.parametrize("hears", ["hears", "deaf"])  # of SIGHUP
 @pytest.mark.quick_rows(1)
 async def test_a_window_that_closes_while_much_is_shown_leaves_nothing_running(hears: str) -> None:
-    async with python("-c", BUSY, hears) as at:
+    async with python("-c", BUSY, hears, PYTHONUNBUFFERED="1") as at:  # not forked: its exit code is what counts
         await at.shows("word word")
         at.hang_up()
         assert await at.ended(20) == 129

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any, Optional, Union, cast
 
 _SERVER = Path(__file__).with_name("server.py")
-_READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_", "GLIBC_", "OPENSSL_", "TEXTUAL_")
+READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "MALLOC_", "GLIBC_", "OPENSSL_", "TEXTUAL_")
 _KNOWN_AT_START = ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "PYTHONDONTWRITEBYTECODE")
 _READ_LATER = "PYTHON_KEYRING_BACKEND"  # by keyring, which the fork server has not imported
 
@@ -63,7 +63,7 @@ def limits() -> dict[str, tuple[int, int]]:
 
 def settings_at_start(env: Mapping[str, str]) -> dict[str, str]:
     """Return what an interpreter and its libraries read from the environment before the program begins."""
-    return {name: value for name, value in env.items() if name.startswith(_READ_AT_START) and name != _READ_LATER}
+    return {name: value for name, value in env.items() if name.startswith(READ_AT_START) and name != _READ_LATER}
 
 
 def fork_server(kind: str, env: Mapping[str, str]) -> ForkServer | None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
-from tests.support.forking.process import start_process
+from tests.support.forking.process import READ_AT_START, start_process
 
 from ccb.local.tui.widgets.cards.answer_keys import BURST_S
 
@@ -112,6 +112,13 @@ class Terminal:
         self._news.set()
 
 
+def screen_env(**own: str) -> dict[str, str]:
+    """Return the environment for a program that shows the REPL on a session of its own. What Python reads of it at its
+    start is as on a laptop, so that it is forked like the runs of ccb: its imports would take a second."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(READ_AT_START)}
+    return {**kept, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "COLORTERM": "truecolor", **own}
+
+
 @asynccontextmanager
 async def terminal(
     argv: Sequence[str],
@@ -125,7 +132,7 @@ async def terminal(
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
     try:
-        if list(argv[:3]) == [sys.executable, "-m", "ccb"]:
+        if list(argv[:2]) in ([sys.executable, "-m"], [sys.executable, "-c"]):
             process = await start_process(
                 "ccb", argv[1:], stdin=slave, stdout=slave, stderr=slave, env={**env, "TERM": term}, cwd=cwd,
                 new_session=True, terminal=True,

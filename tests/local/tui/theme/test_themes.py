@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
-from tests.support.person.terminal import Terminal, terminal
+from tests.support.person.terminal import Terminal, screen_env, terminal
 from tests.support.repl.pilot import COLOURFUL, Desk, desk
 from tests.support.repl.scripted_work import ANSWER
 from textual.color import Color
@@ -196,10 +196,9 @@ def codes(at: Terminal) -> set[str]:
 
 def demo(term: str, environ: dict[str, str]) -> AbstractAsyncContextManager[Terminal]:
     """The REPL on a terminal of its own, with an edit to approve on the screen soon."""
-    kept = {name: value for name, value in os.environ.items() if name not in ("COLORTERM", "COLORFGBG", "NO_COLOR")}
-    env = {**kept, "PYTHONPATH": os.pathsep.join(sys.path), **environ}
+    env = {name: value for name, value in screen_env().items() if name not in ("COLORTERM", "COLORFGBG", "NO_COLOR")}
     command = [sys.executable, "-m", "tests.support.repl.scripted_session", "fix the cart"]
-    return terminal(command, env, os.getcwd(), term=term)
+    return terminal(command, {**env, **environ}, os.getcwd(), term=term)
 
 
 @pytest.mark.programs
