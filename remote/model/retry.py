@@ -112,7 +112,7 @@ def retry_after(value: str | None, wall: float) -> float | None:
             OverflowError,
         ):  # ImportError: Python was removed while the session ran
             return None
-    return max(0.0, seconds) if seconds == seconds else None
+    return min(max(0.0, seconds), 1e9) if seconds == seconds else None
 
 
 def should_retry(value: str | None) -> Retry:

@@ -82,6 +82,13 @@ def test_retry_after_is_a_number_or_a_date() -> None:
     assert retry_after(None, 0) is None
 
 
+def test_a_provider_that_wants_never_to_be_asked_again_gets_a_date() -> None:
+    for value in ("inf", "1e300", "9" * 400):
+        failure = ModelError("x", status=429, retry_after=retry_after(value, 0))
+        assert RetryPolicy(10).delay(failure) is None
+        assert "send it again in" in failure.prose("m")
+
+
 def test_settings_come_from_the_environment() -> None:
     settings = RetrySettings.from_env({"CCB_MAX_RETRIES": "0", "CCB_STREAM_IDLE_TIMEOUT_MS": "2500"})
     assert (settings.max_retries, settings.idle_timeout) == (0, 2.5)
