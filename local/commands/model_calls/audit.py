@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -98,4 +99,5 @@ def _shown(each: AuditEntry, asked: set[str], width: int) -> Iterator[str]:
     cut = text[:_MAX_SHOWN] + (" …" if len(text) > _MAX_SHOWN else "")
     for line in cut.expandtabs().splitlines():
         step = width if line.isascii() else width // 2  # other characters may take two columns
-        yield from (f"{_INDENT}{line[at : at + step]}".rstrip() for at in range(0, len(line), step))
+        pieces = textwrap.wrap(line, step, expand_tabs=False, replace_whitespace=False, break_on_hyphens=False)
+        yield from (f"{_INDENT}{piece}".rstrip() for piece in pieces or [""])
