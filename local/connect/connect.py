@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from ..config.settings import Settings
     from ..mcp.service import LaptopServers
-    from ..providers.choice import ModelChoice
+    from ..providers.model_choice import ModelChoice
     from ..session.answers.notification_hooks import NotificationHooks
     from ..session.remote_session import RemoteSession
     from .dial import Dialer
@@ -150,8 +150,8 @@ async def connect_session(
         from ..config.sent_files.own_files import own_files
         from ..ledger.entries import CallPlace
         from ..ledger.policies import check_allowed
-        from ..providers.choice import ModelChoice
         from ..providers.known_models import check_models, refresh_lists, said_at_start, short_names
+        from ..providers.model_choice import ModelChoice
         from ..session.answers.notification_hooks import NotificationHooks
         from ..session.remote_session import RemoteSession
         from .file_connection import FileConnection
@@ -316,7 +316,7 @@ async def _options(
 async def _credential_name(arguments: Arguments, startup: SessionStartup, environ: Mapping[str, str]) -> str:
     """Return where the credential comes from. A session that exists may have a model of another provider, so there a
     missing credential is found out by the first call. Raise CredentialError."""
-    from ..providers.choosing import has_others
+    from ..providers.session_provider import has_others
 
     session = arguments.session
     exists = session.continue_latest or session.resume is not None or arguments.command == "attach"

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _NEEDED_NEXT = (
     *("ccb.local.connect.file_connection", "ccb.local.connect.laptop_mcp", "ccb.tunnel.proxy.core"),
     *("ccb.local.ledger.audit", "ccb.local.ledger.desk", "ccb.local.providers.known_models"),
-    *("ccb.local.providers.choice", "ccb.local.session.remote_session", "ccb.local.connect.project_trust"),
+    *("ccb.local.providers.model_choice", "ccb.local.session.remote_session", "ccb.local.connect.project_trust"),
     *("ccb.local.session.answers.notification_hooks", "ccb.local.config.sent_files.own_files"),
 )
 """What a session imports once it is connected. It is loaded earlier, while the network is busy."""
@@ -106,7 +106,7 @@ def load_session_startup(
     command line: the session's own, and what takes over. `prompts` may ask for the passphrase of stored credentials;
     `host` chooses among them. Raises ConfigError, CredentialError."""
     from ..credentials.stored import StoredCredentials
-    from ..providers.choosing import session_provider
+    from ..providers.session_provider import session_provider
 
     for module in _NEEDED_NEXT:
         importlib.import_module(module)

@@ -14,9 +14,9 @@ from ccb.tunnel.proxy.providers.provider import ProviderError
 from ..config.settings import Settings
 from ..credentials.encrypted_file import StoreLocked
 from ..credentials.stored import StoredCredentials
-from ..providers.choosing import model_source, provider_of
 from ..providers.known_models import check_models, provider_and_model
-from ..providers.named import NamedProvider, named_provider
+from ..providers.named_provider import NamedProvider, named_provider
+from ..providers.session_provider import model_source, provider_of
 from .findings import LAPTOP, Finding, State, error_finding
 
 _ASK_S = 10.0

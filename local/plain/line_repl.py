@@ -54,7 +54,7 @@ from .printer import LinePrinter
 from .questions import PlainQuestion
 
 if TYPE_CHECKING:
-    from ..providers.choice import ModelChoice
+    from ..providers.model_choice import ModelChoice
 
 _ASKED: tuple[RequestKind[Any, Any], ...] = (CAN_USE_TOOL, ELICITATION)
 _NAMES = frozenset(kind.name for kind in _ASKED)

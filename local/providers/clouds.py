@@ -12,8 +12,8 @@ from ccb.tunnel.proxy.providers.models.fetching import Signer
 from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
 
 from ..credentials.key_text import checked
-from .named import NamedProvider
-from .places import project_of, region_of
+from .cloud_places import project_of, region_of
+from .named_provider import NamedProvider
 
 
 def cloud_provider(named: NamedProvider, client: ProviderClient, environ: Mapping[str, str]) -> CloudProvider:

@@ -17,10 +17,10 @@ from ccb.tunnel.proxy.providers.provider import ProviderError
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.models import ALIASES, ModelTable, claude_facts, sent_name
 
-from .choosing import model_source
 from .model_lists import FRESH_S, NEW_S, ModelList, ModelLists
-from .named import NamedProvider, named_provider
-from .offered import default_provider
+from .model_offers import default_provider
+from .named_provider import NamedProvider, named_provider
+from .session_provider import model_source
 
 if TYPE_CHECKING:
     from ..config.settings import Settings

@@ -17,7 +17,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ...config.settings import Settings
 from ...credentials.helper import HELPER
 from ...credentials.sources import ANTHROPIC, API_KEY_VARIABLE, TOKEN_VARIABLE
-from ...providers.named import named_provider, refuse_provider
+from ...providers.named_provider import named_provider, refuse_provider
 
 _CHECKED_AT = {"openrouter": "/key"}
 """Where a kind of provider refuses a wrong key; `/models` elsewhere. OpenRouter's list of models is for everybody."""

@@ -17,8 +17,8 @@ from ...command_line.exit_codes import ExitCode
 from ...config.settings import Settings
 from ...config.settings_loading import load_settings
 from ...providers.known_models import current_list, short_names
-from ...providers.named import NamedProvider, named_provider, refuse_provider
-from ...providers.offered import ModelOffer, default_provider, offers_of, price_text, usable_providers
+from ...providers.model_offers import ModelOffer, default_provider, offers_of, price_text, usable_providers
+from ...providers.named_provider import NamedProvider, named_provider, refuse_provider
 from ..running import CommandParser, exit_code
 from ..sessions.table import cut
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...files.transfers import Transfers
     from ...files.viewing.fetched import FetchedFiles
     from ...mcp.service import LaptopServers
-    from ...providers.choice import ModelChoice
+    from ...providers.model_choice import ModelChoice
     from ..attention import Attention
 
 

@@ -14,7 +14,7 @@ from textual.widgets import Static
 from ccb.tunnel.plain_text import one_line
 
 from ...commands.sessions.table import cut
-from ...providers.offered import ModelOffer, price_text, window_text
+from ...providers.model_offers import ModelOffer, price_text, window_text
 from ...terminal.keymap import DEFAULT_KEYMAP
 from ..theme.palette import Palette, palette_of
 

@@ -27,7 +27,7 @@ from ccb.local.login.prompts import prompts_for
 from ccb.local.plain import line_repl
 from ccb.local.plain.line_repl import LineRepl
 from ccb.local.plain.run import FirstLoginPrompts
-from ccb.local.providers.choice import ModelChoice
+from ccb.local.providers.model_choice import ModelChoice
 from ccb.local.session.client import LinkState
 from ccb.local.tui.widgets.info import ReplInfo
 from ccb.tunnel.errors import CcbError

@@ -17,8 +17,8 @@ from ccb.local.config.provider_settings import ProviderSettings
 from ccb.local.config.settings import Settings
 from ccb.local.providers.known_models import check_models, current_list
 from ccb.local.providers.model_lists import ModelList
-from ccb.local.providers.named import NamedProvider, named_provider
-from ccb.local.providers.offered import offers_of
+from ccb.local.providers.model_offers import offers_of
+from ccb.local.providers.named_provider import NamedProvider, named_provider
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.proxy.providers.provider import ProviderError
 

@@ -11,7 +11,7 @@ from tests.support.repl.pilot import Desk, desk
 
 from ccb.local.config.provider_settings import ModelSettings, ProviderSettings
 from ccb.local.config.settings import Settings
-from ccb.local.providers.choice import ModelChoice
+from ccb.local.providers.model_choice import ModelChoice
 
 LISTED = {"data": [{"id": f"coder-{each}", "max_model_len": each * 1000} for each in (8, 32, 64, 128, 1_050)]}
 PRICES = ModelSettings(inputPrice=0.5, outputPrice=2.0, efforts=["low", "high"])

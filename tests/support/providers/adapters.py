@@ -12,7 +12,7 @@ import pytest
 
 from ccb.local.config.provider_settings import ProviderSettings
 from ccb.local.config.settings import Settings
-from ccb.local.providers.choosing import session_provider
+from ccb.local.providers.session_provider import session_provider
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.providers.provider import ProviderError
 

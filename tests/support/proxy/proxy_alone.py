@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from ccb.local.config.settings import Settings
-from ccb.local.providers.choosing import session_provider
+from ccb.local.providers.session_provider import session_provider
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.http_front.front import HttpFront
 from ccb.tunnel.proxy.policy import Policy

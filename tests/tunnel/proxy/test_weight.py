@@ -16,7 +16,7 @@ from tests.support.proxy.proxy_client import guard, pieces, request_head
 
 from ccb.local.config.provider_settings import ProviderSettings
 from ccb.local.config.settings import Settings
-from ccb.local.providers.choosing import session_provider
+from ccb.local.providers.session_provider import session_provider
 from ccb.tunnel.proxy.core import AuthProxy
 
 MAX_GROWTH = 20  # MB

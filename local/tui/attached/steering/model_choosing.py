@@ -19,7 +19,7 @@ from ...views.reading import Reading
 from ..session_actions import SessionActions
 
 if TYPE_CHECKING:
-    from ....providers.choice import ModelChoice
+    from ....providers.model_choice import ModelChoice
 
 _MAX_COMPLETED = 200
 

@@ -28,8 +28,8 @@ from tests.support.proxy.proxy_client import guard, pieces, read_all, request_he
 
 from ccb.local.config.provider_settings import ProviderSettings
 from ccb.local.config.settings import Settings
-from ccb.local.providers.choosing import session_provider
-from ccb.local.providers.named import named_provider
+from ccb.local.providers.named_provider import named_provider
+from ccb.local.providers.session_provider import session_provider
 from ccb.tunnel.errors import ConfigError, CredentialError
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.providers.clouds.bedrock import API_VERSION as BEDROCK_VERSION

@@ -14,7 +14,7 @@ from tests.support.proxy.proxy_client import guard, pieces, read_all, request_he
 
 from ccb.local.config.provider_settings import ProviderSettings
 from ccb.local.config.settings import Settings
-from ccb.local.providers.choosing import session_provider
+from ccb.local.providers.session_provider import session_provider
 from ccb.remote.model.stream import BlockDone, MessageAssembler
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.providers.dialect.state import sealed

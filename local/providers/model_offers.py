@@ -13,7 +13,7 @@ from ccb.tunnel.wire.models import claude_facts
 
 from ..config.provider_settings import ProviderSettings
 from .model_lists import ModelList
-from .named import NamedProvider, granted_names, named_provider
+from .named_provider import NamedProvider, granted_names, named_provider
 
 if TYPE_CHECKING:
     from ..config.settings import Settings

@@ -13,9 +13,9 @@ from tests.support.proxy.proxy_client import guard, pieces, read_all, request_he
 from ccb.local.config.provider_settings import ModelSettings, ProviderSettings
 from ccb.local.config.settings import Settings
 from ccb.local.config.settings_loading import load_settings
-from ccb.local.providers.choosing import has_others, session_provider
 from ccb.local.providers.known_models import model_options, said_at_start
-from ccb.local.providers.named import named_provider
+from ccb.local.providers.named_provider import named_provider
+from ccb.local.providers.session_provider import has_others, session_provider
 from ccb.tunnel.errors import ConfigError, CredentialError, UsageError
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.guards.refusal import Refusal

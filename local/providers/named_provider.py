@@ -17,8 +17,8 @@ from ccb.tunnel.proxy.providers.network.endpoint import Endpoint, endpoint_at
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..config.provider_settings import ModelSettings, ProviderSettings
+from .cloud_places import cloud_base
 from .model_lists import ModelList, ModelLists
-from .places import cloud_base
 
 if TYPE_CHECKING:
     from ..config.settings import Settings

@@ -21,7 +21,7 @@ from ..credentials.helper import HelperCredential
 from ..credentials.key_text import checked
 from ..credentials.sources import credential_source
 from ..credentials.stored import StoredCredentials
-from .named import NamedProvider, granted_names, named_provider
+from .named_provider import NamedProvider, granted_names, named_provider
 
 if TYPE_CHECKING:
     from ..config.settings import Settings

@@ -12,8 +12,8 @@ from ccb.tunnel.proxy.providers.provider import ProviderError
 from ccb.tunnel.wire.models import ModelTable
 
 from .known_models import check_models, current_list, model_options, said_at_start
-from .named import NamedProvider
-from .offered import ModelOffer, granted_providers, offers_of
+from .model_offers import ModelOffer, granted_providers, offers_of
+from .named_provider import NamedProvider
 
 if TYPE_CHECKING:
     from ..config.settings import Settings
