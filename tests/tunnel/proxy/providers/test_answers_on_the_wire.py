@@ -1,0 +1,147 @@
+"""What counts as a whole answer of a provider, byte by byte, and when its connection serves another request."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from tests.support.proxy.proxy_client import guard, pieces, proxy_to, request_head
+
+from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.proxy.providers.provider import ProviderError
+
+OK = b"HTTP/1.1 200 OK\r\n"
+CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
+
+
+@asynccontextmanager
+async def answering(
+    *answers: bytes, steps: int = 1, reset: asyncio.Event | None = None
+) -> AsyncIterator[tuple[str, list[int]]]:
+    """A server that sends each request the next of the answers, in so many steps, and ends the connection after the
+    last: with a reset, when `reset` is set. The numbers are those of the connections on which the requests came."""
+    connections = 0
+    came: list[int] = []
+    left = list(answers)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        mine = connections
+        try:
+            while left:
+                await reader.readuntil(b"\r\n\r\n")
+                await reader.readexactly(2)
+                came.append(mine)
+                data = left.pop(0)
+                size = max(1, -(-len(data) // steps))
+                for at in range(0, len(data), size):
+                    writer.write(data[at : at + size])
+                    await asyncio.sleep(0)
+            if reset is not None:
+                await reset.wait()
+                linger = struct.pack("ii", 1, 0)
+                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, asyncio.timeout(30):
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", came
+
+
+async def asked(proxy: AuthProxy) -> tuple[int, bytes, bool]:
+    """The status and the bytes of one answer, and whether they were all."""
+    body = b""
+    async with proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=guard()) as answer:
+        try:
+            while piece := await answer.read():
+                body += piece
+                answer.ack(answer.offset)
+        except ProviderError:
+            return answer.status, body, False
+        return answer.status, body, True
+
+
+@pytest.mark.parametrize(
+    ("sent", "body"),
+    [
+        (OK + b"content-length: 5\r\n\r\nwords", b"words"),
+        (CHUNKED + b"2\r\nwo\r\n3;x=y\r\nrds\r\n0\r\n\r\n", b"words"),
+        (CHUNKED + b"5\r\nwords\r\n0\r\nx-trailer: 1\r\n\r\n", b"words"),
+        (OK + b"\r\nwords", b"words"),
+        (b"HTTP/1.0 200 OK\r\n\r\nwords", b"words"),
+        (
+            b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nlink: x\r\n\r\n" + OK + b"content-length: 0\r\n\r\n",
+            b"",
+        ),
+    ],
+    ids=["length", "chunks", "headers behind the body", "until the end", "an old server", "heads before the head"],
+)
+async def test_a_whole_answer_is_passed_on(sent: bytes, body: bytes) -> None:
+    for steps in (1, 1_000):
+        async with answering(sent, steps=steps) as (url, _), proxy_to(url) as proxy:
+            assert await asked(proxy) == (200, body, True)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "body"),
+    [
+        (OK + b"content-length: 50\r\n\r\nwords", 200, b"words"),
+        (CHUNKED + b"5\r\nwords\r\n", 200, b"words"),
+        (CHUNKED + b"5\r\nwords\r\nx\r\n", 200, b"words"),
+        (b"HTTP/1.1 200 OK\r\ncontent-le", 503, b"laptop_unreachable"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", 503, b"laptop_unreachable"),
+        (OK + b"x: " + b"y" * 400_000, 503, b"laptop_unreachable"),
+        (b"", 503, b"laptop_unreachable"),
+    ],
+    ids=["a length", "chunks", "no chunk", "half a head", "no HTTP", "an endless head", "nothing"],
+)
+async def test_an_answer_that_is_not_whole_does_not_look_whole(sent: bytes, status: int, body: bytes) -> None:
+    async with answering(sent) as (url, _), proxy_to(url) as proxy:
+        got, text, whole = await asked(proxy)
+    assert (got, whole) == (status, status != 200)
+    assert text == body if status == 200 else body in text
+
+
+async def test_an_answer_without_a_length_is_not_whole_when_its_connection_is_reset() -> None:
+    reset = asyncio.Event()
+    async with (
+        answering(OK + b"\r\nwords", reset=reset) as (url, _),
+        proxy_to(url) as proxy,
+        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=guard()) as answer,
+    ):
+        assert await answer.read() == b"words"
+        reset.set()
+        with pytest.raises(ProviderError, match="broke"):
+            await answer.read()
+
+
+WHOLE = OK + b"content-length: 2\r\n\r\nok"
+
+
+@pytest.mark.parametrize(
+    ("first", "connections"),
+    [
+        (WHOLE, [1, 1]),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", [1, 1]),
+        (OK + b"connection: close\r\ncontent-length: 2\r\n\r\nok", [1, 2]),
+        (WHOLE + b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nforged", [1, 2]),
+        (WHOLE + b"\x00", [1, 2]),
+    ],
+    ids=["whole", "no body", "close", "two answers", "more than an answer"],
+)
+async def test_a_connection_serves_another_request_only_if_nothing_is_left_on_it(
+    first: bytes, connections: list[int]
+) -> None:
+    """What is left would be taken for the answer to another request."""
+    async with answering(first, WHOLE, WHOLE) as (url, came), proxy_to(url) as proxy:
+        await asked(proxy)
+        assert await asked(proxy) == (200, b"ok", True)
+    assert came == connections
