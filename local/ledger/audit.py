@@ -73,6 +73,7 @@ class SessionAudit:
         self._warned_at = -_WARNED_EVERY_S
         self._asked = ""
         self._first = True
+        self._whole = False  # every call of the session was made in this run
         self._lenient = False  # not every id of a call is known here
         self._questions: dict[str, ControlRequestLine] = {}
         self._pending = 0
@@ -131,11 +132,11 @@ class SessionAudit:
 
     def begins(self) -> None:
         """Note that the session is new: all of its history comes past here, and results of other calls do not."""
-        self._first = False
+        self._first, self._whole = False, True
 
     def others_drove(self) -> None:
         """See Auditor."""
-        self._first = True
+        self._first, self._whole = True, False
 
     def revoked(self) -> None:
         """Note that the person has ended all model calls."""
@@ -240,8 +241,8 @@ class SessionAudit:
         self._pending -= size
 
     def _is_known(self, tool_use_id: str) -> bool:
-        if tool_use_id in self._wanted:
-            return True
+        if tool_use_id in self._wanted or self._whole:  # a host knows the ids of its other sessions, too
+            return tool_use_id in self._wanted
         ledger = self._opened()
         return ledger is not None and ledger.has_wanted(tool_use_id)
 

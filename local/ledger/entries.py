@@ -58,3 +58,4 @@ class AuditEntry:
     tool_use: str = ""
     name: str = ""
     text: str = ""
+    host: str = ""

@@ -179,7 +179,7 @@ class CallLedger:
         """Return what was seen of the sessions whose ID begins so, with their IDs, in the order in which it
         happened."""
         query = (
-            "SELECT session, kind, at, call, tool_use, name, text FROM events "
+            "SELECT session, kind, at, call, tool_use, name, text, host FROM events "
             "WHERE substr(session, 1, length(:session)) = :session ORDER BY id"
         )
         return [(str(row[0]), AuditEntry(*row[1:])) for row in self.run(query, {"session": session})]

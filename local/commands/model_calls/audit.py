@@ -73,11 +73,11 @@ def audit_lines(found: Sequence[tuple[str, AuditEntry]], width: int = 100) -> It
     """Return the entries for a person to read, session by session, then how many there are of each kind. `width` are
     the columns of the terminal: it must not wrap a text, whose next line could look like an entry."""
     asked = {each.tool_use for _, each in found if each.kind == "decided"}
-    before = ""
+    before = ("", "")
     for session, each in found:
-        if session != before:
-            yield f"session {one_line(session)}"
-            before = session
+        if (session, each.host) != before:  # another host may give its session the same ID
+            yield f"session {one_line(session)}{f' on {one_line(each.host)}' if each.host else ''}"
+            before = (session, each.host)
         yield from _shown(each, asked, max(width - len(_INDENT) - 1, 20))
     counts = {kind: sum(each.kind == kind for _, each in found) for kind in _TITLES}
     yield (

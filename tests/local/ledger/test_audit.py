@@ -140,6 +140,22 @@ async def test_a_new_session_has_no_results_from_elsewhere(tmp_path: Path, fake_
     assert len(session.told) == 1, "a host must not fill the screen"
 
 
+async def test_a_call_of_another_session_is_none_of_a_new_one(tmp_path: Path, fake_model: FakeModel) -> None:
+    """A host knows the ids of its other sessions."""
+    fake_model.add(call_of("Read", {}), {"text": "a"})
+    first = Session(tmp_path, fake_model)
+    async with first.audit, first.proxy:
+        await first.ask(request_with(), "c1")
+    (use,) = [each.tool_use for each in first.entries() if each.kind == "wanted"]
+    second = Session(tmp_path, fake_model)
+    async with second.audit, second.proxy:
+        second.audit.begins()
+        await second.ask(request_with(use), "c2")
+    assert [each.kind for each in second.entries() if each.call == "c2" and each.tool_use] == ["tampering"]
+    shown = list(audit_lines([("5e55-1", each) for each in second.entries()]))
+    assert shown[0] == "session 5e55-1 on gpu"
+
+
 async def test_nothing_that_a_host_says_to_a_model_is_hidden(tmp_path: Path, fake_model: FakeModel) -> None:
     """What it asks may stand anywhere in a request, not only in the last text of the user."""
     document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "in a document"}}
