@@ -134,11 +134,13 @@ def _own_tools(request: Mapping[str, Any]) -> bool:
 def _fetches(request: Mapping[str, Any]) -> bool:
     """Return whether the provider is to fetch parts of the prompt, whose length the request does not tell."""
     level = _items(request.get("messages"))
-    for _ in range(3):  # messages, their blocks, the blocks of a result
+    depth = 3  # messages, their blocks, the blocks of a result
+    while level and depth:
         blocks = [each for each in level if isinstance(each, dict)]
         if any(_object(each, "source").get("type") in _FETCHED for each in blocks):
             return True
         level = [inner for each in blocks for inner in _items(each.get("content"))]
+        depth -= 1
     return False
 
 

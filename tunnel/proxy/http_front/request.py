@@ -63,17 +63,20 @@ class HttpRequest:
         self._waiting += len(piece)
         if self._waiting > _READ_AHEAD:
             self._transport.pause_reading()
-        self._wake()
+        if self._news is not None:
+            self._wake(self._news)
 
     def ended(self) -> None:
         """Note the end of the body."""
         self.complete = True
-        self._wake()
+        if self._news is not None:
+            self._wake(self._news)
 
     def lost(self) -> None:
         """Note that the rest of the body does not come."""
         self._lost = True
-        self._wake()
+        if self._news is not None:
+            self._wake(self._news)
 
     async def _arriving(self) -> AsyncIterator[bytes]:
         while True:
@@ -90,7 +93,7 @@ class HttpRequest:
             self._news = asyncio.get_running_loop().create_future()
             await self._news
 
-    def _wake(self) -> None:
-        news, self._news = self._news, None
-        if news is not None and not news.done():
+    def _wake(self, news: asyncio.Future[None]) -> None:
+        self._news = None
+        if not news.done():
             news.set_result(None)
