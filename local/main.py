@@ -41,7 +41,8 @@ def run(argv: Sequence[str]) -> int:
         if unwritable is None:
             raise
         return unwritable
-    return flush_stdout() or code
+    unwritable = flush_stdout()
+    return code if code == ExitCode.HANGUP else unwritable or code  # with the window stdout is gone, too
 
 
 def _forbid_core_dumps() -> None:

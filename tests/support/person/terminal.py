@@ -112,11 +112,11 @@ class Terminal:
         self._news.set()
 
 
-def screen_env(**own: str) -> dict[str, str]:
+def screen_env() -> dict[str, str]:
     """Return the environment for a program that shows the REPL on a session of its own. What Python reads of it at its
     start is as on a laptop, so that it is forked like the runs of ccb: its imports would take a second."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(READ_AT_START)}
-    return {**kept, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "COLORTERM": "truecolor", **own}
+    return {**kept, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "COLORTERM": "truecolor"}
 
 
 @asynccontextmanager
