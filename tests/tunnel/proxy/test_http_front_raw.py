@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.support.proxy.proxy_client import NONCE, proxy_to
 
 from ccb.tunnel.proxy.http_front import connection as connection_module
 from ccb.tunnel.proxy.http_front import front as front_module
+from ccb.tunnel.proxy.http_front.answer import HttpAnswer
 from ccb.tunnel.proxy.http_front.front import HttpFront
 from ccb.tunnel.secret import Secret
 
@@ -65,6 +67,83 @@ async def test_thousands_of_requests_in_one_piece_are_refused_one_by_one(tmp_pat
     async with front(tmp_path) as (path, seen):
         answer = await sent(path, refused * 3_000 + request("", "connection: close", path="/x"))
     assert not seen and answer.count(b"HTTP/1.1 404 ") in range(1, 3_002)
+
+
+async def test_requests_that_wait_for_an_answer_to_another_are_bounded(tmp_path: Path) -> None:
+    """Each ends in the piece in which the next one begins, so the connection has always begun to read one."""
+    started, go_on, seen = asyncio.Event(), asyncio.Event(), list[bytes]()
+
+    async def handle(asked: web.Request) -> web.Response:
+        seen.append(await asked.read())
+        started.set()
+        await go_on.wait()
+        return web.Response(body=b"ok")
+
+    async with (
+        serving(handle) as url,
+        proxy_to(url) as proxy,
+        HttpFront(proxy, Secret(NONCE), tmp_path / "front") as it,
+        asyncio.timeout(30),
+    ):
+        reader, writer = await asyncio.open_unix_connection(str(it.socket_path))
+        small, large = request(), request("x" * 50_000)
+        writer.write(small + small[:-1])
+        await started.wait()
+        writer.write(small[-1:] + large[:-1])
+        for _ in range(20):
+            writer.write(large[-1:] + large[:-1])
+        await writer.drain()
+        go_on.set()
+        answers = await reader.read()
+        writer.close()
+    assert answers.count(b"200 OK") == len(seen) < 4
+    assert seen[:2] == [b"{}", b"{}"][: len(seen)]
+
+
+async def test_a_body_that_comes_at_once_does_not_stop_its_connection(tmp_path: Path) -> None:
+    """It is more than is read ahead, and nobody makes room by taking it piece by piece."""
+    large = "x" * 150_000
+    async with front(tmp_path) as (path, seen):
+        with socket.socket(socket.AF_UNIX) as raw:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1_000_000)
+            raw.connect(path)
+            raw.sendall(request(large))  # the loop takes no part of it meanwhile
+            reader, writer = await asyncio.open_unix_connection(sock=raw)
+            await reader.readuntil(b"x" * 150_000)
+            writer.write(request("{}", "connection: close"))
+            assert (await reader.read()).endswith(b"\r\n\r\n{}")
+            writer.close()
+    assert seen == [large.encode(), b"{}"]
+
+
+async def test_a_client_that_reads_on_in_the_step_in_which_an_answer_ends_gets_its_end_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next request on the connection would else be taken for answered, too."""
+    finish = HttpAnswer.finish
+
+    def finish_and_resume(self: HttpAnswer) -> None:
+        finish(self)
+        for each in it._connections:
+            each.resume_writing()
+
+    async def handle(asked: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(asked)
+        await response.write(await asked.read())
+        return response
+
+    async with (
+        serving(handle) as url,
+        proxy_to(url) as proxy,
+        HttpFront(proxy, Secret(NONCE), tmp_path / "front") as it,
+        asyncio.timeout(30),
+    ):
+        monkeypatch.setattr(HttpAnswer, "finish", finish_and_resume)
+        answer = await sent(str(it.socket_path), request("1") + request("2") + request("3", "connection: close"))
+    assert [each[-11:] for each in answer.split(b"HTTP/1.1 ")[1:]] == [
+        b"1\r\n%d\r\n0\r\n\r\n" % number for number in (1, 2, 3)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,10 @@ from .answer import Answering, HttpAnswer, Serve, head_of
 from .request import HttpRequest
 
 _MAX_EARLY = 64 * 1024
-"""Bytes of the next request that are kept while one is answered."""
+"""Bytes that are kept while a request is answered that has come whole."""
+
+_MAX_NEXT = 64
+"""Requests that wait for the answer to one before them. All that came in the same step of the loop are read at once."""
 
 _MAX_LINE, _MAX_HEADERS = 8190, 128
 _MAX_HEAD = 64 * 1024
@@ -87,12 +90,14 @@ class HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._last:
             return
-        if self._answer is None or self._coming is not None:
+        if self._answer is None or (self._coming is not None and self._coming is self._request):
             self._read(data)
         elif len(self._early) + len(data) <= _MAX_EARLY:
             self._early += data
         else:
             self._last = True
+            if self._coming is not None:
+                self._lose(self._coming)
 
     def pause_writing(self) -> None:
         self.writing_paused = True
@@ -133,11 +138,12 @@ class HttpConnection(asyncio.Protocol):
             self._transport.close()
         elif self._next:
             self._begin(self._transport, self._next.popleft())
+            if self._coming is not None and self._coming is self._request:
+                self._read_early()
         elif self._last:
             self._end(self._transport)
         else:
-            early, self._early = self._early, b""
-            self._read(early)
+            self._read_early()
 
     def on_message_begin(self) -> None:
         self._target, self._headers = b"", {}
@@ -173,6 +179,8 @@ class HttpConnection(asyncio.Protocol):
         coding = headers.get("transfer-encoding")
         if coding is not None and (coding.lower() != "chunked" or version == "1.0"):
             self._refuse("has a body in a form that the proxy does not read")
+        if len(self._next) >= _MAX_NEXT:
+            self._refuse("comes before too many others have been answered")
         method = parser.get_method().decode("latin-1")
         if method == "CONNECT":
             self._refusal = self._refusal or Refusal(405, "the proxy opens no tunnel")
@@ -197,6 +205,10 @@ class HttpConnection(asyncio.Protocol):
         if self._coming is not None:
             self._coming.ended()
             self._coming = None
+
+    def _read_early(self) -> None:
+        early, self._early = self._early, b""
+        self._read(early)
 
     def _read(self, data: bytes) -> None:
         self._head_size += len(data)

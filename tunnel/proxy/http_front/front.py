@@ -94,7 +94,7 @@ class _Call:
 
     def __init__(self, proxy: AuthProxy, nonce: NonceGuard, request: HttpRequest, answer: HttpAnswer) -> None:
         self._answer = answer
-        self._begun = False
+        self._begun = self._ended = False
         given, path = _nonce_and_path(request)
         head = RequestHead("", given, request.method, path, request.headers, request.size)
         self._call = proxy.follow(head, request.body(), nonce=nonce, news=self.go_on)
@@ -109,7 +109,8 @@ class _Call:
             answer.begin(head.status, head.headers)
         while not answer.paused and (piece := call.take()) is not None:
             answer.write(piece)
-        if call.over:
+        if call.over and not self._ended:  # a client may read on before its connection knows of the end
+            self._ended = True
             call.leave()
             if call.whole:
                 answer.finish()

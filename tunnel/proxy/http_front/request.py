@@ -69,6 +69,8 @@ class HttpRequest:
     def ended(self) -> None:
         """Note the end of the body."""
         self.complete = True
+        if self._waiting > _READ_AHEAD:  # whoever takes a whole body at once makes no room
+            self._transport.resume_reading()
         if self._news is not None:
             self._wake(self._news)
 

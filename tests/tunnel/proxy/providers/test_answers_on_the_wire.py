@@ -12,6 +12,8 @@ import pytest
 from tests.support.proxy.proxy_client import guard, pieces, proxy_to, request_head
 
 from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.proxy.guards.refusal import Refusal
+from ccb.tunnel.proxy.policy import Policy
 from ccb.tunnel.proxy.providers.provider import ProviderError
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -145,3 +147,15 @@ async def test_a_connection_serves_another_request_only_if_nothing_is_left_on_it
         await asked(proxy)
         assert await asked(proxy) == (200, b"ok", True)
     assert came == connections
+
+
+@pytest.mark.parametrize("steps", [1, 1_000])
+async def test_an_answer_that_is_too_long_does_not_look_whole_however_it_comes(steps: int) -> None:
+    async with (
+        answering(CHUNKED + b"5\r\nwords\r\n0\r\n\r\n", steps=steps) as (url, _),
+        proxy_to(url, policy=Policy(max_answer=4)) as proxy,
+        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=guard()) as answer,
+    ):
+        with pytest.raises(Refusal, match="4 bytes"):
+            while await answer.read():
+                pass

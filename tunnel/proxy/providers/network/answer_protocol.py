@@ -80,6 +80,9 @@ class AnswerProtocol(BaseProtocol):
 
     async def flow(self, take: Callable[[bytes], bool]) -> bool:
         """See `ProviderResponse.flow`."""
+        if self._held and self._answered is not None:  # for what came with the head there was no room
+            self._answered = None
+            return True
         if self._take is None:
             self._go_on()
             self._take = take
@@ -129,14 +132,14 @@ class AnswerProtocol(BaseProtocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._own.connection_lost(exc)
         super().connection_lost(exc)
-        if isinstance(exc, OSError):
+        if exc is not None:
             self._failure = self._failure or aiohttp.ClientOSError(*exc.args)
         elif not self.status:
             self._failure = self._failure or aiohttp.ServerDisconnectedError()
         elif self._has_length():
             self._failure = self._failure or aiohttp.ClientPayloadError("the answer is not whole")
         else:
-            self._over = self._over or exc is None
+            self._over = self._over or self._failure is None
         self._tell()
 
     def on_message_begin(self) -> None:

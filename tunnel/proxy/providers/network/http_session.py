@@ -112,9 +112,13 @@ class _Exchange:
         """Keep the connection for another request, unless something of this one is still to come or to be sent."""
         if self._sending is not None and not self._sending.done():
             self._sending.cancel()
-            await asyncio.wait((self._sending,))
             self.answer.fail(ConnectionAbortedError())
-        self.answer.leave()
+            try:
+                await asyncio.wait((self._sending,))
+            finally:
+                self.answer.leave()
+        else:
+            self.answer.leave()
 
     async def _send(self, head: bytes, body: AsyncIterator[bytes], *, chunked: bool) -> None:
         """Write the body, and the head with its first piece: a body that is refused sends nothing."""
