@@ -18,6 +18,7 @@ from ccb.tunnel.proxy.providers.provider import ProviderError
 
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"transfer-encoding: chunked\r\n\r\n"
+WHOLE = OK + b"content-length: 2\r\n\r\nok"
 
 
 @asynccontextmanager
@@ -101,9 +102,23 @@ async def test_a_whole_answer_is_passed_on(sent: bytes, body: bytes) -> None:
         (b"HTTP/1.1 200 OK\r\ncontent-le", 503, b"laptop_unreachable"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", 503, b"laptop_unreachable"),
         (OK + b"x: " + b"y" * 400_000, 503, b"laptop_unreachable"),
+        (b"HTTP/1.1 103 Early\r\nlink: x\r\n\r\n" * 20_000 + WHOLE, 503, b"laptop_unreachable"),
+        (b"HTTP/1.1 101 Other\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n", 503, b"laptop_unreachable"),
+        (b"HTTP/1.1 099 Less\r\ncontent-length: 4\r\n\r\nmore" + WHOLE, 503, b"laptop_unreachable"),
         (b"", 503, b"laptop_unreachable"),
     ],
-    ids=["a length", "chunks", "no chunk", "half a head", "no HTTP", "an endless head", "nothing"],
+    ids=[
+        "a length",
+        "chunks",
+        "no chunk",
+        "half a head",
+        "no HTTP",
+        "an endless head",
+        "endless heads",
+        "another protocol",
+        "no status",
+        "nothing",
+    ],
 )
 async def test_an_answer_that_is_not_whole_does_not_look_whole(sent: bytes, status: int, body: bytes) -> None:
     async with answering(sent) as (url, _), proxy_to(url) as proxy:
@@ -123,9 +138,6 @@ async def test_an_answer_without_a_length_is_not_whole_when_its_connection_is_re
         reset.set()
         with pytest.raises(ProviderError, match="broke"):
             await answer.read()
-
-
-WHOLE = OK + b"content-length: 2\r\n\r\nok"
 
 
 @pytest.mark.parametrize(

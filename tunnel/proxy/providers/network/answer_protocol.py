@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 import aiohttp
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.connector import Connection
-from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+from httptools import HttpParserError, HttpResponseParser
 
 Answered = Callable[[int, Iterable[tuple[str, str]]], Callable[[bytes], bool]]
 """Is called with the head of an answer. See `ProviderRequest.answered`."""
@@ -116,8 +116,6 @@ class AnswerProtocol(BaseProtocol):
             self._answers.feed_data(data)
             if self._unknown > _MAX_HEAD:
                 raise HttpParserError(f"{self._unknown} bytes without a whole head or a part of the body")
-        except HttpParserUpgrade:
-            self._closes = True
         except HttpParserError as error:
             self._closes = True
             if not self._over:
@@ -151,11 +149,13 @@ class AnswerProtocol(BaseProtocol):
 
     def on_headers_complete(self) -> None:
         status = self._answers.get_status_code()
-        if self.status or (status < 200 and status != 101):
-            self.headers = self.headers if self.status else []
-        else:
+        if status < 100 or status == 101:  # what follows would belong to no answer, or is not HTTP
+            raise HttpParserError(f"the status {status}")
+        if not self.status and status < 200:
+            self.headers = []
+        elif not self.status:
             self.status = status
-        self._unknown = 0
+            self._unknown = 0
 
     def on_body(self, chunk: bytes) -> None:
         self._chunks.append(chunk)
