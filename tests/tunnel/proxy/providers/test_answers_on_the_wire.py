@@ -6,9 +6,11 @@ import asyncio
 import socket
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from unittest.mock import patch
 
 import pytest
+from aiohttp.client_proto import ResponseHandler
 from tests.support.proxy.proxy_client import guard, pieces, proxy_to, request_head
 
 from ccb.tunnel.proxy.core import AuthProxy
@@ -171,3 +173,31 @@ async def test_an_answer_that_is_too_long_does_not_look_whole_however_it_comes(s
         with pytest.raises(Refusal, match="4 bytes"):
             while await answer.read():
                 pass
+
+
+async def test_a_connection_on_which_something_came_between_two_requests_serves_no_other() -> None:
+    """A server says so that it will close one. Its next answer would be taken for that, or not be read at all."""
+    came: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n{}")
+                mine = b"%d" % len(came)
+                came.append(mine)
+                writer.write(OK + b"content-length: 1\r\n\r\n" + mine)
+                late.add_done_callback(lambda _: writer.write(b"HTTP/1.1 408 Too late\r\nx: " + b"y" * 300_000))
+        writer.close()
+
+    late: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, asyncio.timeout(30), proxy_to(url) as proxy:
+        with patch.object(
+            ResponseHandler, "data_received", autospec=True, side_effect=ResponseHandler.data_received
+        ) as data:
+            assert await asked(proxy) == (200, b"0", True)
+            late.set_result(None)
+            while not data.called:
+                await asyncio.sleep(0)
+        assert await asked(proxy) == (200, b"1", True)

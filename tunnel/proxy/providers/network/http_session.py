@@ -214,6 +214,9 @@ class HttpSession:
         head, again = self._head(request), request.method == "GET"
         while True:
             connection = await self._connector.connect(self._direct or self._destination(), [], self._timeout)
+            if connection.protocol is not None and connection.protocol.should_close:  # something came unasked
+                connection.close()
+                connection = await self._connector.connect(self._direct or self._destination(), [], self._timeout)
             try:
                 exchange = _Exchange(connection, head, request)
             except BaseException:
