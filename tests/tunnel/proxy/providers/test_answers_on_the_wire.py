@@ -80,6 +80,7 @@ async def asked(proxy: AuthProxy) -> tuple[int, bytes, bool]:
         (OK + b"content-length: 5\r\n\r\nwords", b"words"),
         (CHUNKED + b"2\r\nwo\r\n3;x=y\r\nrds\r\n0\r\n\r\n", b"words"),
         (CHUNKED + b"5\r\nwords\r\n0\r\nx-trailer: 1\r\n\r\n", b"words"),
+        (OK + b"content-length: 5\r\n\r\nwords" + WHOLE, b"words"),
         (OK + b"\r\nwords", b"words"),
         (b"HTTP/1.0 200 OK\r\n\r\nwords", b"words"),
         (
@@ -87,7 +88,15 @@ async def asked(proxy: AuthProxy) -> tuple[int, bytes, bool]:
             b"",
         ),
     ],
-    ids=["length", "chunks", "headers behind the body", "until the end", "an old server", "heads before the head"],
+    ids=[
+        "length",
+        "chunks",
+        "headers behind the body",
+        "two answers",
+        "until the end",
+        "an old server",
+        "heads before the head",
+    ],
 )
 async def test_a_whole_answer_is_passed_on(sent: bytes, body: bytes) -> None:
     for steps in (1, 1_000):

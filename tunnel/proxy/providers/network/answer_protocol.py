@@ -158,6 +158,8 @@ class AnswerProtocol(BaseProtocol):
             self._unknown = 0
 
     def on_body(self, chunk: bytes) -> None:
+        if self._over:  # it is of another answer
+            return
         self._chunks.append(chunk)
         self._size += len(chunk)
         self._unknown = 0
