@@ -23,6 +23,7 @@ _MAX_NEXT = 64
 """Requests that wait for the answer to one before them. All that came in the same step of the loop are read at once."""
 
 _MAX_LINE, _MAX_HEADERS = 8190, 128
+_MAX_DIGITS = 20  # of a length; Python reads no number with some thousand zeros in front
 _MAX_HEAD = 64 * 1024
 """Bytes of a head, and of what comes between two pieces of a body. With more the connection is refused: nothing may
 have said yet that it knows the nonce."""
@@ -177,7 +178,9 @@ class HttpConnection(asyncio.Protocol):
         if version not in ("1.0", "1.1") or ("host" not in headers and version == "1.1"):
             self._refuse("has no host, or is of another version of HTTP")
         coding = headers.get("transfer-encoding")
-        if coding is not None and (coding.lower() != "chunked" or version == "1.0"):
+        if len(headers.get("content-length", "")) > _MAX_DIGITS or (
+            coding is not None and (coding.lower() != "chunked" or version == "1.0")
+        ):
             self._refuse("has a body in a form that the proxy does not read")
         if len(self._next) >= _MAX_NEXT:
             self._refuse("comes before too many others have been answered")
