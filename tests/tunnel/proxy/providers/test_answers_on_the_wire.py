@@ -16,6 +16,7 @@ from tests.support.proxy.proxy_client import guard, pieces, proxy_to, request_he
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.policy import Policy
+from ccb.tunnel.proxy.providers.network.answer_protocol import AnswerProtocol
 from ccb.tunnel.proxy.providers.provider import ProviderError
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -210,3 +211,19 @@ async def test_a_connection_on_which_something_came_between_two_requests_serves_
             while not data.called:
                 await asyncio.sleep(0)
         assert await asked(proxy) == (200, b"1", True)
+
+
+async def test_nothing_more_is_sent_on_a_connection_that_broke(caplog: pytest.LogCaptureFixture) -> None:
+    send = AnswerProtocol.send
+
+    def break_off(self: AnswerProtocol, data: bytes) -> None:
+        send(self, data)
+        if self.transport is not None:
+            self.transport.abort()
+
+    body = b"x" * 500_000
+    async with answering(WHOLE) as (url, _), proxy_to(url) as proxy:
+        with patch.object(AnswerProtocol, "send", break_off):
+            async with proxy.call(request_head(body), pieces(body, 10_000), nonce=guard()) as answer:
+                assert answer.status == 503
+    assert "socket.send" not in caplog.text

@@ -62,7 +62,7 @@ class AnswerProtocol(BaseProtocol):
 
     def send(self, data: bytes) -> None:
         """Write bytes of the request. Raise ClientOSError if the connection is closed."""
-        if self.transport is None:
+        if self.transport is None or self.transport.is_closing():
             raise aiohttp.ClientConnectionResetError("the connection is closed")
         self.transport.write(data)
 
