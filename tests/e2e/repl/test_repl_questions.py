@@ -45,9 +45,7 @@ async def go_to_card(running: Terminal) -> None:
     for _ in range(10):
         await press(running, "\x1ba")
         with contextlib.suppress(AssertionError):
-            await running.until(
-                lambda: any(each in running.text_from(start) for each in ("Esc back", "Esc declines")), 6
-            )
+            await running.until(listens, 6)
             return
     raise AssertionError("the card does not listen")
 

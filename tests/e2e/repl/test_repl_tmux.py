@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -29,10 +30,14 @@ def bash(command: str) -> dict[str, object]:
 
 
 async def answer(window: Window, *keys: str) -> None:
-    """Go to the card and answer it."""
+    """Go to the card and answer it. Right after it appears, a card takes no focus; each press is waited for, because a
+    second one would go back."""
     await window.shows("to answer")
-    while "Esc back" not in await window.screen():  # right after it appears, a card takes no focus
+    for _ in range(10):
         await window.press("M-a")
+        with suppress(AssertionError):
+            await window.until(lambda screen: "Esc back" in screen, 6)
+            break
     await window.press(*keys)
 
 
