@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Self
 
@@ -145,6 +145,7 @@ class AuthProxy:
             call = Call(head.id)
             call.fail(refusal)
             reader = call.attach(0)
+            asyncio.get_running_loop().call_soon(news)
         call.news = news
         return FollowedCall(call, reader, self)
 
@@ -310,9 +311,10 @@ class AuthProxy:
 
         look = partial(self._look_at, upload, head.id, answers=answers)
         headers, limit = request_headers(head.headers), self._policy.max_answer
-        with closing(AnswerIntake(call, meter, self._auditor, limit, look)) as intake:
-            pieces = upload.pieces()
-            request = ProviderRequest(head.method, head.path, headers, pieces, head.size, asks, intake.begin)
+        intake = AnswerIntake(call, meter, self._auditor, limit, look)
+        pieces = upload.pieces()
+        request = ProviderRequest(head.method, head.path, headers, pieces, head.size, asks, intake.begin)
+        try:
             async with self._provider.exchange(request) as response:
                 take = intake.begin(response.status, response.headers)
                 if response.flow is not None:
@@ -322,6 +324,8 @@ class AuthProxy:
                     async for chunk in response.chunks:
                         if not take(chunk):
                             await intake.room()
+        finally:
+            intake.close()
 
     def _look_at(self, upload: Upload, call_id: str, *, answers: bool) -> None:
         """Let the auditor have a request that has been sent, and free its memory: what streams for minutes needs none.

@@ -22,7 +22,7 @@ class NonceGuard:
 
     def matches(self, presented: str) -> bool:
         """Return whether a request with this nonce would be admitted. Compare in constant time."""
-        return bool(self._nonce) and self._nonce.matches(presented) and not self.closed
+        return presented != "" and self._nonce.matches(presented) and self.wrong < MAX_WRONG
 
     def admits(self, presented: str) -> bool:
         """Return whether a request with this nonce may go on, and count a wrong one."""

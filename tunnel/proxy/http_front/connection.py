@@ -241,7 +241,6 @@ class HttpConnection(asyncio.Protocol):
             transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self._request, self._answer = request, HttpAnswer(self, transport, request)
         self._answering = self._serve(request, self._answer)
-        self._answering.go_on()
 
     def _linger(self, transport: asyncio.Transport) -> None:
         self._last = True

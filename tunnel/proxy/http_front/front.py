@@ -101,6 +101,8 @@ class _Call:
 
     def go_on(self) -> None:
         call, answer = self._call, self._answer
+        if self._ended:  # the client has left, or reads on before its connection knows of the end
+            return
         if not self._begun:
             head = call.head
             if head is None:
@@ -109,7 +111,7 @@ class _Call:
             answer.begin(head.status, head.headers)
         while not answer.paused and (piece := call.take()) is not None:
             answer.write(piece)
-        if call.over and not self._ended:  # a client may read on before its connection knows of the end
+        if call.over:
             self._ended = True
             call.leave()
             if call.whole:
@@ -118,6 +120,7 @@ class _Call:
                 answer.break_off()
 
     def give_up(self) -> None:
+        self._ended = True
         self._call.leave()
 
 
