@@ -38,7 +38,9 @@ async def answer(window: Window, *keys: str) -> None:
         with suppress(AssertionError):
             await window.until(lambda screen: "Esc back" in screen, 6)
             break
-    await window.press(*keys)
+    for key, shown in zip(keys, ("answers", ""), strict=True):
+        await window.press(key)  # where ccb stands still, it reads two keys at once, and they are text
+        await window.until(lambda screen, shown=shown: shown in screen)  # type: ignore[misc]
 
 
 async def test_paste_approve_deny_interrupt_reconnect_resize_and_quit(

@@ -12,7 +12,7 @@ import sys
 import termios
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from tests.support.forking.process import READ_AT_START, start_process
 
@@ -57,14 +57,15 @@ class Terminal:
         os.write(self._master, keys.encode())
 
     async def answer(self, key: str) -> None:
-        """Go to the approval card and answer it, with the pause of a person before each key: without it, it is text."""
+        """Go to the approval card and answer it, with the pause of a person before each key. What each key does is
+        waited for: where ccb stands still, it reads two keys at once, and they are text."""
         await self.shows("to answer")
-        seen = len(self.written)
-        self.type("\t")
-        await self.until(lambda: "Esc back" in self.text_from(seen))
-        for pressed in (key, "\r"):
+        for pressed, shown in (("\t", "Esc back"), (key, "answers"), ("\r", "")):
+            seen = len(self.written)
             await asyncio.sleep(4 * BURST_S)
             self.type(pressed)
+            with suppress(AssertionError):
+                await self.until(lambda seen=seen, shown=shown: shown in self.text_from(seen), 10)  # type: ignore[misc]
 
     async def chord(self, keys: str) -> None:
         """Press a chord such as Alt+R, which counts only if it was pressed alone."""
