@@ -53,7 +53,7 @@ class Account:
 
 class ProviderAccounts:
     """The accounts at one host. `directory` is for locks. All methods block; see SecretStore for what they raise.
-    `missing` is the error if there is none."""
+    `missing` is raised instead of the usual error where no account is stored."""
 
     def __init__(
         self, store: SecretStore, host: str, directory: Path, *, missing: CredentialError | None = None

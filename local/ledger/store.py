@@ -242,7 +242,8 @@ def ledger_path(state: Path) -> Path:
 
 
 def read_ledger(state: Path, read: Callable[[CallLedger], Found], nothing: Found) -> Found:
-    """Return what `read` finds in the ledger, and `nothing` if there is none yet. Raise ConfigError."""
+    """Call `read` with the open ledger and return its result, or `nothing` on a machine that has no ledger yet. Raise
+    ConfigError if the ledger cannot be read."""
     if not ledger_path(state).exists():
         return nothing
     ledger = open_ledger(state)

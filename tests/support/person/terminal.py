@@ -12,7 +12,7 @@ import sys
 import termios
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from tests.support.forking.process import READ_AT_START, start_process
 
@@ -60,12 +60,16 @@ class Terminal:
         """Go to the approval card and answer it, with the pause of a person before each key. What each key does is
         waited for: where ccb stands still, it reads two keys at once, and they are text."""
         await self.shows("to answer")
-        for pressed, shown in (("\t", "Esc back"), (key, "answers"), ("\r", "")):
-            seen = len(self.written)
-            await asyncio.sleep(4 * BURST_S)
-            self.type(pressed)
-            with suppress(AssertionError):
-                await self.until(lambda seen=seen, shown=shown: shown in self.text_from(seen), 10)  # type: ignore[misc]
+        await self._press("\t", "Esc back")
+        await self._press(key, "answers")
+        await self._press("\r")
+
+    async def _press(self, key: str, shown: str = "") -> None:
+        """Press a key, and wait until `shown` is written."""
+        await asyncio.sleep(4 * BURST_S)
+        seen = len(self.written)
+        self.type(key)
+        await self.until(lambda: shown in self.text_from(seen))
 
     async def chord(self, keys: str) -> None:
         """Press a chord such as Alt+R, which counts only if it was pressed alone."""

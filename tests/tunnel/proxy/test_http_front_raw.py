@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -15,9 +15,11 @@ from aiohttp import web
 from tests.support.network.http_server import serving
 from tests.support.proxy.proxy_client import NONCE, proxy_to
 
+from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.http_front import connection as connection_module
 from ccb.tunnel.proxy.http_front import front as front_module
 from ccb.tunnel.proxy.http_front.answer import HttpAnswer
+from ccb.tunnel.proxy.http_front.connection import HttpConnection
 from ccb.tunnel.proxy.http_front.front import HttpFront
 from ccb.tunnel.secret import Secret
 
@@ -25,6 +27,20 @@ from ccb.tunnel.secret import Secret
 def request(body: str = "{}", *lines: str, nonce: str = NONCE, path: str = "/v1/messages") -> bytes:
     head = [f"POST {path} HTTP/1.1", "host: model", f"x-auth-nonce: {nonce}", f"content-length: {len(body)}", *lines]
     return "\r\n".join([*head, "", body]).encode()
+
+
+@asynccontextmanager
+async def front_to(
+    handle: Callable[[web.Request], Awaitable[web.StreamResponse]], tmp_path: Path
+) -> AsyncIterator[tuple[str, AuthProxy]]:
+    """The socket of a front, and its proxy, whose provider answers with `handle`."""
+    async with (
+        serving(handle) as url,
+        proxy_to(url) as proxy,
+        HttpFront(proxy, Secret(NONCE), tmp_path / "front") as it,
+        asyncio.timeout(30),
+    ):
+        yield str(it.socket_path), proxy
 
 
 @asynccontextmanager
@@ -36,13 +52,8 @@ async def front(tmp_path: Path) -> AsyncIterator[tuple[str, list[bytes]]]:
         seen.append(await asked.read())
         return web.Response(body=seen[-1])
 
-    async with (
-        serving(handle) as url,
-        proxy_to(url) as proxy,
-        HttpFront(proxy, Secret(NONCE), tmp_path / "front") as it,
-        asyncio.timeout(30),
-    ):
-        yield str(it.socket_path), seen
+    async with front_to(handle, tmp_path) as (path, _):
+        yield path, seen
 
 
 async def sent(path: str, data: bytes) -> bytes:
@@ -79,13 +90,8 @@ async def test_requests_that_wait_for_an_answer_to_another_are_bounded(tmp_path:
         await go_on.wait()
         return web.Response(body=b"ok")
 
-    async with (
-        serving(handle) as url,
-        proxy_to(url) as proxy,
-        HttpFront(proxy, Secret(NONCE), tmp_path / "front") as it,
-        asyncio.timeout(30),
-    ):
-        reader, writer = await asyncio.open_unix_connection(str(it.socket_path))
+    async with front_to(handle, tmp_path) as (path, _):
+        reader, writer = await asyncio.open_unix_connection(path)
         small, large = request(), request("x" * 50_000)
         writer.write(small + small[:-1])
         await started.wait()
@@ -120,12 +126,14 @@ async def test_a_client_that_reads_on_in_the_step_in_which_an_answer_ends_gets_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next request on the connection would else be taken for answered, too."""
-    finish = HttpAnswer.finish
+    finish, resumed = HttpAnswer.finish, 0
 
     def finish_and_resume(self: HttpAnswer) -> None:
+        nonlocal resumed
         finish(self)
-        for each in it._connections:
-            each.resume_writing()
+        assert isinstance(self._connection, HttpConnection)
+        self._connection.resume_writing()
+        resumed += 1
 
     async def handle(asked: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -133,17 +141,13 @@ async def test_a_client_that_reads_on_in_the_step_in_which_an_answer_ends_gets_i
         await response.write(await asked.read())
         return response
 
-    async with (
-        serving(handle) as url,
-        proxy_to(url) as proxy,
-        HttpFront(proxy, Secret(NONCE), tmp_path / "front") as it,
-        asyncio.timeout(30),
-    ):
+    async with front_to(handle, tmp_path) as (path, _):
         monkeypatch.setattr(HttpAnswer, "finish", finish_and_resume)
-        answer = await sent(str(it.socket_path), request("1") + request("2") + request("3", "connection: close"))
+        answer = await sent(path, request("1") + request("2") + request("3", "connection: close"))
     assert [each[-11:] for each in answer.split(b"HTTP/1.1 ")[1:]] == [
         b"1\r\n%d\r\n0\r\n\r\n" % number for number in (1, 2, 3)
     ]
+    assert resumed == 3
 
 
 @pytest.mark.parametrize(
@@ -275,13 +279,7 @@ async def test_connections_that_send_no_request_are_closed_and_those_that_wait_f
             assert await ended == b""
         writer.close()
 
-    async with (
-        serving(handle) as url,
-        proxy_to(url) as proxy,
-        HttpFront(proxy, Secret(NONCE), tmp_path / "front") as it,
-        asyncio.timeout(30),
-    ):
-        path = str(it.socket_path)
+    async with front_to(handle, tmp_path) as (path, _):
         waiting = asyncio.create_task(sent(path, request()))
         refused = asyncio.create_task(sent(path, request("x" * 500, nonce="wrong")[:-400]))
         assert await sent(path, b"") == await sent(path, b"POST /v1/mess") == b""
@@ -316,13 +314,8 @@ async def test_not_another_byte_of_an_answer_comes_after_the_person_revokes(tmp_
         await response.write(b"second")
         return response
 
-    async with (
-        serving(handle) as url,
-        proxy_to(url) as proxy,
-        HttpFront(proxy, Secret(NONCE), tmp_path / "front") as it,
-        asyncio.timeout(30),
-    ):
-        reader, writer = await asyncio.open_unix_connection(str(it.socket_path))
+    async with front_to(handle, tmp_path) as (path, proxy):
+        reader, writer = await asyncio.open_unix_connection(path)
         writer.write(request())
         await reader.readuntil(b"first\r\n")
         proxy.revoke()
@@ -332,7 +325,7 @@ async def test_not_another_byte_of_an_answer_comes_after_the_person_revokes(tmp_
         except ConnectionError:
             rest = b""
         assert rest == b""
-        answer = await sent(str(it.socket_path), request("{}", "connection: close"))
+        answer = await sent(path, request("{}", "connection: close"))
         assert answer.startswith(b"HTTP/1.1 403 ") and b"laptop_revoked" in answer
         writer.close()
 

@@ -13,7 +13,8 @@ from .call import Call, ResponseHead
 
 
 class AnswerIntake:
-    """Fills `call` with an answer of at most `limit` bytes. `answered` is called after each piece."""
+    """Fills `call` with an answer of at most `limit` bytes. `answered` is called after each piece has gone
+    to its reader."""
 
     def __init__(
         self, call: Call, meter: CallMeter, auditor: Auditor, limit: int | None, answered: Callable[[], None]

@@ -27,8 +27,8 @@ class _Ambiguous(ValueError):
 
 
 def read_request(body: bytes) -> Json:
-    """Return the object in a whole request body. Raise Refusal if there is none, or more than one reading, or more
-    values than a conversation has: 32 MB of `[],` would take 800 MB of memory."""
+    """Return the object in a whole request body. Raise Refusal if the body holds no object, if two parsers could read
+    it in two ways, or if it has more values than a conversation has: 32 MB of `[],` would take 800 MB of memory."""
     try:
         text = body.decode("utf-8")
         if sum(map(text.count, "[{,")) > MAX_VALUES:  # in its texts, too: counting without them takes longer

@@ -20,7 +20,7 @@ _MAX_EARLY = 64 * 1024
 """Bytes that are kept while a request is answered that has come whole."""
 
 _MAX_NEXT = 64
-"""Requests that wait for the answer to one before them. All that came in the same step of the loop are read at once."""
+"""Requests that wait for the answer to one before them. The parser reads at once all that came in one piece."""
 
 _MAX_LINE, _MAX_HEADERS = 8190, 128
 _MAX_DIGITS = 20  # of a length; Python reads no number with some thousand zeros in front
