@@ -1,293 +1,389 @@
-"""Reads ssh_config files on a machine without OpenSSH, with asyncssh's parser.
+"""Reads ssh_config files on a machine without OpenSSH, as ssh reads them (ssh_config(5), OpenSSH's readconf.c).
 
-asyncssh refuses or misreads trailing comments, tokens it does not know, newer conditions and quotes that do not match,
-and ignores many options silently. So lines are cleaned before it reads them, and every option is kept as text, as `ssh
--G` would print it.
+The first value of an option counts, and `Match final` asks for a second pass. A condition or an option that may apply
+to the host and that this reader does not understand is an error: the connection could take another way than ssh's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
-import getpass
 import glob
 import os
 import re
-import shlex
-import socket
-import tempfile
-from collections.abc import Sequence
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from asyncssh.config import ConfigParseError, SSHClientConfig, SSHConfig
 
 from ..errors import ConfigError
 from ..plain_text import neutralise
-from ..transports.environment import SECRET_VARIABLES
+from ..transports.environment import without_secrets
+from .host_config import local_user, tokens_of, with_tokens
 from .target import SshTarget
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
-_MAX_DEPTH = 16
-_REST_OF_LINE = ("proxycommand", "remotecommand", "localcommand", "knownhostscommand")
-_SEVERAL = ("IdentityFile", "CertificateFile", "SendEnv", "LocalForward", "RemoteForward", "DynamicForward")
-_ONE_LINE = ("SetEnv", "UserKnownHostsFile", "GlobalKnownHostsFile")
-_CONDITIONS = ("exec", "host", "originalhost", "user", "localuser", "tagged")
-_BARE_CONDITIONS = ("all", "canonical", "final")
-_TIMES = ("addkeystoagent", "connecttimeout", "serveraliveinterval", "forwardx11timeout")
-_TIME = re.compile(r"(\d+)([smhdw]?)", re.IGNORECASE)
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_OPTIONS = (
-    *_SEVERAL, *_ONE_LINE,
-    "AddKeysToAgent", "AddressFamily", "BatchMode", "BindAddress", "BindInterface", "CanonicalizeHostname",
-    "CASignatureAlgorithms", "CheckHostIP", "Ciphers", "Compression",
-    "ConnectionAttempts", "ConnectTimeout", "ForwardAgent", "ForwardX11",
-    "GSSAPIDelegateCredentials", "HashKnownHosts", "HostbasedAuthentication", "HostKeyAlgorithms", "HostKeyAlias",
-    "IdentitiesOnly", "IdentityAgent", "KbdInteractiveAuthentication", "KexAlgorithms", "KnownHostsCommand",
-    "LocalCommand", "MACs", "NoHostAuthenticationForLocalhost", "NumberOfPasswordPrompts", "PasswordAuthentication",
-    "PermitLocalCommand", "PKCS11Provider", "PreferredAuthentications", "ProxyCommand", "ProxyJump", "ProxyUseFdpass",
-    "PubkeyAcceptedAlgorithms", "PubkeyAuthentication", "RekeyLimit", "RemoteCommand", "RequiredRSASize",
-    "RevokedHostKeys", "SecurityKeyProvider",
-    "ServerAliveCountMax", "ServerAliveInterval", "StrictHostKeyChecking", "Tunnel", "VerifyHostKeyDNS",
-)  # fmt: skip
-_OLD_NAMES = {
-    "challengeresponseauthentication": "KbdInteractiveAuthentication",
-    "pubkeyacceptedkeytypes": "PubkeyAcceptedAlgorithms",
+OLD_NAMES = {
+    "pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms",
+    "hostbasedkeytypes": "hostbasedacceptedalgorithms",
+    "hostbasedacceptedkeytypes": "hostbasedacceptedalgorithms",
+    "challengeresponseauthentication": "kbdinteractiveauthentication",
+    "skeyauthentication": "kbdinteractiveauthentication",
+    "tisauthentication": "kbdinteractiveauthentication",
+    "dsaauthentication": "pubkeyauthentication",
+    "identityfile2": "identityfile",
+    "keepalive": "tcpkeepalive",
+    "smartcarddevice": "pkcs11provider",
 }
 
+_INSTALL = "Correct that line, or install the OpenSSH client: ccb then asks it what the configuration means."
+_MAX_DEPTH = 16
+_EXEC_DEADLINE_S = 10.0
+_LINE = re.compile(r'\s*"?([^\s="]+)"?(?:\s*=\s*|\s+|$)(.*)', re.DOTALL)
+_TIME = re.compile(r"(\d+)([smhdw]?)", re.IGNORECASE)
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
-def read_config(target: SshTarget, files: Sequence[Path] | None = None) -> tuple[dict[str, list[str]], tuple[str, ...]]:
-    """Return the options of `target` by lower-case name, and the names of options that only OpenSSH understands.
+_REST_OF_LINE = {"proxycommand", "remotecommand", "localcommand", "knownhostscommand"}
+_EVERY_LINE = {"identityfile", "certificatefile", "sendenv", "localforward", "remoteforward", "dynamicforward"}
+_LISTS = {"setenv", "userknownhostsfile", "globalknownhostsfile"}
+"""Options with several values, of which the first line counts."""
+_SEVERAL_WORDS = {*_LISTS, "sendenv", "localforward", "remoteforward", "rekeylimit", "addkeystoagent"}
+_FLAG = ("yes", "no", "true", "false")
+_VALUES = {
+    **dict.fromkeys(
+        ("batchmode", "checkhostip", "compression", "forwardx11", "hashknownhosts", "hostbasedauthentication",
+         "identitiesonly", "kbdinteractiveauthentication", "nohostauthenticationforlocalhost", "passwordauthentication",
+         "permitlocalcommand", "proxyusefdpass"),
+        _FLAG,
+    ),
+    "addressfamily": ("any", "inet", "inet6"),
+    "pubkeyauthentication": (*_FLAG, "unbound", "host-bound"),
+    "stricthostkeychecking": (*_FLAG, "off", "ask", "accept-new"),
+}  # fmt: skip
+_NUMBERS = {"port", "connectionattempts", "numberofpasswordprompts", "requiredrsasize", "serveralivecountmax"}
+_TIMES = {"addkeystoagent": 0, "connecttimeout": 0, "rekeylimit": 1, "serveraliveinterval": 0}
+"""Options with times, and the first word that may be one."""
+_OPTIONS = {
+    *_REST_OF_LINE, *_EVERY_LINE, *_LISTS, *_VALUES, *_NUMBERS, *_TIMES,
+    "addkeystoagent", "bindaddress", "bindinterface", "canonicalizehostname", "casignaturealgorithms", "ciphers",
+    "forwardagent", "gssapidelegatecredentials", "hostkeyalgorithms", "hostkeyalias", "hostname", "identityagent",
+    "ignoreunknown", "kexalgorithms", "macs", "pkcs11provider", "preferredauthentications", "proxyjump",
+    "pubkeyacceptedalgorithms", "rekeylimit", "revokedhostkeys", "securitykeyprovider", "tag", "tunnel", "user",
+    "verifyhostkeydns",
+}  # fmt: skip
+_WITHOUT_MEANING = {
+    "canonicaldomains", "canonicalizefallbacklocal", "canonicalizemaxdots", "canonicalizepermittedcnames",
+    "channeltimeout", "cipher", "clearallforwardings", "compressionlevel", "controlmaster", "controlpath",
+    "controlpersist", "enableescapecommandline", "enablesshkeysign", "escapechar", "exitonforwardfailure",
+    "fallbacktorsh", "fingerprinthash", "forkafterauthentication", "forwardx11timeout", "forwardx11trusted",
+    "gatewayports", "globalknownhostsfile2", "gssapiauthentication", "gssapiclientidentity", "gssapikexalgorithms",
+    "gssapikeyexchange", "gssapirenewalforcesrekey", "gssapiserveridentity", "gssapitrustdns",
+    "hostbasedacceptedalgorithms", "ipqos", "kbdinteractivedevices", "loglevel", "logverbose",
+    "obscurekeystroketiming", "permitremoteopen", "protocol", "protocolkeepalives", "requesttty",
+    "rhostsrsaauthentication", "rsaauthentication", "sessiontype", "setuptimeout", "stdinnull", "streamlocalbindmask",
+    "streamlocalbindunlink", "syslogfacility", "tcpkeepalive", "tunneldevice", "updatehostkeys", "useprivilegedport",
+    "userknownhostsfile2", "useroaming", "usersh", "versionaddendum", "visualhostkey", "warnweakcrypto",
+    "xauthlocation",
+}  # fmt: skip
+"""Options of ssh that change nothing about a connection of ccb."""
+
+
+def read_config(target: SshTarget, files: Sequence[Path] | None = None) -> dict[str, list[str]]:
+    """Return the options of `target` by lower-case name, in the form of `ssh -G`: several values as a list, times in
+    seconds.
 
     The command line counts first, then `files` (default: the user's and the system's). Blocking: `Match exec` commands
     run. Raise ConfigError.
     """
     if files is None:
         files = (Path("~/.ssh/config").expanduser(), SYSTEM_CONFIG)
-    with tempfile.TemporaryDirectory(prefix="ccb-") as directory:
-        flags = Path(directory) / "flags"
-        flags.write_text("\n".join(option.replace("\n", " ") for option in target.options) + "\n", encoding="utf-8")
-        paths = [flags, *(path for path in files if os.access(path, os.R_OK))]
-        said = {re.split(r"[\s=]", option.strip(), maxsplit=1)[0].lower() for option in target.options}
-        user = (
-            target.user if target.user is not None and "user" not in said else ()
-        )  # the first value counts, as in ssh
-        named = (user, target.host, target.port if target.port and "port" not in said else ())
+    first = _Pass(target, target.host, {}, final=False)
+    first.read_flags()
+    first.read_files(files)
+    options = first.options
+    if options.get("canonicalizehostname", ["no"])[0].lower() not in ("no", "false"):
+        raise ConfigError(
+            "CanonicalizeHostname cannot be applied without OpenSSH",
+            evidence="The name that it gives the host decides which blocks of the ssh configuration count.",
+            do="Install the OpenSSH client, or add -o CanonicalizeHostname=no.",
+        )
+    if first.wants_final:
+        host = options.get("hostname", [target.host])[0].lower()
+        options["hostname"] = [host]  # another one in a later block does not count
+        _Pass(target, host, options, final=True).read_files(files)
+    return options
+
+
+class _Pass:
+    """One pass over the files, which adds to `options`. `host` is what the patterns of Host lines are compared with.
+    `wants_final` is set if a line asks for a final pass."""
+
+    def __init__(self, target: SshTarget, host: str, options: dict[str, list[str]], *, final: bool) -> None:
+        self.options = options
+        self.wants_final = False
+        self._target = target
+        self._host = host
+        self._final = final
+
+    def read_flags(self) -> None:
+        """Read the options of the command line. A user or a port beside them counts only if they name none."""
+        for option in self._target.options:
+            keyword, rest = _keyword(option)
+            if keyword in ("host", "match", "include"):
+                raise _error(f"-o {option}", "not allowed on the command line")
+            self._option(keyword, rest, f"-o {option}")
+        if self._target.user is not None:
+            self.options.setdefault("user", [self._target.user])
+        if self._target.port:
+            self.options.setdefault("port", [str(self._target.port)])
+
+    def read_files(self, files: Sequence[Path]) -> None:
+        """Read the files that exist."""
+        for path in files:
+            if path.exists():
+                self._read(path, path.parent if path == SYSTEM_CONFIG else None, 0, applies=True)
+
+    def _read(self, path: Path, system: Path | None, depth: int, *, applies: bool) -> None:
+        """Read a file. `system` is the directory of the system's configuration, if the file is a part of that.
+
+        Where the file does not apply, only `Match final` counts in it.
+        """
         try:
-            config = _Config.load(None, paths, False, False, False, getpass.getuser(), *named)
-            unknown = _unknown_of(config)
-            if config.has_match_final():
-                config._options.setdefault("Hostname", target.host)  # the second pass must not choose another one
-                config = _Config.load(config, paths, False, False, True, getpass.getuser(), *named)
-        except (ConfigParseError, ValueError, OSError) as error:
+            text = path.read_text(encoding="utf-8", errors="replace")
+            state = path.stat()
+        except OSError as error:
+            if not applies:
+                return
+            raise _error(str(path), str(error.strerror)) from error
+        if system is None and (state.st_uid not in (0, os.getuid()) or state.st_mode & 0o022):
+            raise _error(str(path), "bad owner or permissions: others may change it")
+        block = applies
+        for number, line in enumerate(text.split("\n"), 1):
+            where = f"{path} line {number}"
+            keyword, rest = _keyword(line)
+            if keyword == "host":
+                block = self._host_matches(_words(rest, where)) and applies
+            elif keyword == "match":
+                block = self._match(_words(rest, where), where, applies=applies)
+            elif keyword == "include":
+                if depth >= _MAX_DEPTH:
+                    raise _error(where, f"Include is nested deeper than {_MAX_DEPTH} files")
+                for included in _included(_words(rest, where), system):
+                    self._read(included, system, depth + 1, applies=block)
+            elif keyword and block:
+                self._option(keyword, rest, where)
+
+    def _host_matches(self, patterns: Sequence[str]) -> bool:
+        """Return whether a Host line applies. Unlike in Match, case counts here."""
+        found = [pattern for pattern in patterns if _fits(self._host, pattern.removeprefix("!"))]
+        return bool(found) and not any(pattern.startswith("!") for pattern in found)
+
+    def _match(self, words: Sequence[str], where: str, *, applies: bool) -> bool:
+        """Return whether a Match line applies. Raise ConfigError if that hangs on a condition that is not understood.
+        Commands run only if all conditions before them hold."""
+        unknown = []
+        for negated, name, argument in _conditions(words, where):
+            if name == "final":
+                self.wants_final = True
+            if not applies:
+                continue
+            holds = self._holds(name, argument, where)
+            if holds is None:
+                unknown.append(name)
+            else:
+                applies = holds != negated
+        if applies and unknown:
+            raise _error(where, f"the condition {unknown[0]!r} is not known")
+        return applies
+
+    def _holds(self, name: str, argument: str, where: str) -> bool | None:
+        """Return whether a condition holds, None for one that is not known."""
+        match name:
+            case "all":
+                return True
+            case "final" | "canonical":
+                return self._final
+            case "host":
+                return _in_list(self._hostname.lower(), argument.lower())
+            case "originalhost":
+                return _in_list(self._target.host.lower(), argument.lower())
+            case "user":
+                return _in_list(self._one("user", local_user()), argument)
+            case "localuser":
+                return _in_list(local_user(), argument)
+            case "tagged":
+                return _in_list(self._one("tag", ""), argument)
+            case "sessiontype":
+                return _in_list("exec", argument)
+            case "exec":
+                tokens = {**tokens_of(self.options, self._target), "h": self._hostname}
+                return _succeeds(with_tokens(argument, tokens), where)
+        return None
+
+    @property
+    def _hostname(self) -> str:
+        return self._one("hostname", self._target.host)
+
+    def _one(self, name: str, default: str) -> str:
+        return self.options[name][0] if name in self.options else default
+
+    def _option(self, keyword: str, rest: str, where: str) -> None:
+        """Add the option of a line that applies."""
+        name = OLD_NAMES.get(keyword, keyword)
+        if name in _WITHOUT_MEANING:
+            return
+        if name == "refuseconnection":
             raise ConfigError(
-                "the ssh configuration cannot be read",
-                evidence=neutralise(str(error).replace(f"{flags} line", "-o option")),
-                do="Correct that line.",
-            ) from error
-    lines = _option_lines(config)
-    if lines.get("canonicalizehostname", ["no"])[0].lower() not in ("no", "false", "none"):
-        unknown += ("CanonicalizeHostname",)
-    return lines, unknown
+                "the ssh configuration refuses this connection",
+                evidence=neutralise(f"{where}: {rest}"),
+                do="Remove RefuseConnection for this host.",
+            )
+        if name not in _OPTIONS:
+            if _in_list(name, self._one("ignoreunknown", "").lower()):
+                return
+            raise _error(where, f"the option {keyword!r} is not known")
+        words = [rest.strip()] if name in _REST_OF_LINE else _words(rest, where)
+        values = words if name in _SEVERAL_WORDS else [_value(name, words, where)]
+        if name == "hostkeyalias":
+            values = [values[0].lower()]
+        elif name == "hostname":
+            values = [with_tokens(values[0], {"h": self._target.host, "%": "%"})]
+        if name in _EVERY_LINE:
+            kept = self.options.setdefault(name, [])
+            for value in values if name == "sendenv" else [" ".join(values)]:
+                if value not in kept:
+                    kept.append(value)
+        elif name not in self.options and not (name in ("proxycommand", "proxyjump") and self._has_a_way()):
+            self.options[name] = values if name in _LISTS else [" ".join(_in_seconds(name, values))]
+
+    def _has_a_way(self) -> bool:
+        """Return whether a line before has chosen the way to the host. `ProxyCommand none` does, `ProxyJump none` does
+        not."""
+        return "proxycommand" in self.options or self._one("proxyjump", "none").lower() != "none"
 
 
-def _option_lines(config: SSHConfig) -> dict[str, list[str]]:
-    """Return the options in the form of `ssh -G`: several values as a list, times in seconds."""
-    lines: dict[str, list[str]] = {}
-    for name in ("Hostname", "User", "Port", *_OPTIONS):
-        value = config.get(name)
-        if value is not None:
-            lines[name.lower()] = list(dict.fromkeys(value)) if isinstance(value, list) else [str(value)]
-    for name in _TIMES:
-        if name in lines:
-            lines[name] = [_seconds(lines[name][0])]
-    if "rekeylimit" in lines:
-        size, *time = lines["rekeylimit"][0].split()
-        lines["rekeylimit"] = [" ".join((size, *map(_seconds, time)))]
-    return lines
+def _keyword(line: str) -> tuple[str, str]:
+    """Return the lower-case option of a line and the rest of it, two empty strings for an empty line or a comment."""
+    found = _LINE.match(line)
+    return (found[1].lower(), found[2]) if found and not found[1].startswith("#") else ("", "")
 
 
-def _unknown_of(config: SSHConfig) -> tuple[str, ...]:
-    return tuple(sorted(config.unknown)) if isinstance(config, _Config) else ()
-
-
-class _KnownTarget(NamedTuple):
-    """The facts about the target that are known in the middle of a file."""
-
-    host: str
-    user: str | None
-    port: int | None
-
-
-def clean_line(line: str, target: _KnownTarget, include_from: Path, unknown: set[str]) -> str:
-    """Return a line of an ssh_config file in a form that asyncssh reads as ssh does, or "" if there is no such form.
-
-    Relative names in an Include are below `include_from`. Add what only OpenSSH understands to `unknown`.
-    """
-    found = re.match(r"\s*([A-Za-z0-9]+)(\s*=\s*|\s+)(.*)", line)
-    if not found:
-        return ""
-    keyword, rest = found[1], found[3].strip()
-    if keyword.lower() in _REST_OF_LINE:
-        return f"{keyword} {shlex.quote(rest)}"
-    try:
-        words = _words(rest)
-    except ValueError:
-        unknown.add(f"{keyword} (quotes that do not match)")
-        return ""
-    if keyword.lower() == "match":
-        words = _conditions(words, target, unknown)
-    elif keyword.lower() == "hostname":
-        words = [word.lower() for word in words]
-    elif keyword.lower() == "include":
-        words = [path for word in words for path in _included(word, include_from)]
-    return " ".join([keyword, *map(shlex.quote, words)]) if words else ""
-
-
-def _words(text: str) -> list[str]:
-    """Split `text` into words, up to a comment. A `#` in quotes or inside a word begins no comment."""
+def _words(text: str, where: str) -> list[str]:
+    """Split `text` into one or more words, up to a comment. Quotes may be single or double, and a backslash stands
+    before a quote, a backslash or a space."""
     words: list[str] = []
-    for word in re.findall(r"""(?:[^\s"']|"[^"]*"|'[^']*'|["'].*)+""", text):
-        if word.startswith("#"):
+    quote = ""
+    fresh = True
+    characters: Iterator[tuple[int, str]] = iter(enumerate(text.rstrip()))
+    for at, character in characters:
+        after = text[at + 1 : at + 2]
+        if not quote and character in " \t\r\f":
+            fresh = True
+            continue
+        if fresh and character == "#":
             break
-        words += shlex.split(word)
+        if fresh:
+            words.append("")
+            fresh = False
+        if character == "\\" and after and (after in "'\"\\" or (after == " " and not quote)):
+            words[-1] += after
+            next(characters)
+        elif not quote and character in "'\"":
+            quote = character
+        elif character == quote:
+            quote = ""
+        else:
+            words[-1] += character
+    if quote:
+        raise _error(where, "a quote is not closed")
+    if not words:
+        raise _error(where, "no value")
     return words
 
 
-def _conditions(words: list[str], target: _KnownTarget, unknown: set[str]) -> list[str]:
-    """Return the conditions of a Match line.
-
-    One that asyncssh does not know becomes `all`, or `!all` if it may not hold.
-    """
-    kept: list[str] = []
-    queue = list(words)
-    while queue:
-        word = queue.pop(0)
-        name, equals, value = word.partition("=")
-        negated, bare = name.startswith("!"), name.removeprefix("!").lower()
-        if bare in _BARE_CONDITIONS:
-            kept.append(word)
-            continue
-        argument = value if equals else (queue.pop(0) if queue else "")
-        if bare == "exec":
-            command = f"unset {' '.join(SECRET_VARIABLES)}; {_with_tokens(argument, target)}"
-            kept += [name, _without_equals(command)]
-        elif bare in _CONDITIONS:
-            kept += [name, argument.lower() if bare in ("host", "originalhost") else argument]
-        elif bare == "sessiontype":
-            holds = any(fnmatch.fnmatchcase("exec", pattern) for pattern in argument.split(","))
-            kept.append("all" if holds != negated else "!all")
-        else:
-            unknown.add(f"Match {bare}")
-            kept.append("!all")
-    return kept
+def _value(name: str, words: Sequence[str], where: str) -> str:
+    """Return the one value of an option. Raise ConfigError if ssh would not take it."""
+    value = words[0]
+    allowed = _VALUES.get(name)
+    if len(words) > 1:
+        raise _error(where, f"more than one value: {' '.join(words)}")
+    if name in _NUMBERS and not value.isdigit():
+        raise _error(where, f"not a number: {value}")
+    if name in ("connecttimeout", "serveraliveinterval") and value.lower() != "none" and not _seconds(value).isdigit():
+        raise _error(where, f"not a time: {value}")
+    if allowed and value.lower() not in allowed:
+        raise _error(where, f"not one of {', '.join(allowed)}: {value}")
+    return value
 
 
-def _without_equals(command: str) -> str:
-    """Return an equal shell command without `=`: asyncssh splits every word of a Match line there."""
-    if "=" not in command:
-        return command
-    text = command.replace("\\", "\\\\").replace("=", "\\0075")
-    return f'eval "$(printf %b {shlex.quote(text)})"'
+def _conditions(words: Sequence[str], where: str) -> Iterator[tuple[bool, str, str]]:
+    """Yield the conditions of a Match line: negated, name, argument. `name=argument` is one word or two."""
+    rest = iter(words)
+    for word in rest:
+        name, equals, argument = word.removeprefix("!").partition("=")
+        name = name.lower()
+        if name not in ("all", "canonical", "final") and not argument:
+            argument = next(rest, "")
+            if argument == "=" and not equals:
+                argument = next(rest, "")
+            if not argument:
+                raise _error(where, f"the condition {name!r} has no argument")
+        yield word.startswith("!"), name, argument
 
 
-def _with_tokens(command: str, target: _KnownTarget) -> str:
-    host = socket.gethostname()
-    user = getpass.getuser()
-    tokens = {
-        "%": "%", "d": str(Path.home()), "h": target.host, "i": str(os.getuid()), "l": host,
-        "L": host.partition(".")[0], "n": target.host, "p": str(target.port or 22), "r": target.user or user, "u": user,
-    }  # fmt: skip
-    return re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), command)
+def _fits(text: str, pattern: str) -> bool:
+    """Return whether a pattern of ssh matches: only `*` and `?` mean something."""
+    return fnmatch.fnmatchcase(text, pattern.replace("[", "[[]"))
 
 
-def _included(pattern: str, below: Path) -> list[str]:
-    path = Path(pattern).expanduser()
-    matching = sorted(glob.glob(str(path if path.is_absolute() else below / path)))  # noqa: PTH207
-    return [glob.escape(name) for name in matching if Path(name).is_file() and os.access(name, os.R_OK)]
+def _in_list(text: str, patterns: str) -> bool:
+    """Return whether `text` matches a comma-separated list of patterns and none of the negated ones."""
+    found = [pattern for pattern in patterns.split(",") if _fits(text, pattern.removeprefix("!"))]
+    return bool(found) and not any(pattern.startswith("!") for pattern in found)
+
+
+def _included(patterns: Sequence[str], system: Path | None) -> list[Path]:
+    below = system or Path("~/.ssh").expanduser()
+    found: list[Path] = []
+    for pattern in patterns:
+        path = below / (pattern if system else os.path.expanduser(pattern))  # noqa: PTH111 - keeps an unknown ~user
+        found += map(Path, sorted(glob.glob(str(path))))  # noqa: PTH207 - the pattern is a whole path
+    return found
+
+
+def _succeeds(command: str, where: str) -> bool:
+    """Run the command of a `Match exec` in the person's shell, without input. Return whether it succeeds."""
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    none = subprocess.DEVNULL
+    with subprocess.Popen(
+        [shell, "-c", command],
+        stdin=none,
+        stdout=none,
+        stderr=none,
+        env=without_secrets(os.environ),
+        start_new_session=True,
+    ) as process:
+        try:
+            return process.wait(_EXEC_DEADLINE_S) == 0
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise _error(where, f"the command did not end in {_EXEC_DEADLINE_S:g} s: {command}") from None
+
+
+def _in_seconds(name: str, values: Sequence[str]) -> list[str]:
+    """Return the values of an option with its times in seconds."""
+    first = _TIMES.get(name, len(values))
+    return [*values[:first], *map(_seconds, values[first:])]
 
 
 def _seconds(text: str) -> str:
-    """Parse an ssh_config time such as `1h30m` into seconds; return the text unchanged if it is not a time."""
+    """Return an ssh_config time such as `1h30m` in seconds, any other text as it is."""
     parts = _TIME.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         return text
     return str(sum(int(number) * _SECONDS[unit.lower()] for number, unit in parts))
 
 
-def _first(config: _Config, option: str, args: list[str]) -> None:
-    config._options.setdefault(option, " ".join(args))
-    args.clear()
-
-
-def _first_way(config: _Config, option: str, args: list[str]) -> None:
-    """Keep the first of ProxyCommand and ProxyJump. `ProxyCommand none` counts as one, `ProxyJump none` does not."""
-    jump = str(config._options.get("ProxyJump", "none")).lower()
-    if "ProxyCommand" not in config._options and (jump == "none" or option == "ProxyJump"):
-        config._options.setdefault(option, " ".join(args))
-    args.clear()
-
-
-def _words_of_first(config: _Config, option: str, args: list[str]) -> None:
-    config._options.setdefault(option, list(args))
-    args.clear()
-
-
-def _each(config: _Config, option: str, args: list[str]) -> None:
-    kept = config._options.setdefault(option, [])
-    assert isinstance(kept, list)
-    kept += args if option == "SendEnv" else [" ".join(args)]
-    args.clear()
-
-
-_HANDLERS = {
-    **{
-        name: SSHClientConfig._handlers[name]
-        for name in ("host", "match", "include", "hostname", "user", "port", "tag")
-    },
-    **{
-        name.lower(): (name, _each if name in _SEVERAL else _words_of_first if name in _ONE_LINE else _first)
-        for name in _OPTIONS
-    },
-    **{name.lower(): (name, _first_way) for name in ("ProxyCommand", "ProxyJump")},
-    **{old: (name, _first) for old, name in _OLD_NAMES.items()},
-}
-
-
-class _Config(SSHClientConfig):
-    """asyncssh's evaluation of Host, Match and Include. It leaves `%x` tokens in the values."""
-
-    _percent_expand = set()  # noqa: RUF012
-    _no_split = set()  # noqa: RUF012
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.unknown: set[str] = set()
-        self._depth = 0
-
-    def parse(self, path: Path) -> None:
-        if self._depth >= _MAX_DEPTH:
-            raise ConfigParseError(f"{path}: Include is nested deeper than {_MAX_DEPTH} files")
-        self._depth += 1
-        target = _KnownTarget(self._orig_host, self._named_user(), self._named_port())
-        below = SYSTEM_CONFIG.parent if path.is_relative_to(SYSTEM_CONFIG.parent) else Path("~/.ssh").expanduser()
-        text = path.read_text(encoding="utf-8", errors="replace")
-        cleaned = "\n".join(clean_line(line, target, below, self.unknown) for line in text.splitlines())
-        with tempfile.TemporaryDirectory(prefix="ccb-") as directory:
-            copy = Path(directory) / "config"
-            copy.write_text(cleaned + "\n", encoding="utf-8")
-            try:
-                super().parse(copy)
-            except ConfigParseError as error:
-                raise ConfigParseError(str(error).replace(str(copy), str(path))) from None
-            finally:
-                self._depth -= 1
-
-    def _named_user(self) -> str | None:
-        user = self._options.get("User")
-        return user if isinstance(user, str) and user else None
-
-    def _named_port(self) -> int | None:
-        port = self._options.get("Port")
-        return port if isinstance(port, int) else None
-
-    _handlers = _HANDLERS
+def _error(where: str, what: str) -> ConfigError:
+    return ConfigError("the ssh configuration cannot be read", evidence=neutralise(f"{where}: {what}"), do=_INSTALL)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import os
+import pwd
 import re
 import socket
 from collections.abc import Mapping, Sequence
@@ -194,7 +194,7 @@ class _Options:
     def path(self, text: str) -> Path:
         """Return the path that `text` means with its `%x`, `${NAME}` and `~`."""
         text = re.sub(r"\$\{(\w+)\}", lambda found: os.environ.get(found[1], found[0]), text)
-        text = _with_tokens(text, self.tokens)
+        text = with_tokens(text, self.tokens)
         if text == "~" or text.startswith("~/"):
             return Path(self.tokens["d"] + text[1:])
         try:
@@ -212,7 +212,7 @@ class _Options:
 
     @cached_property
     def user(self) -> str:
-        return self.one("user", self._target.user or getpass.getuser())
+        return self.one("user", self._target.user or local_user())
 
     @cached_property
     def port(self) -> int:
@@ -236,15 +236,25 @@ class _Options:
             "n": self._target.host,
             "p": str(self.port),
             "r": self.user,
-            "u": getpass.getuser(),
+            "u": local_user(),
         }
         digest = hashlib.sha1("".join(tokens[each] for each in "lhpr").encode(), usedforsecurity=False)
         return {**tokens, "C": digest.hexdigest()}
 
 
-def _with_tokens(text: str, tokens: Mapping[str, str]) -> str:
+def tokens_of(lines: Lines, target: SshTarget) -> Mapping[str, str]:
+    """Return the values of the `%x` tokens while the configuration is read, with the `lines` so far."""
+    return _Options(lines, target, None).tokens
+
+
+def with_tokens(text: str, tokens: Mapping[str, str]) -> str:
     """Replace `%x`. `ssh -G` prints most of them as they were written."""
     return re.sub(r"%(.)", lambda found: tokens.get(found[1], found[0]), text)
+
+
+def local_user() -> str:
+    """Return the name of this process's user, whatever the environment says."""
+    return pwd.getpwuid(os.getuid()).pw_name
 
 
 def _route(options: _Options) -> Route:
@@ -252,8 +262,8 @@ def _route(options: _Options) -> Route:
     proxy_command, proxy_jump = options.maybe("proxycommand"), options.maybe("proxyjump")
     timeout = options.number("connecttimeout", 0)
     return Route(
-        proxy_jump=_with_tokens(proxy_jump, tokens) if proxy_jump else None,
-        proxy_command=_with_tokens(proxy_command, tokens) if proxy_command else None,
+        proxy_jump=with_tokens(proxy_jump, tokens) if proxy_jump else None,
+        proxy_command=with_tokens(proxy_command, tokens) if proxy_command else None,
         passes_socket=options.flag("proxyusefdpass"),
         family=options.one("addressfamily", "any"),
         bind_address=options.maybe("bindaddress"),

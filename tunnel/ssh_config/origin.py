@@ -13,6 +13,7 @@ from pathlib import Path
 from ..transports.command import said_by
 from ..transports.environment import without_secrets
 from ..wire.dataclass import dataclass
+from .files import OLD_NAMES
 from .resolve import config_command
 from .target import SshTarget, flags_of
 
@@ -27,18 +28,6 @@ _MAX_DEPTH = 16
 
 _SEVERAL = {"identityfile", "certificatefile", "sendenv", "setenv", "localforward", "remoteforward", "dynamicforward"}
 """Options of which every line counts. Of all others only the first line does."""
-
-_OLD_NAMES = {
-    "pubkeyacceptedkeytypes": "pubkeyacceptedalgorithms",
-    "hostbasedkeytypes": "hostbasedacceptedalgorithms",
-    "hostbasedacceptedkeytypes": "hostbasedacceptedalgorithms",
-    "challengeresponseauthentication": "kbdinteractiveauthentication",
-    "skeyauthentication": "kbdinteractiveauthentication",
-    "tisauthentication": "kbdinteractiveauthentication",
-    "dsaauthentication": "pubkeyauthentication",
-    "keepalive": "tcpkeepalive",
-    "smartcarddevice": "pkcs11provider",
-}
 
 ELSEWHERE = "follows from the others"
 """`where` of an option that no file and no flag sets: ssh derives some options from others."""
@@ -159,7 +148,7 @@ def _words(line: str) -> tuple[str, str]:
     if found is None:
         return "", ""
     keyword = found[1].lower()
-    return _OLD_NAMES.get(keyword, keyword), found[2].strip()
+    return OLD_NAMES.get(keyword, keyword), found[2].strip()
 
 
 def _origin(name: str, value: str, target: SshTarget, written: Mapping[str, list[tuple[str, str]]]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 import pwd
 import re
@@ -35,9 +34,7 @@ async def resolve(target: SshTarget, ssh: Sequence[str] = ("ssh",)) -> HostConfi
     if program is None:
         from .files import read_config
 
-        lines, unknown = await asyncio.to_thread(read_config, target)
-        config = host_config(with_identities(lines, target), {}, target)
-        return dataclasses.replace(config, no_effect=(*config.no_effect, *unknown))
+        return host_config(with_identities(await asyncio.to_thread(read_config, target), target), {}, target)
     env = without_secrets(os.environ)
     plain = asyncio.create_task(ssh_says([program, "-G", "-F", "none"], target.host, env))
     try:

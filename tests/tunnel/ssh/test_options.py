@@ -265,30 +265,59 @@ async def test_without_openssh_the_files_are_read(sshd: Sshd, host_user: HostUse
     no_openssh.write_text(
         "Include parts/* missing/*\n"
         "ServerAliveInterval 1m\nConnectTimeout=1h30m   # long\nCompression no # none\n"
-        "Match version 1.*\n  Port 1\n"
-        "Match localnetwork 0.0.0.0/0\n  Port 2\n"
+        "Match version 1.* host other\n  Port 1\n"
+        "Host other\n  UseKeychain yes\n  Match localnetwork 0.0.0.0/0 originalhost other\n  Port 2\n"
         "Match !sessiontype exec\n  Port 3\n"
         'Match originalhost mine exec "test a=a && test %n = mine"\n'
         f"  Port {sshd.port}\n  HostName 127.0.0.1\n"
         "Host mine !mine\n  Port 4\n"
         f'Host m?ne\n  IdentityFile ~/.ssh/missing\n  IdentityFile "{sshd.identity}" # this one\n'
         f"  UserKnownHostsFile ~/missing {sshd.known_hosts}\n  LocalForward 1 localhost:2\n"
-        "  IdentityFile it's\n"
+        "IgnoreUnknown Use*\nUseKeychain yes\n"
     )
     person = Person()
     async with logged_in(SshTarget("mine"), person) as transport:
         assert (await output(transport, "id -un")).strip() == host_user.name
-    for name in ("LocalForward", "Match version", "Match localnetwork", "IdentityFile (quotes that do not match)"):
-        assert name in person.told[0]
+    assert "LocalForward" in person.told[0]
     with pytest.raises(Unreachable):  # the command line is stronger
         await connect(SshTarget("mine", options=("HostName 127.0.0.1", "Port=1")), person)
 
 
-async def test_without_openssh_a_line_that_cannot_be_meant_is_named(no_openssh: Path) -> None:
-    no_openssh.write_text("Host *\n  Port twenty-two\n")
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Port twenty-two", "Port 22 23", "Compression perhaps", "ConnectTimeout soon", "IdentityFile it's", "User",
+        "ProxyJmp bastion", "UseKeychain yes", "Match", "Match localnetwork 10.0.0.0/8", "Match host mine version 1*",
+        "Match host", "Host",
+    ],
+)  # fmt: skip
+async def test_without_openssh_a_line_that_is_not_understood_is_an_error(no_openssh: Path, line: str) -> None:
+    no_openssh.write_text(f"Host other\n  Fancy yes\nHost *\n  {line}\n  ProxyJump bastion\n")
     with pytest.raises(ConfigError) as caught:
         await connect(SshTarget("mine"), NobodyToAsk())
-    assert f"{no_openssh} line 2" in caught.value.evidence
+    assert f"{no_openssh} line 4" in caught.value.evidence
+
+
+async def test_without_openssh_a_connection_that_the_configuration_refuses_is_not_made(no_openssh: Path) -> None:
+    no_openssh.write_text("Host old\n  RefuseConnection retired\n")
+    with pytest.raises(ConfigError) as caught:
+        await connect(SshTarget("old"), NobodyToAsk())
+    assert "retired" in caught.value.evidence
+
+
+async def test_without_openssh_a_host_is_not_canonicalized(no_openssh: Path) -> None:
+    no_openssh.write_text("CanonicalizeHostname yes\n")
+    with pytest.raises(ConfigError) as caught:
+        await connect(SshTarget("mine"), NobodyToAsk())
+    assert "-o CanonicalizeHostname=no" in caught.value.do
+
+
+async def test_without_openssh_a_configuration_that_others_may_change_is_refused(no_openssh: Path) -> None:
+    no_openssh.write_text("ProxyCommand false\n")
+    no_openssh.chmod(0o666)
+    with pytest.raises(ConfigError) as caught:
+        await connect(SshTarget("mine"), NobodyToAsk())
+    assert "bad owner or permissions" in caught.value.evidence
 
 
 async def test_a_jump_host_has_a_jump_host(sshd: Sshd, host_user: HostUser, tmp_path: Path, no_openssh: Path) -> None:
