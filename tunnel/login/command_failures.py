@@ -58,8 +58,8 @@ _SSH: tuple[tuple[str, type[CcbError], str, str], ...] = (
     (
         r"^(received disconnect from .*)?too many authentication failures",
         AuthFailed,
-        "{where} ended the login after too many keys (MaxAuthTries)",
-        "Choose the key: -i KEY -o IdentitiesOnly=yes (or both in your ssh_config).",
+        "{where} ended the login after too many failed tries (MaxAuthTries)",
+        "If your agent holds many keys, choose one: -i KEY -o IdentitiesOnly=yes (or both in your ssh_config).",
     ),
     (
         r"^permission denied( \(|, please try again)|^\S+@\S+: permission denied|^authentication failed"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import asyncssh
 
-from ..login.prompter import Prompts
+from ..login.prompter import NobodyToAsk, Prompts
 from ..plain_text import neutralise
 from ..ssh_config.host_config import HostConfig
 from .login_keys import LoginKeys
@@ -60,6 +60,8 @@ class LoginClient(asyncssh.SSHClient):
         """What the server offered when it first asked for a key."""
         self._name = name
         self._max_attempts = config.methods.prompts
+        # A server may let somebody in without a question, for a confirmation on a phone, but a failed try asks nobody.
+        self._max_challenges = min(1, self._max_attempts) if isinstance(prompts, NobodyToAsk) else self._max_attempts
         self._prompts = prompts
         self._passwords = 0
         self._challenges = 0
@@ -135,7 +137,7 @@ class LoginClient(asyncssh.SSHClient):
     def kbdint_auth_requested(self) -> str | None:
         self.greeted.set()
         self._note_wanted("keyboard-interactive", "answers to its questions")
-        if self.record.gave_up or self._challenges >= self._max_attempts:
+        if self.record.gave_up or self._challenges >= self._max_challenges:
             return None
         self._challenges += 1
         return ""

@@ -134,13 +134,16 @@ async def broken_off(failed: FailedLogin, error: Exception) -> ConnectError:
 
 
 def _ended_by_server(failed: FailedLogin, said: str) -> AuthFailed | None:
-    """Return the error if the server ended the login itself: too many keys, an expired account, or no answer."""
+    """Return the error if the server ended the login itself: too many tries, an expired account, or no answer."""
     name, client = failed.name, failed.client
     if "too many authentication failures" in said.lower():
+        keys = len(client.keys.offered) > 1
         return AuthFailed(
-            f"{name} ended the login after too many keys (MaxAuthTries)",
+            f"{name} ended the login after too many {'keys' if keys else 'failed tries'} (MaxAuthTries)",
             evidence=f"{client.tried()}\n{said}",
-            do="Choose the key: -i KEY -o IdentitiesOnly=yes (or both in your ssh_config).",
+            do="Choose the key: -i KEY -o IdentitiesOnly=yes (or both in your ssh_config)."
+            if keys
+            else f"Make `{failed.hop.target.shell_command()}` work first.",
         )
     if account_expired := expired(name, client.record.banner):
         return account_expired

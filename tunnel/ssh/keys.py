@@ -6,6 +6,8 @@ A locked key is offered by its public half. Its passphrase is asked for only whe
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
 import copy
 import hashlib
 import itertools
@@ -92,8 +94,6 @@ def _public_key(path: Path) -> asyncssh.SSHKey | None:
 
 def _public_half(data: bytes) -> asyncssh.SSHKey | None:
     """Return the public key inside an encrypted private key in OpenSSH's format, None if it has none."""
-    import base64
-
     lines = data.decode("ascii", "replace").split("-----")
     if len(lines) < 3 or "OPENSSH PRIVATE KEY" not in lines[1]:
         return None
@@ -119,6 +119,17 @@ def read_certificates(paths: Sequence[Path]) -> list[asyncssh.SSHCertificate]:
             continue
         except (OSError, asyncssh.KeyImportError, ValueError) as error:
             log.warning("the certificate %s cannot be read: %s", path, error)
+    return found
+
+
+def certificates_among(agent: Sequence[asyncssh.SSHKeyPair]) -> list[asyncssh.SSHCertificate]:
+    """Return the certificates that an agent holds. Skip those of kinds that asyncssh cannot read."""
+    found = []
+    for pair in agent:
+        if pair.has_cert:
+            with contextlib.suppress(asyncssh.KeyImportError, ValueError):
+                text = pair.algorithm + b" " + base64.b64encode(pair.public_data)
+                found.append(asyncssh.import_certificate(text))
     return found
 
 

@@ -17,6 +17,7 @@ from ..ssh_config.host_config import HostConfig
 from .keys import (
     KeyFile,
     LockedKeyPair,
+    certificates_among,
     in_order,
     is_unlocked,
     read_certificates,
@@ -52,6 +53,7 @@ class LoginKeys:
         self._pairs: list[asyncssh.SSHKeyPair] = []
         self._unnamed: list[KeyFile] = []  # locked, and nothing says which public key belongs to it
         self._certificates: list[asyncssh.SSHCertificate] = []
+        self._agent_certificates: list[asyncssh.SSHCertificate] = []
         self._still_locked: list[Path] = []
         self._unusable: list[str] = []
 
@@ -74,6 +76,7 @@ class LoginKeys:
     async def in_order(self) -> list[asyncssh.SSHKeyPair]:
         """Return the keys in the order in which ssh offers them. Ask the agent for its keys."""
         agent = await self._agent_keys()
+        self._agent_certificates = certificates_among(agent)
         only = self._identities.only
         pairs = in_order(agent, self._pairs, self._configured, self._certificates, identities_only=only)
         self.offered = [pair.public_data for pair in pairs]
@@ -115,7 +118,7 @@ class LoginKeys:
         return why
 
     def _expired(self, pair: asyncssh.SSHKeyPair) -> bool:
-        for certificate in self._certificates:
+        for certificate in (*self._certificates, *self._agent_certificates):
             if certificate.public_data == pair.public_data and _invalid(certificate, self._user):
                 return True
         return False
@@ -154,9 +157,10 @@ class LoginKeys:
             text += " Locked by a passphrase: " + ", ".join(map(str, dict.fromkeys(locked))) + "."
         if self._unusable:
             text += f" Not usable: {neutralise('; '.join(self._unusable))}."
-        for certificate in self._certificates:
+        for certificate in (*self._certificates, *self._agent_certificates):
             if why := _invalid(certificate, self._user):
-                text += f"\n{why}: the one of {certificate.key.get_fingerprint()}."
+                where = " in the agent" if certificate in self._agent_certificates else ""
+                text += f"\n{why}: the one of {certificate.key.get_fingerprint()}{where}."
         return text
 
     async def _agent_keys(self) -> list[asyncssh.SSHKeyPair]:

@@ -86,7 +86,11 @@ def test_the_words_of_a_proxy_command_are_those_of_a_way_that_does_not_lead_ther
         ("Permission denied (publickey,password).", AuthFailed, "box refused the login"),
         ("Permission denied, please try again.\n" + REFUSED, AuthFailed, "box refused the login"),
         ("domain@ann@box: Permission denied (keyboard-interactive).", AuthFailed, "box refused the login"),
-        ("Received disconnect from 192.0.2.1 port 22:2: Too many authentication failures", AuthFailed, "too many keys"),
+        (
+            "Received disconnect from 192.0.2.1 port 22:2: Too many authentication failures",
+            AuthFailed,
+            "too many failed tries",
+        ),
         ("Host key ED25519 SHA256:abc revoked by file /x", HostKeyError, "is revoked"),
         ("ED25519 host key for box was revoked and you have requested strict checking.", HostKeyError, "is revoked"),
         ("@   WARNING: REVOKED HOST KEY DETECTED!   @", HostKeyError, "is revoked"),

@@ -271,6 +271,6 @@ async def test_a_host_behind_a_jump_host_that_bears_few_keys_is_named_itself(
     keys = tuple(str(make_key(tmp_path / f"key{number}")) for number in range(3))
     async with serve(tmp_path / "few", ["MaxAuthTries 1"]) as few:
         where = SshTarget("box", None, few.port, keys, ("ProxyJump=hop", f"UserKnownHostsFile={few.known_hosts}"))
-        with pytest.raises(AuthFailed, match=r"^box ended the login after too many keys") as caught:
+        with pytest.raises(AuthFailed, match=r"^box ended the login after too many failed tries") as caught:
             await connect(where, NobodyToAsk(), env=env, words=words)
     assert "UNKNOWN port" in caught.value.evidence

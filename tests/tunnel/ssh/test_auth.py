@@ -95,6 +95,22 @@ async def test_a_certificate_that_is_no_longer_valid_is_named(sshd: Sshd, host_u
     assert "Certificate expired: the one of SHA256:" in caught.value.evidence
 
 
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [(("-V", "-2d:-1d"), "Certificate expired"), (("-n", "somebody-else"), "Certificate principal mismatch")],
+)
+async def test_a_certificate_in_the_agent_that_is_of_no_use_is_named(
+    sshd: Sshd, host_user: HostUser, tmp_path: Path, wrong: Sequence[str], says: str
+) -> None:
+    key = make_key(tmp_path / "mine")
+    sign_user(make_key(tmp_path / "authority"), key, host_user, *wrong)
+    async with ssh_agent(tmp_path, key) as agent:
+        with pytest.raises(AuthFailed) as caught:
+            await connect(by_agent(sshd, host_user, agent), NobodyToAsk())
+    assert f"{says}: the one of SHA256:" in caught.value.evidence
+    assert "in the agent." in caught.value.evidence
+
+
 async def test_an_agent_that_dies_is_passed_over(sshd: Sshd, host_user: HostUser, tmp_path: Path) -> None:
     path = tmp_path / "agent.sock"
     agent = socket.socket(socket.AF_UNIX)
@@ -161,6 +177,17 @@ async def test_an_agent_with_more_keys_than_the_server_bears(host_user: HostUser
         async with logged_in(by_agent(server, host_user, agent, "IdentitiesOnly=yes", identities=[public_half])):
             pass
         assert failures(server) == 0
+
+
+async def test_a_login_that_offered_no_key_is_not_said_to_have_too_many(host_user: HostUser, tmp_path: Path) -> None:
+    """Without PAM, each try at keyboard-interactive fails before any question."""
+    options = ["MaxAuthTries 2", "PubkeyAuthentication no", "KbdInteractiveAuthentication yes"]
+    async with serve(tmp_path / "server", options) as server:
+        with pytest.raises(AuthFailed) as caught:
+            await connect(target(server, host_user), Person())
+        assert "too many failed tries (MaxAuthTries)" in caught.value.what
+        with pytest.raises(AuthFailed, match="refused the login"):  # tried once where nobody can be asked
+            await connect(target(server, host_user), NobodyToAsk())
 
 
 async def test_a_key_of_the_agent_is_not_offered_again_from_its_file(host_user: HostUser, tmp_path: Path) -> None:
