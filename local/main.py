@@ -20,10 +20,11 @@ from .command_line.error_text import bug_text, code_of, error_text
 from .command_line.exit_codes import ExitCode
 from .command_line.model import Arguments, private_texts
 from .command_line.options import HOST_COMMANDS, OWN_WORDS
-from .config.log import logging_to_file
+from .config.log import logging_to_file, state_dir
 from .first_run import set_up
 from .terminal.console import flush_stdout, reader_has_left, write_stdout
 from .terminal.guarded_streams import guarded_streams
+from .terminal.restoring import SCREENS, restore_after_kill
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,8 @@ def _answer(argv: Sequence[str]) -> int:
         if debug:
             sys.stderr.write(f"ccb: log file {log_file}\n")
         try:
+            if all(stream.isatty() for stream in (sys.stdin, sys.stderr)) and restore_after_kill(state_dir() / SCREENS):
+                sys.stderr.write("ccb: an earlier ccb was killed in this terminal, which is restored now\n")
             return _run(arguments)
         except CcbError as error:
             log.info("ended by an error", exc_info=error)

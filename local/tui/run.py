@@ -9,6 +9,8 @@ from contextlib import suppress
 from ccb.tunnel.plain_text import neutralise
 
 from ..command_line.exit_codes import ExitCode
+from ..config.log import state_dir
+from ..terminal.restoring import SCREENS, restored_at_the_end
 from ..terminal.signals import Interrupts
 from .app import Repl
 
@@ -27,7 +29,7 @@ async def run_repl(app: Repl) -> int:
     """
     streams = sys.stdout, sys.stderr
     try:
-        with Interrupts() as signals:
+        with restored_at_the_end(state_dir() / SCREENS), Interrupts() as signals:
             signals.first.add_done_callback(lambda code: app.exit(int(code.result())))
             code = await app.run_async(mouse=app.uses_mouse) or ExitCode.OK
         if app.return_code:

@@ -231,6 +231,44 @@ async def test_ctrl_z_and_sigtstp_give_the_shell_its_terminal_and_fg_draws_the_s
         assert await at.ended() == 0
 
 
+@pytest.mark.parametrize(
+    "number", [signal.SIGQUIT, signal.SIGABRT, signal.SIGUSR1, signal.SIGALRM, signal.SIGVTALRM], ids=lambda n: n.name
+)
+async def test_a_signal_that_ends_it_at_once_leaves_a_terminal_that_can_be_used(number: signal.Signals) -> None:
+    async with python("-m", "tests.support.repl.scripted_session") as at:
+        await at.shows("F1 or /help")
+        at.process.send_signal(number)
+        assert await at.ended() == -number
+        assert at.echoes
+        _, _, after = at.written.rpartition(b"\x1b[?1003h")
+        assert b"\x1b[?1003l" in after and b"\x1b[?2004l" in after and b"\x1b[?1049l" in after
+
+
+async def _ended_in_a_shell(at: Terminal, end: Callable[[], None]) -> bytes:
+    """Start the interface from a shell, end it, and run two commands of ccb. Return what they write."""
+    seen = len(at.written)
+    at.type(f"{sys.executable} -m tests.support.repl.scripted_session\r")
+    await at.until(lambda: "F1 or /help shows the keys." in at.text_from(seen) and not at.echoes)
+    end()
+    await at.until(lambda: at.text.endswith("$ "))
+    ended = len(at.written)
+    at.type(f"{sys.executable} -m ccb config show --help; {sys.executable} -m ccb config show --help\r")
+    await at.until(lambda: at.text_from(ended).count("usage: ccb") == 2 and at.text.endswith("$ "))
+    return at.written[ended:]
+
+
+async def test_the_next_ccb_restores_the_terminal_of_one_that_was_killed(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PS1": "$ ", "XDG_STATE_HOME": str(tmp_path)}
+    async with terminal(["bash", "--norc", "--noprofile", "--noediting", "-i"], env, os.getcwd()) as at:
+        await at.until(lambda: at.text.endswith("$ "))
+        wrote = await _ended_in_a_shell(at, lambda: os.killpg(os.tcgetpgrp(at.descriptor), signal.SIGKILL))
+        assert wrote.count(b"is restored now") == wrote.count(b"\x1b[?1049l") == 1
+        assert at.echoes
+        wrote = await _ended_in_a_shell(at, lambda: at.type("\x04"))
+        assert b"is restored now" not in wrote and b"\x1b[?1049l" not in wrote
+        assert not list((tmp_path / "ccb" / "screens").iterdir())
+
+
 STILL_S = 1.2
 
 
