@@ -17,26 +17,40 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Callable, Mapping
 
 _PROGRAM_S = 3.0
+_TMUX_TAKES = 1 << 20
+"""The most characters of an escape sequence that tmux reads."""
+_SURE_BYTES = 74_994
+"""Terminals with a limit take 100,000 characters of a sequence with the text in base64."""
 _WITHOUT = ("linux", "dumb", "vt100", "vt220")
 """Values of TERM that stand for terminals without a clipboard."""
 
 
 async def copy(text: str, environ: Mapping[str, str], write: Callable[[str], None]) -> str:
     """Copy `text`. Return what happened, in words that follow "it was". `write` writes to the terminal."""
+    done = await _copied(text, environ, write)
+    if "terminal" in done and "not copied" not in done and len(text.encode()) > _SURE_BYTES:
+        done += f", but some terminals take no more than {_SURE_BYTES // 1000} KB (/export writes a file)"
+    return done
+
+
+async def _copied(text: str, environ: Mapping[str, str], write: Callable[[str], None]) -> str:
     system = await _taken_by_system(text, environ)
-    sent = "sent to the terminal's clipboard"
+    sent, sequence = "sent to the terminal's clipboard", f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\a"
     if environ.get("TMUX"):
         taken = await _taken_by_tmux(text, environ, sends=not system)
         if taken or system:
             return " and ".join(filter(None, (system, taken)))
-        sent = "sent to tmux, which takes it only if its option set-clipboard is on"
     elif system:
         return system
     elif environ.get("STY"):
         return "not copied: GNU screen passes nothing on to the clipboard"
     elif environ.get("TERM", "") in _WITHOUT:
         return "not copied: this terminal has no clipboard"
-    write(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\a")
+    if environ.get("TMUX") or environ.get("TERM", "").startswith("tmux"):  # TERM alone: over ssh from a window of tmux
+        if len(sequence) > _TMUX_TAKES:
+            return f"not copied: tmux takes no more than {_TMUX_TAKES * 3 // 4 >> 10} KB"
+        sent = "sent to tmux, which takes it only if its option set-clipboard is on"
+    write(sequence)
     return sent
 
 

@@ -29,13 +29,26 @@ SEQUENCE = f"\x1b]52;c;{base64.b64encode(TEXT.encode()).decode()}\a"
             "sent to tmux, which takes it only if its option set-clipboard is on",
             SEQUENCE,
         ),
+        ({"TERM": "tmux-256color"}, "sent to tmux, which takes it only if its option set-clipboard is on", SEQUENCE),
     ],
-    ids=["a terminal", "the Linux console", "screen", "a tmux that has gone"],
+    ids=["a terminal", "the Linux console", "screen", "a tmux that has gone", "over ssh from a tmux"],
 )
 async def test_what_is_said_is_what_is_known(environ: dict[str, str], what: str, written: str) -> None:
     wrote: list[str] = []
     assert await copy(TEXT, environ, wrote.append) == what
     assert "".join(wrote) == written
+
+
+@pytest.mark.parametrize(
+    ("term", "kilobytes", "what"),
+    [
+        ("xterm", 200, "sent to the terminal's clipboard, but some terminals take no more than 74 KB"),
+        ("tmux-256color", 1000, "not copied: tmux takes no more than 768 KB"),
+    ],
+)
+async def test_a_text_that_may_be_too_long_is_not_said_to_be_copied(term: str, kilobytes: int, what: str) -> None:
+    written: list[str] = []
+    assert (await copy("y" * kilobytes * 1000, {"TERM": term}, written.append)).startswith(what)
 
 
 @pytest.fixture
