@@ -15,6 +15,7 @@ from textual import events, work
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.driver import Driver
+from textual.geometry import Offset, Size
 from textual.screen import Screen
 from textual.widgets import Input, TextArea
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _TALL_LINES = 18
+_MIN_SIZE = (10, 3)
 _ONLY_WATCHES = "Nothing can be sent while this terminal only watches"
 
 
@@ -137,6 +139,17 @@ class Repl(SessionKeys, App[int]):
 
     def on_resize(self) -> None:
         self.images.resized()
+
+    @property
+    def cursor_position(self) -> Offset:
+        """Where Textual puts the terminal's own cursor after each frame. It is hidden, but input methods look for
+        it."""
+        caret = self.screen.caret if isinstance(self.screen, ReplScreen) else None
+        return self._cursor if caret is None else caret
+
+    @cursor_position.setter
+    def cursor_position(self, position: Offset) -> None:
+        self._cursor = position
 
     def get_driver_class(self) -> type[Driver]:
         return TerminalDriver
@@ -228,6 +241,8 @@ class Repl(SessionKeys, App[int]):
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key | events.Paste):
             self.chord.key_came(event.time)
+        elif isinstance(event, events.Resize):  # Rich cannot draw in a window of some columns
+            event.size = event.virtual_size = event.container_size = Size(*map(max, event.size, _MIN_SIZE))
         if self.attached is not None and isinstance(event, events.InputEvent | events.Paste):
             self.attached.wake()
         await super().on_event(event)

@@ -6,6 +6,7 @@ the places of the one are found in the other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from textual.selection import Selection
@@ -16,6 +17,18 @@ _LAYOUT = frozenset((TAB, "▌"))
 """Characters that only one of the drawings has, or not as often as the other: of quotes and tabs."""
 
 _PROMPT = "❯ "
+
+_WORD = re.compile(r"[\w./~:@%+=&?#$-]+")
+_NO_ENDS = ".,:;?!"
+
+
+def word_at(line: str, column: int) -> tuple[int, int] | None:
+    """Return where the word at a column begins and ends, None between two words. Paths and addresses are words."""
+    for found in _WORD.finditer(line):
+        if found.start() <= column < found.end():
+            word = found[0].rstrip(_NO_ENDS)
+            return (found.start(), found.start() + len(word)) if column < found.start() + len(word) else None
+    return None
 
 
 def copied_text(rows: Sequence[str], whole: Sequence[str], selection: Selection, top: int) -> str:

@@ -15,6 +15,7 @@ from ccb.tunnel.plain_text import one_line
 
 from ...connect.session_list import SessionRow
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
+from ..painting.screen import CARET
 from ..theme.palette import palette_of
 from .session_lines import Columns, PreviewLines, question_lines
 
@@ -235,7 +236,7 @@ class SessionPanel(Static, can_focus=True):
         below = 0 if beside else min(_MAX_ROWS, room - min(rows, max(len(found), 1)) - 1)
         columns = Columns(width * 3 // 5 if beside else width, palette, self._current)
         head = Text(f"Sessions on {one_line(self._host)}", style="bold", no_wrap=True, overflow="ellipsis")
-        head.append(f"   {one_line(self._sought)}▏", style=f"not bold {palette.accent}")
+        head.append(f"   {one_line(self._sought)}{CARET}", style=f"not bold {palette.accent}")
         first = min(max(0, self._at - rows // 2), max(0, len(found) - rows))
         shown = found[first : first + rows]
         if marked is not None and self._does is not _Does.CHOOSES:  # the question about it needs the room

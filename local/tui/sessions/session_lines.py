@@ -14,6 +14,7 @@ from ccb.tunnel.plain_text import one_line
 from ...commands.sessions.table import age_text, cut
 from ...connect.session_list import SessionRow
 from ..model.notices import path_in
+from ..painting.screen import CARET
 from ..theme.palette import Palette
 
 _STATES = {"running": "working", "requires_action": "asks you", "idle": "idle", "ended": "ended"}
@@ -100,7 +101,7 @@ def question_lines(host: str, row: SessionRow, typed: str, palette: Palette, *, 
     name = cut(one_line(row.prompt) or row.session, 60)
     if not deletes:
         asked = Text("New name (Enter keeps it, Esc leaves it): ", style=f"not bold {palette.accent}")
-        return [asked.append(f"{one_line(typed)}▏", style="bold")]
+        return [asked.append(f"{one_line(typed)}{CARET}", style="bold")]
     place = f"{one_line(host)}:{one_line(row.cwd)}"
     lines = [Text.assemble((f"Delete “{name}”", f"bold {palette.bad}"), (f" on {place}?", "bold"))]
     if row.driver:
@@ -112,4 +113,4 @@ def question_lines(host: str, row: SessionRow, typed: str, palette: Palette, *, 
     what = "Its conversation and the earlier versions of files go; the files of the project stay."
     lines.append(Text(what, style=f"not bold {palette.dim}"))
     asked = Text("Type yes and Enter to delete it, Esc keeps it: ", style=f"not bold {palette.accent}")
-    return [*lines, asked.append(f"{one_line(typed)}▏", style="bold")]
+    return [*lines, asked.append(f"{one_line(typed)}{CARET}", style="bold")]

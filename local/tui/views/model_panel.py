@@ -16,6 +16,7 @@ from ccb.tunnel.plain_text import one_line
 from ...commands.sessions.table import cut
 from ...providers.model_offers import ModelOffer, price_text, window_text
 from ...terminal.keymap import DEFAULT_KEYMAP
+from ..painting.screen import CARET
 from ..theme.palette import Palette, palette_of
 
 _MAX_ROWS, _FRAME_LINES, _FRAME_CELLS = 12, 11, 6
@@ -104,7 +105,7 @@ class ModelPanel(Static, can_focus=True):
         rows = max(3, min(_MAX_ROWS, self.app.size.height - _FRAME_LINES - len(self._notes)))
         first = min(max(0, self._at - rows // 2), max(0, len(found) - rows))
         head = Text("Models   ", style="bold", no_wrap=True, overflow="ellipsis")
-        head.append(f"{one_line(self._sought)}▏", style=f"not bold {palette.accent}")
+        head.append(f"{one_line(self._sought)}{CARET}", style=f"not bold {palette.accent}")
         lines = [
             self._line(each, width, palette, marked=place == self._at)
             for place, each in enumerate(found[first : first + rows], first)

@@ -15,6 +15,7 @@ from ccb.tunnel.plain_text import one_line
 
 from ...terminal.keymap import DEFAULT_KEYMAP
 from ..model.markdown_export import markdown_of, text_of
+from ..painting.screen import CARET
 from ..render.pictures.shelf import PictureShelf
 from ..theme.palette import palette_of
 from .searching import SearchedBlocks
@@ -187,7 +188,7 @@ class ReadingPage(Vertical, can_focus=True):
         self._head.update(Text(self.heading, style="bold", no_wrap=True, overflow="ellipsis"))
         foot = Text(no_wrap=True, overflow="ellipsis")
         if self._typed is not None:
-            foot.append(f"/{one_line(self._typed)}▏", style=f"bold {palette.accent}")
+            foot.append(f"/{one_line(self._typed)}{CARET}", style=f"bold {palette.accent}")
             foot.append("  Enter searches · Esc leaves", style=palette.dim)
         elif self._busy:
             foot.append(self._busy, style=palette.accent)

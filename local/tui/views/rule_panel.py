@@ -15,6 +15,7 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ...terminal.keymap import DEFAULT_KEYMAP
+from ..painting.screen import CARET
 from ..theme.palette import Palette, palette_of
 
 SESSION, KEPT = "session", "localSettings"
@@ -177,7 +178,7 @@ class RulePanel(Static, can_focus=True):
         if self._typed is not None:
             behavior, where = _KINDS[self._kind]
             line = Text.assemble(
-                (f"{behavior} {_WHERE[where]}: ", palette.accent), (f"{one_line(self._typed)}▏", "bold")
+                (f"{behavior} {_WHERE[where]}: ", palette.accent), (f"{one_line(self._typed)}{CARET}", "bold")
             )
             kept = f"kept on this laptop for {self._place}" if where == KEPT else "gone with the session"
             keys = f"Up, Down: allow, ask, deny, in this session or always · Enter adds it ({kept}) · Esc"

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.style import Style
 from textual import events
-from textual.geometry import Region, Size
+from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
@@ -22,10 +23,11 @@ from textual.strip import Strip
 from ..model.blocks import Block, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock, stack
 from ..painting.key_priority import KeyPriority
 from ..render.block_renderer import is_animated
+from ..render.copying import word_at
 from ..render.pictures.shelf import PictureShelf
 from ..theme.palette import Palette, palette_of
 from .block_layout import BlockLayout
-from .lines.drawn_lines import Line, estimated_height, marked, turned
+from .lines.drawn_lines import Line, estimated_height, letters_of, line_after, line_text, marked, turned
 from .lines.frame_pace import FramePace
 from .lines.painted_lines import PaintedLines, RowLook, rows_of
 from .lines.scroll_thumb import extended
@@ -39,6 +41,13 @@ _BETWEEN_SLICES_S = 0.001  # messages of a widget to itself would let nothing el
 _EXACT_LINES = 500  # drawn blocks at the end of the transcript; further up heights are estimated
 _OVERLAP_LINES = 2  # lines of the page before that stay when a page is turned
 _AFTER_KEY_S = 0.008
+
+
+class _InSight(NamedTuple):
+    """The first line in sight: its block, and how many letters of the block stand before it."""
+
+    block: Block
+    letters: int
 
 
 class Transcript(ScrollView, can_focus=False):
@@ -75,6 +84,9 @@ class Transcript(ScrollView, can_focus=False):
         self._layout_waits = False
         self._pace = FramePace()
         self._keep_in_place: tuple[Block, int] | None = None  # a block, and the row of the screen where it stays
+        self._in_sight: _InSight | None = None  # since the window was resized, until somebody scrolls
+        self._laid_width = 0
+        self._lays_out = False
 
     def on_mount(self) -> None:
         self.anchor()
@@ -94,6 +106,7 @@ class Transcript(ScrollView, can_focus=False):
     def toggle_details(self) -> None:
         """Show all of tool output and thinking, or fold it again."""
         self._drawing.details = not self._drawing.details
+        self._in_sight = None
         self._redraw_all()
 
     def add(self, block: Block, *, before: Block | None = None) -> None:
@@ -214,8 +227,12 @@ class Transcript(ScrollView, can_focus=False):
         width = self._text_width()
         self._measure(start, width)
         layout.lay_out()
+        self._laid_width = width
+        self._lays_out = True
         self._extend(Size(width, layout.lines))
         self._scroll_back(top)
+        self._lays_out = False
+        self._check_anchor()
         self._spinners.resume()
         self.refresh()
         self._pace.laid_out(began)
@@ -252,9 +269,14 @@ class Transcript(ScrollView, can_focus=False):
         """After a layout, scroll back to the person's place. `top`: the block at the top before, and its line there."""
         layout = self._block_layout
         kept, self._keep_in_place = self._keep_in_place, None
+        first = self._in_sight
         if kept is not None and kept[0] in layout:
             y = layout.start(layout.position(kept[0])) - kept[1]
             self.scroll_to(y=y, animate=False, immediate=True, force=True)
+        elif first is not None and self._anchor_released and first.block in layout:
+            lines = self._drawing.lines(first.block, self._text_width())
+            y = layout.start(layout.position(first.block)) + line_after(lines, first.letters)
+            self.scroll_to(y=y, animate=False, immediate=True)
         elif top is not None and self._anchor_released and top[0] in layout:
             position = layout.position(top[0])
             line = min(top[1], max(0, layout.heights[position] - 1))
@@ -273,6 +295,9 @@ class Transcript(ScrollView, can_focus=False):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         self._spinners.resume()
+        if self._lays_out:
+            return
+        self._in_sight = None
         self._check_anchor()  # ScrollView does not do it: back at the bottom, the transcript follows again
 
     def on_mouse_scroll_up(self, _event: events.MouseScrollUp) -> None:
@@ -280,7 +305,28 @@ class Transcript(ScrollView, can_focus=False):
 
     def on_resize(self) -> None:
         self._pace.resized()
+        self._note_first_in_sight()
         self._redraw_all()
+
+    def _note_first_in_sight(self) -> None:
+        """Remember the first line in sight by the text before it. Its number changes with the width."""
+        found = self._block_layout.at_line(round(self.scroll_y)) if self._anchor_released else None
+        if self._in_sight is None and found is not None:
+            block, line, _ = found
+            self._in_sight = _InSight(block, letters_of(self._drawing.first_lines(block, self._laid_width, line)))
+
+    def on_click(self, event: events.Click) -> None:
+        """Two clicks copy the word, three the line."""
+        widget, at = self.screen.get_widget_and_offset_at(event.screen_x, event.screen_y)
+        if event.chain not in (2, 3) or widget is not self or at is None:
+            return
+        event.prevent_default()
+        found = self._drawn_line(at.y)
+        text = line_text(found[0]) if found is not None else ""
+        span = word_at(text, at.x) if event.chain == 2 else (0, len(text))
+        if span is not None:
+            self.screen.selections = {self: Selection(Offset(span[0], at.y), Offset(span[1], at.y))}
+            self.screen.post_message(events.TextSelected())
 
     def notify_style_update(self) -> None:
         super().notify_style_update()

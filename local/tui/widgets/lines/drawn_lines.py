@@ -52,6 +52,21 @@ def line_text(line: Line) -> str:
     return "".join(segment.text for segment in line)
 
 
+def letters_of(lines: Sequence[Line]) -> int:
+    """Return the number of letters and digits in `lines`. It is the same at every width, unlike that of blanks and
+    rules."""
+    return sum(map(str.isalnum, "".join(map(line_text, lines))))
+
+
+def line_after(lines: Sequence[Line], letters: int) -> int:
+    """Return the index of the line with the first letter after `letters` of them."""
+    for index, line in enumerate(lines):
+        letters -= letters_of([line])
+        if letters < 0:
+            return index
+    return max(0, len(lines) - 1)
+
+
 def texts_of(lines: Sequence[Line]) -> list[str]:
     """Return the characters of lines. An image has none."""
     return ["".join(segment.text for segment in line if not is_of_image(segment)) for line in lines]

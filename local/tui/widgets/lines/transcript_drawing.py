@@ -93,6 +93,15 @@ class TranscriptDrawing:
         """Return all lines of a block, however long they take."""
         return self._drawn.whole(block, self.key(block, width), lambda: self._parts(block, width))
 
+    def first_lines(self, block: Block, width: int, count: int) -> list[Line]:
+        """Return the first lines of a block at another width than that of now."""
+        lines: list[Line] = []
+        for part in self._parts(block, width):
+            lines += part
+            if len(lines) >= count:
+                break
+        return lines[:count]
+
     def _parts(self, block: Block, width: int) -> Iterator[list[Line]]:
         console, palette = self._canvas()
         source = PicturesOf(self._shelf, self._changed) if self._shelf is not None else None

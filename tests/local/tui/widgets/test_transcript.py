@@ -412,6 +412,37 @@ async def test_a_resize_wraps_anew() -> None:
         assert words in " ".join(shown.split())
 
 
+async def test_a_resize_keeps_the_first_line_in_sight() -> None:
+    async with desk(size=(100, 30)) as at:
+        await at.prompt("talk")
+        at.session.begin()
+        at.session.text("\n\n".join(" ".join(f"w{part}x{n}" for n in range(90)) for part in range(30)))
+        await at.sees("w29x89")
+        await at.pilot.press("pageup", "pageup")
+        first = at.lines[0].split()[0]
+        await at.pilot.resize_terminal(40, 30)
+        await at.until(lambda: first in at.lines[0])
+        for columns in (4, 3, 2, 1):  # too narrow for anybody, but no reason to end
+            await at.pilot.resize_terminal(columns, 30)
+        await at.pilot.resize_terminal(100, 30)
+        await at.until(lambda: at.lines[0].split()[:1] == [first])
+
+
+async def test_a_double_click_copies_the_word() -> None:
+    async with desk() as at:
+        await at.prompt("talk")
+        at.session.begin()
+        at.session.text("日本 open (src/app.py:12), please")
+        await at.sees("open (src")
+        row = next(n for n, line in enumerate(at.lines) if "open (src" in line)
+        column = at.lines[row].index("app.py") + 2  # two wide characters before it
+        transcript = at.app.view.transcript
+        await at.pilot.click(transcript, offset=(column, row), times=2)
+        await at.until(lambda: at.app.clipboard == "src/app.py:12")
+        await at.pilot.click(transcript, offset=(column, row), times=3)
+        await at.until(lambda: at.app.clipboard == "日本 open (src/app.py:12), please")
+
+
 async def test_what_the_mouse_selects_is_copied_as_it_is_written() -> None:
     async with desk() as at:
         await at.prompt("talk")
