@@ -60,6 +60,7 @@ class DialectServer:
         self.headers: list[dict[str, str]] = []
         self.refused: list[str] = []
         self.count_tokens: int | None = None
+        self.wants_usage = True
         self.listed: object = None
         self.lists_asked = 0
         self._minted: dict[str, Any] = {"signatures": set(), "details": [], "items": [], "before": {}}
@@ -94,7 +95,7 @@ class DialectServer:
         if self.flavour == "responses":
             why = strict_responses.refusal(body, self._minted)
         else:
-            why = strict_chat.refusal(body, self.flavour, self._minted)
+            why = strict_chat.refusal(body, self.flavour, self._minted, wants_usage=self.wants_usage)
         if why:
             self.refused.append(why)
             return _error(400, why, None)

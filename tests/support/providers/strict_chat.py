@@ -32,19 +32,20 @@ _SYSTEM_ANYWHERE = ("openai", "azure", "grok", "deepseek", "openrouter")
 _SIGNATURES = re.compile(r"sig-\d+")
 
 
-def refusal(body: Json, flavour: str, minted: dict[str, Any]) -> str:
-    """Why a server of this flavour would answer 400, "" if it would not. `minted` is what it has sent before."""
-    return _fields(body, flavour) or _tools(body, flavour) or _messages(body, flavour, minted)
+def refusal(body: Json, flavour: str, minted: dict[str, Any], *, wants_usage: bool = True) -> str:
+    """Why a server of this flavour would answer 400, "" if it would not. `minted` is what it has sent before.
+    `wants_usage`: a stream without `include_usage` is refused, too."""
+    return _fields(body, flavour, wants_usage=wants_usage) or _tools(body, flavour) or _messages(body, flavour, minted)
 
 
-def _fields(body: Json, flavour: str) -> str:
+def _fields(body: Json, flavour: str, *, wants_usage: bool) -> str:
     family = "openai" if flavour == "azure" else flavour
     unknown = body.keys() - _COMMON - _OWN.get(family, frozenset())
     if unknown:
         return f"Unrecognized request argument supplied: {sorted(unknown)[0]}"
     if "stream_options" in body and not body.get("stream"):
         return "stream_options is only allowed when stream is enabled"
-    if body.get("stream") and not (body.get("stream_options") or {}).get("include_usage"):
+    if wants_usage and body.get("stream") and not (body.get("stream_options") or {}).get("include_usage"):
         return "(this fake wants include_usage: without it no call is counted)"
     if "metadata" in body and not body.get("store"):
         return "The 'metadata' parameter is only allowed when 'store' is enabled."

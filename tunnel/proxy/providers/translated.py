@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from functools import partial
 from typing import Any
 
 from ...wire.dataclass import dataclass
@@ -39,11 +40,13 @@ _JSON = [("content-type", "application/json")]
 
 @dataclass(frozen=True)
 class _Asked:
-    """A request in the provider's language, what reads its answer, and whether the answer is to be streamed."""
+    """A request in the provider's language, what reads its answer, and whether the answer is to be streamed. `without`
+    makes the same request without `stream_options`, None if it has none."""
 
     sent: ProviderRequest
     reader: StreamReader
     streams: bool
+    without: Callable[[], ProviderRequest] | None
 
 
 class TranslatedProvider(HttpProvider):
@@ -66,6 +69,7 @@ class TranslatedProvider(HttpProvider):
         self._traits = traits
         self._counter = counter
         self._key_header = key_header
+        self._plain = False  # the server refuses `stream_options`
 
     @property
     def routes(self) -> frozenset[tuple[str, str]]:
@@ -82,16 +86,24 @@ class TranslatedProvider(HttpProvider):
         if isinstance(asked, ProviderResponse):
             yield asked
             return
-        async with self._client.request(asked.sent) as response:
+        reader, streams = asked.reader, asked.streams
+        async with AsyncExitStack() as stack:
+            response = await stack.enter_async_context(self._client.request(asked.sent))
+            body = await start_of(response) if response.status != 200 else b""
+            if asked.without is not None and response.status in (400, 422) and b"stream_options" in body:
+                self._plain = True
+                response = await stack.enter_async_context(self._client.request(asked.without()))
+                body = await start_of(response) if response.status != 200 else b""
+            del asked
             if response.status != 200:
-                error = read_error(response.status, response.headers, await start_of(response), self._given_name)
+                error = read_error(response.status, response.headers, body, self._given_name)
                 if response.status == 401 and credential is not None:
                     again = await self._may_have_another(credential)
                     error = UpstreamError(error.status, error.kind, error.message, retry=again or None)
                 yield _refused(error)
                 return
-            stream = self._events(response, asked.reader)
-            if asked.streams:
+            stream = self._events(response, reader)
+            if streams:
                 async with aclosing(stream):
                     yield ProviderResponse(200, _STREAM, stream)
             else:
@@ -106,7 +118,11 @@ class TranslatedProvider(HttpProvider):
             tokens = await self._count(self._counter, asked, target, credential) if self._counter else 0
             return json_answer(200, {"input_tokens": tokens or estimated_tokens(asked)})
         call = self._dialect.call(asked, target)
-        return _Asked(self._request(call.path, call.body, credential), call.reader, bool(asked.get("stream")))
+        plain = {name: value for name, value in call.body.items() if name != "stream_options"}
+        sent = self._request(call.path, plain if self._plain else call.body, credential)
+        has_options = len(plain) < len(call.body) and not self._plain
+        without = partial(self._request, call.path, plain, credential) if has_options else None
+        return _Asked(sent, call.reader, bool(asked.get("stream")), without)
 
     def _target(self, asked: Json) -> ModelTarget:
         shown = asked.get("model")

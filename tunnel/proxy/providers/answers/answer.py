@@ -25,6 +25,11 @@ MAX_CALLS = 1_000
 """Most tool calls of an answer, and most characters of what a call has beside its input."""
 
 
+WRONG = "invalid_request_error"
+"""The error type of an answer that is not understood. It is not tried again: a wrong format stays so, and each try is
+paid for."""
+
+
 class AnswerError(Exception):
     """The provider's stream says that it failed, or cannot be understood. `kind` is an error type of the Messages
     API."""
@@ -129,7 +134,7 @@ class Answer:
         call = self._calls.get(key)
         if call is None:
             if len(self._calls) >= MAX_CALLS:
-                raise AnswerError("api_error", f"the answer has more than {MAX_CALLS} tool calls")
+                raise AnswerError(WRONG, f"the answer has more than {MAX_CALLS} tool calls")
             call = self._calls[key] = _Call()
         if state and not call.state:
             self._grow(state)
@@ -137,6 +142,11 @@ class Answer:
         call.name = call.name or name[:MAX_CALLS]
         call.state = call.state or state
         self._advance()
+
+    def is_whole(self, key: object) -> bool:
+        """Return whether the input of a call is a whole JSON object."""
+        call = self._calls.get(key)
+        return call is not None and (call.closed or _is_object(call.sent or call.waiting))
 
     def knows_call(self, key: object) -> str | None:
         """Return the id of the call with this key ("" while it has none), None if there is no such call."""
@@ -209,7 +219,7 @@ class Answer:
     def _grow(self, piece: str) -> None:
         self._size += len(piece)
         if self._size > MAX_ANSWER:
-            raise AnswerError("api_error", f"the answer is longer than {MAX_ANSWER} characters")
+            raise AnswerError(WRONG, f"the answer is longer than {MAX_ANSWER} characters")
 
     def _add(self, kind: str, piece: str) -> None:
         if not piece or self._stopped:
@@ -264,8 +274,8 @@ class Answer:
         while True:
             call = self._current
             if call is None:
-                call = next((each for each in self._calls.values() if not each.closed and each.name), None)
-                if call is None:
+                call = next((each for each in self._calls.values() if not each.closed), None)
+                if call is None or not call.name:
                     return
                 self._open_call(call)
             others = make_room or any(each is not call and not each.closed for each in self._calls.values())
@@ -297,7 +307,7 @@ class Answer:
             return
         if not call.opened:
             if not call.name:
-                raise AnswerError("api_error", "the provider sent a tool call without a name")
+                raise AnswerError(WRONG, "the provider sent a tool call without a name")
             self._open_call(call)
         if not any(piece.strip() for piece in call.sent):  # "{" of a cut call: it must not run without its input
             self._out.append(events.delta(self._index, "input_json_delta", "partial_json", "{" if cut else "{}"))
@@ -309,7 +319,11 @@ def _is_whole(call: _Call) -> bool:
     if not call.sent or call.looked_at == len(call.sent) or not call.sent[-1].rstrip().endswith("}"):
         return False
     call.looked_at = len(call.sent)
+    return _is_object(call.sent)
+
+
+def _is_object(pieces: list[str]) -> bool:
     try:
-        return isinstance(json.loads("".join(call.sent)), dict)
+        return isinstance(json.loads("".join(pieces)), dict)
     except (ValueError, RecursionError):
         return False

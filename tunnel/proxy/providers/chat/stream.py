@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any
 
-from ..answers.answer import MAX_ANSWER, Answer, AnswerError
+from ..answers.answer import MAX_ANSWER, WRONG, Answer, AnswerError
 from ..answers.usage import read_usage
 from ..dialect.dialect import ModelTarget
 from ..dialect.errors import error_in_stream
@@ -37,6 +38,16 @@ _SILENT_CUT = 16_000  # characters from which on a conversation may have lost it
 _MAX_CHARACTERS = 6  # of one token, on average; JSON and code have fewer
 
 
+@dataclass
+class _Fragments:
+    """A tool call as far as it has come. Its input has begun once `has_input` is set: then its name is complete."""
+
+    index: int | None
+    ids: set[str]
+    name: str = ""
+    has_input: bool = False
+
+
 class ChatReader:
     """Reads one answer. `characters` are those of the conversation that was sent, 0 if they say nothing of tokens."""
 
@@ -59,7 +70,7 @@ class ChatReader:
         self._names = names
         self._characters = characters
         self._details = ReasoningDetails()
-        self._keys: list[object] = []
+        self._calls: list[_Fragments] = []
         self._done = False
 
     def feed(self, data: bytes) -> None:
@@ -70,7 +81,7 @@ class ChatReader:
         try:
             chunk = json.loads(data)
         except (ValueError, RecursionError):
-            raise AnswerError("api_error", f"{self._target.provider} sent an event that is not JSON") from None
+            raise AnswerError(WRONG, f"{self._target.provider} sent an event that is not JSON") from None
         if not isinstance(chunk, dict) or chunk.get("error"):
             failure = error_in_stream(chunk, self._target.provider)
             raise AnswerError(failure.kind, failure.message)
@@ -79,9 +90,11 @@ class ChatReader:
         if isinstance(usage, dict):
             self.answer.usage = read_usage(usage)
         choices = chunk.get("choices")
-        choice = choices[0] if isinstance(choices, list) and choices else None
-        if not isinstance(choice, dict):
-            return
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict) and choice.get("index") in (None, 0, "0"):  # one answer was asked for
+                self._choice(choice)
+
+    def _choice(self, choice: Json) -> None:
         delta = choice.get("delta")
         if not isinstance(delta, dict):
             delta = choice.get("message")  # an answer in one piece
@@ -93,7 +106,7 @@ class ChatReader:
 
     def end(self) -> None:
         """See StreamReader."""
-        if not self.answer.stop_reason and self._done and self._keys == [] and self.answer.begun:
+        if not self.answer.stop_reason and self._done and not self._calls and self.answer.begun:
             raise AnswerError("api_error", f"{self._target.provider} ended its answer without a reason")
         used = self.answer.usage.prompt
         if self._rules.cuts_silently and used and self._characters > max(_SILENT_CUT, used * _MAX_CHARACTERS):
@@ -110,6 +123,8 @@ class ChatReader:
         if kind := _FAILURES.get(reason):
             raise AnswerError(kind, f"{self._target.provider} broke off its answer ({reason})")
         self._flush_details()
+        for call in self._calls:
+            self.answer.call(id(call), "", self._names.known(call.name))
         self.answer.stop(_REASONS.get(reason, "end_turn"))
 
     def _delta(self, delta: Json) -> None:
@@ -121,7 +136,7 @@ class ChatReader:
         if details and self._rules.details:
             self._details.add(details)
             if self._details.size > MAX_ANSWER:
-                raise AnswerError("api_error", f"{self._target.provider} reasons in more than {MAX_ANSWER} characters")
+                raise AnswerError(WRONG, f"{self._target.provider} reasons in more than {MAX_ANSWER} characters")
         content = delta.get("content")
         if isinstance(content, list):
             content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
@@ -135,49 +150,68 @@ class ChatReader:
         if isinstance(refusal, str) and refusal:
             answer.text(refusal)
         calls = delta.get("tool_calls")
-        if isinstance(calls, list) and calls:
-            self._flush_details()
-            for position, call in enumerate(calls):
-                if isinstance(call, dict):
-                    self._call(call, position)
+        calls = [each for each in calls if isinstance(each, dict)] if isinstance(calls, list) else []
         function = delta.get("function_call")
         if isinstance(function, dict):
-            self._call({"index": 0, "function": function}, 0)
+            calls.append({"index": 0, "function": function})
+        if calls:
+            self._flush_details()
+        touched: list[_Fragments] = []  # in this event
+        for position, call in enumerate(calls):
+            touched.append(self._call(call, position if len(calls) > 1 else -1, touched))
 
-    def _call(self, call: Json, position: int) -> None:
+    def _call(self, call: Json, position: int, touched: list[_Fragments]) -> _Fragments:
+        """Take a fragment of a call. `position` is its place among those of its event, -1 if it is the only one."""
         function = call.get("function")
         function = function if isinstance(function, dict) else {}
-        call_id, name = call.get("id"), function.get("name")
+        call_id, name, arguments = call.get("id"), function.get("name"), function.get("arguments")
         call_id = call_id if isinstance(call_id, str) else ""
-        name = self._names.known(name) if isinstance(name, str) and name else ""
-        key = self._key(call.get("index"), call_id, name, position)
+        name = name.strip() if isinstance(name, str) else ""
+        if isinstance(arguments, dict):
+            arguments = json.dumps(arguments)
+        arguments = arguments if isinstance(arguments, str) else ""
+        index = call.get("index")
+        index = index if isinstance(index, int) else None
+        found = self._found(index, call_id, name, arguments, position, touched)
+        if found is None:
+            found = _Fragments(index, set())
+            self._calls.append(found)
+        key = id(found)
+        if call_id:
+            found.ids.add(call_id)
+        if name and not found.has_input:
+            found.name = self._names.joined(found.name, name)
         signature = _google(call).get("thought_signature")
         state = ""
         if isinstance(signature, str) and signature:
             state = sealed(self._target.provider, self._target.model, {"thought_signature": signature})
-        arguments = function.get("arguments")
-        self.answer.call(key, call_id, name, state=state)
-        if isinstance(arguments, dict):
-            arguments = json.dumps(arguments)
-        if isinstance(arguments, str) and arguments:
+        found.has_input = found.has_input or bool(arguments.strip() and found.name)
+        self.answer.call(key, call_id, self._names.known(found.name) if found.has_input else "", state=state)
+        if arguments:
             self.answer.arguments(key, arguments)
+        return found
 
-    def _key(self, index: object, call_id: str, name: str, position: int) -> object:
-        """Return which call a fragment belongs to. Some servers send no index, and some the same one for each call."""
-        if isinstance(index, int):
-            known = [key for key in self._keys if isinstance(key, tuple) and key[0] == index]
-            if known and not (call_id and self.answer.knows_call(known[-1]) not in ("", call_id)):
-                return known[-1]
-            key: object = (index, len(known))
-        else:
-            same = [key for key in self._keys if call_id and self.answer.knows_call(key) == call_id]
-            if same:
-                return same[-1]
-            if not call_id and not name and self._keys:
-                return self._keys[min(position, len(self._keys) - 1)] if position else self._keys[-1]
-            key = ("no index", len(self._keys))
-        self._keys.append(key)
-        return key
+    def _found(
+        self, index: int | None, call_id: str, name: str, arguments: str, position: int, touched: list[_Fragments]
+    ) -> _Fragments | None:
+        """Return the call that a fragment goes on with, None for a new one. Some servers send no index or the same one
+        for each call, no id or a new one with each fragment, and a name in pieces or with each fragment."""
+        known = [each for each in self._calls if each.index == index]
+        if not known:
+            return None
+        if call_id and (same := [each for each in known if call_id in each.ids]):
+            return same[-1]
+        last = known[-1]
+        if not name:
+            return known[min(position, len(known) - 1)] if index is None and position >= 0 and not call_id else last
+        if last in touched:
+            return None
+        if name == last.name:
+            begins = arguments.lstrip().startswith("{")
+            return None if begins and last.has_input and self.answer.is_whole(id(last)) else last
+        if last.has_input or (call_id and last.ids and self._names.is_known(last.name)):
+            return None
+        return last if self._names.is_known(self._names.joined(last.name, name), begins=True) else None
 
     def _flush_details(self) -> None:
         """What OpenRouter has sent of its reasoning so far goes into the signature of the thinking before this."""

@@ -46,3 +46,14 @@ class ToolNames:
     def known(self, name: str) -> str:
         """Return the tool that a provider means."""
         return self._known.get(name, name)
+
+    def is_known(self, name: str, *, begins: bool = False) -> bool:
+        """Return whether the provider knows a tool by this name, or with `begins` by one that begins so."""
+        return name in self._known or (begins and any(each.startswith(name) for each in self._known))
+
+    def joined(self, name: str, more: str) -> str:
+        """Return a name that comes in pieces, or whole and again, or longer each time."""
+        if more == name or (self.is_known(name) and not self.is_known(name + more, begins=True)):
+            return name
+        longer = more.startswith(name) and not self.is_known(name + more, begins=True)
+        return more if longer else name + more

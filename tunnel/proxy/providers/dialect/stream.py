@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..answers.answer import AnswerError
+import json
+
+from ..answers.answer import WRONG, AnswerError
 from ..answers.lines import DataLines, EventTooLong
 from .dialect import StreamReader
 
@@ -34,15 +36,24 @@ class StreamTranslator:
         except AnswerError as error:
             self._answer.fail(error.kind, error.message)
         except EventTooLong:
-            self._answer.fail("api_error", f"{self._provider} sent an event that is too long")
+            self._answer.fail(WRONG, f"{self._provider} sent an event that is too long")
         return self._answer.take()
 
     def end(self) -> bytes:
         """The stream has ended. Return the last events: the end of the answer, or an error."""
         try:
             for data in self._lines.end():
-                self._reader.feed(data)
+                if _is_json(data):  # else it was cut, which another try may mend
+                    self._reader.feed(data)
             self._reader.end()
         except AnswerError as error:
             self._answer.fail(error.kind, error.message)
         return self._answer.take()
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return data == b"[DONE]"
+    return True

@@ -6,7 +6,7 @@ import json
 from typing import Any
 from uuid import uuid4
 
-from ..answers.answer import Answer, AnswerError
+from ..answers.answer import WRONG, Answer, AnswerError
 from ..answers.usage import read_usage
 from ..dialect.dialect import ModelTarget
 from ..dialect.errors import error_in_stream
@@ -52,7 +52,7 @@ class ResponsesReader:
         try:
             event = json.loads(data)
         except (ValueError, RecursionError):
-            raise AnswerError("api_error", f"{self._target.provider} sent an event that is not JSON") from None
+            raise AnswerError(WRONG, f"{self._target.provider} sent an event that is not JSON") from None
         if not isinstance(event, dict):
             self._failed({"error": event})
             return

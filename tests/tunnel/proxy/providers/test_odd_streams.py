@@ -1,0 +1,159 @@
+"""Streams of servers that are nearly compatible: their calls are put together, or refused with one word."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.support.providers.adapters import adapter, tool, user
+from tests.support.providers.dialect_server import Raw, sse
+from tests.support.providers.turns import Said
+
+from ccb.remote.model.errors import ModelError
+from ccb.remote.model.retry import RetryPolicy
+from ccb.remote.model.stream import BlockDone, MessageAssembler
+
+Json = dict[str, Any]
+TOOLS = [tool("Read"), tool("Bash"), tool("BashOutput")]
+
+
+def frag(index: int | None = 0, call_id: str | None = None, name: str | None = None, arguments: str = "") -> Json:
+    """A fragment of a call."""
+    made: Json = {"function": {"name": name, "arguments": arguments}, "type": "function"}
+    if index is not None:
+        made["index"] = index
+    return made | ({} if call_id is None else {"id": call_id})
+
+
+def chunk(*calls: Json, finish: str | None = None, index: int = 0) -> Json:
+    return {"id": "c", "choices": [{"index": index, "delta": {"tool_calls": list(calls)}, "finish_reason": finish}]}
+
+
+READ, BASH, BOTH = [("Read", {"a": 1})], [("Bash", {"b": 2})], [("Read", {"a": 1}), ("Bash", {"b": 2})]
+ROWS: list[tuple[str, list[list[Json]], list[tuple[str, Json]]]] = [
+    ("a name in two pieces", [[frag(0, "x", "Re")], [frag(0, None, "ad", '{"a":')], [frag(0, None, None, "1}")]], READ),
+    (
+        "a name in pieces with the same id",
+        [[frag(0, "x", "Re")], [frag(0, "x", "ad")], [frag(0, "x", "", '{"a":1}')]],
+        READ,
+    ),
+    ("a name that grows", [[frag(0, "x", "Re")], [frag(0, "x", "Read")], [frag(0, "x", None, '{"a":1}')]], READ),
+    (
+        "a name that goes on as another tool",
+        [[frag(0, "x", "Bash")], [frag(0, None, "Output", "{}")]],
+        [("BashOutput", {})],
+    ),
+    ("the name with each piece", [[frag(0, "x", "Read", '{"a"')], [frag(0, "x", "Read", ":1}")]], READ),
+    ("the name with each piece, no id", [[frag(0, None, "Read", '{"a"')], [frag(0, None, "Read", ":1}")]], READ),
+    ("a name in pieces before any index", [[frag(None, "x", "Re")], [frag(None, "x", "ad", '{"a":1}')]], READ),
+    (
+        "the input before the name",
+        [[frag(0, "x", "", '{"a"')], [frag(0, None, "Read")], [frag(0, None, None, ":1}")]],
+        READ,
+    ),
+    (
+        "no id at all",
+        [[frag(0, None, "Read")], [frag(0, None, None, '{"a":1}')], [frag(1, None, "Bash", '{"b":2}')]],
+        BOTH,
+    ),
+    ("an empty id", [[frag(0, "", "Read", '{"a"')], [frag(0, "", "", ":1}")]], READ),
+    ("a new id in each chunk", [[frag(0, "x", "Read")], [frag(0, "y", None, '{"a"')], [frag(0, "z", "", ":1}")]], READ),
+    ("a new id and the name in each chunk", [[frag(0, "x", "Read", '{"a"')], [frag(0, "y", "Read", ":1}")]], READ),
+    ("a new id in each chunk, no index", [[frag(None, "x", "Read")], [frag(None, "y", None, '{"a":1}')]], READ),
+    ("a new id with each piece of the name", [[frag(0, "x", "Re")], [frag(0, "y", "ad", '{"a":1}')]], READ),
+    ("two calls on one index", [[frag(0, "x", "Read", '{"a":1}')], [frag(0, "y", "Bash", '{"b":2}')]], BOTH),
+    ("two calls on one index, no ids", [[frag(0, None, "Read", '{"a":1}')], [frag(0, None, "Bash", '{"b":2}')]], BOTH),
+    (
+        "two calls of one tool on one index, no ids",
+        [[frag(0, None, "Read", '{"a":1}')], [frag(0, None, "Read", '{"b":2}')]],
+        [("Read", {"a": 1}), ("Read", {"b": 2})],
+    ),
+    (
+        "two calls on one index in one event",
+        [[frag(0, "x", "Read"), frag(0, "y", "Bash")], [frag(0, "y", None, '{"b":2}'), frag(0, "x", None, '{"a":1}')]],
+        BOTH,
+    ),
+    (
+        "an empty call before another",
+        [[frag(0, "x", "Bash")], [frag(1, "y", "Read", '{"a":1}')]],
+        [("Bash", {}), *READ],
+    ),
+    ("empty names behind the first", [[frag(0, "x", "Read", '{"a"')], [frag(0, "x", " ", ":1}")]], READ),
+]
+
+
+@pytest.mark.parametrize(("chunks", "calls"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+@pytest.mark.parametrize("finish", ["tool_calls", "stop"])
+async def test_calls_are_put_together(chunks: list[list[Json]], calls: list[tuple[str, Json]], finish: str) -> None:
+    events = [chunk(*each) for each in chunks]
+    async with adapter("vllm", Raw(sse(*events, chunk(finish=finish)))) as it:
+        told = await it.ask([user("go")], tools=TOOLS)
+    uses = [block for block in told.message["content"] if block["type"] == "tool_use"]
+    assert [(use["name"], use["input"]) for use in uses] == calls
+    assert all(use["id"] for use in uses) and len({use["id"] for use in uses}) == len(uses)
+    assert told.message["stop_reason"] == "tool_use"
+
+
+async def test_only_the_answer_that_was_asked_for_counts() -> None:
+    """A server may make several answers, and send their pieces mixed and in any order."""
+
+    def said(index: int, text: str, finish: str | None = None) -> Json:
+        return {"index": index, "delta": {"content": text}, "finish_reason": finish}
+
+    events: list[Json] = [
+        {"id": "c", "choices": [said(1, "second"), said(0, "first")]},
+        {"id": "c", "choices": [said(1, "", "stop")]},
+        chunk(frag(0, "x", "Bash", "{}"), index=1),
+        {"id": "c", "choices": [said(0, " of all", "stop")]},
+    ]
+    async with adapter("vllm", Raw(sse(*events))) as it:
+        message = (await it.ask([user("go")], tools=TOOLS)).message
+    assert (message["content"], message["stop_reason"]) == ([{"type": "text", "text": "first of all"}], "end_turn")
+
+
+WRONG = {
+    "a call without a name": sse(chunk(frag(0, "x", None, '{"a":1}')), chunk(finish="tool_calls")),
+    "an empty name": sse(chunk(frag(0, "x", "", "{}")), chunk(finish="tool_calls")),
+    "no JSON": b"data: {'id': 'c'}\n\ndata: [DONE]\n\n",
+}
+
+
+@pytest.mark.parametrize("body", WRONG.values(), ids=WRONG)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_format_that_is_not_understood_is_one_error_and_no_outage(body: bytes, stream: bool) -> None:
+    """The worker does not ask again: each of its ten tries would be paid for."""
+    async with adapter("vllm", Raw(body)) as it:
+        told = await it.ask([user("go")], tools=TOOLS, stream=stream)
+    if not stream:
+        assert (told.status, json.loads(told.body)["error"]["type"]) == (400, "invalid_request_error")
+        return
+    assembler = MessageAssembler()
+    with pytest.raises(ModelError) as failed:
+        for event in told.events:
+            assert not isinstance(assembler.feed(event), BlockDone)
+    assert RetryPolicy(10).delay(failed.value) is None
+
+
+@pytest.mark.parametrize("status", [400, 422])
+async def test_a_server_that_refuses_stream_options_is_asked_without_them(status: int) -> None:
+    detail = {"detail": [{"type": "extra_forbidden", "loc": ["body", "stream_options"], "msg": "not permitted"}]}
+    error = Raw(json.dumps(detail).encode(), status, {"content-type": "application/json"})
+
+    def answer(body: Json) -> Said | Raw:
+        return error if "stream_options" in body else Said("fine")
+
+    async with adapter("vllm", answer, answer, answer) as it:
+        it.server.wants_usage = False
+        for _ in range(2):
+            told = await it.ask([user("go")])
+            assert told.message["content"] == [{"type": "text", "text": "fine"}]
+        asked = ["stream_options" in each for each in it.server.requests]
+    assert asked == [True, False, False], "it is remembered"
+
+
+async def test_another_refusal_is_not_asked_again() -> None:
+    error = Raw(b'{"error": {"message": "no such model"}}', 400, {"content-type": "application/json"})
+    async with adapter("vllm", error, Said("fine")) as it:
+        assert "no such model" in (await it.ask([user("go")])).error["message"]
+        assert len(it.server.requests) == 1
