@@ -38,6 +38,7 @@ class Agent:
         self._next = config  # takes effect at the next turn
         self._deps = deps
         model = resolve_model(conversation.model or config.model, config.names)
+        conversation.use(model)
         self._registered = config.tools.begin_turn()  # the registry's tools at the start of the last turn
         tools, listed = config.callable_tools(), self._listed_tools(config)
         self._state = AgentState(conversation, ledger, deps.models, model, tools, listed)
@@ -144,7 +145,7 @@ class Agent:
 
     def set_model(self, name: str | None) -> None:
         """Use another model from the next model call on; None means the model of the configuration. The conversation
-        drops the thinking of the old model."""
+        hides the thinking of the old one."""
         model = self.model_of(name)
         if model != self._state.model:
             self._state.model = model
@@ -157,6 +158,7 @@ class Agent:
     def rewind(self, conversation: Conversation) -> None:
         """Go on with another conversation, which is the earlier part of this one. No turn may run."""
         self._state.conversation = conversation
+        conversation.use(self._state.model)
 
     def configure(self, config: AgentConfig) -> None:
         """Use another configuration from the next turn on. The agent keeps its present model; `set_model(None)`

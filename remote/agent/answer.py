@@ -47,13 +47,15 @@ class AnswerListener:
         self._tools = tools
         self._submit = submit
         self._partial_messages = partial_messages
+        self._asked = ""  # the model
         self._asked_at = clock.now()
         self.first_ms: int | None = None
         """The milliseconds from the first model call of the turn to the beginning of its answer, None before."""
 
-    def begin(self, *, continues: bool) -> None:
-        """Prepare for another model call. With `continues`, its answer goes on where the last one was cut."""
+    def begin(self, model: str, *, continues: bool) -> None:
+        """Prepare for a call of `model`. With `continues`, its answer goes on where the last one was cut."""
         self.submitted = 0
+        self._asked = model
         self._asked_at = self._clock.now()
         if not continues:
             self.texts = []
@@ -73,7 +75,7 @@ class AnswerListener:
         is_call = block.get("type") == "tool_use"
         if is_call:
             block = self._sendable(block)
-        self._recorder.message(messages.assistant(head, block, request_id, self._clock.wall()))
+        self._recorder.message(messages.assistant(head, block, request_id, self._clock.wall(), self._asked))
         if block.get("type") == "text":
             self.texts.append(block["text"])
         if is_call:

@@ -99,8 +99,9 @@ def microcompact_boundary(pre_tokens: int, saved: int, tool_use_ids: Sequence[st
     return {"type": "system", "subtype": "microcompact_boundary", "microcompact_metadata": metadata}
 
 
-def assistant(head: MessageHead, block: Json, request_id: str, wall: float) -> Json:
-    """Return the message with one content block of an answer."""
+def assistant(head: MessageHead, block: Json, request_id: str, wall: float, asked: str = "") -> Json:
+    """Return the message with one content block of an answer. `asked` is the model of the request, for thinking: only
+    that one may see it again, and the name with which it answers can be another."""
     body: Json = {
         "type": "assistant",
         "message": {
@@ -119,6 +120,8 @@ def assistant(head: MessageHead, block: Json, request_id: str, wall: float) -> J
     }
     if request_id:
         body["request_id"] = request_id
+    if asked and "thinking" in str(block.get("type")):
+        body["requested_model"] = asked
     return body
 
 

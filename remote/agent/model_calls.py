@@ -58,7 +58,7 @@ class ModelCalls:
         settings = self._call_settings(state)
         if self._config.disclosure.partial_messages:
             self._recorder.progress("", messages.status("requesting"))
-        self._listener.begin(continues=state.recoveries > 0)
+        self._listener.begin(agent.model, continues=state.recoveries > 0)
         can_fall_back = bool(self._fallback())
         policy = RetryPolicy(settings.limits.max_retries, max_overloads=MAX_OVERLOADS if can_fall_back else None)
         self._call = ModelCall(settings, self._listener, policy)

@@ -31,6 +31,9 @@ DEFAULT_MAX_TOKENS = 8_000
 LONG_CONTEXT = "[1m]"
 """The end of a model's name that asks for its window of a million tokens. The provider gets the name without it."""
 
+SEALED = "ccb1."
+"""The start of a signature of thinking in which the laptop keeps what another provider than Anthropic wants back."""
+
 TOKENS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 """The counts of a usage object that are paid for."""
 
@@ -163,6 +166,16 @@ def claude_facts(model: str) -> ModelFacts:
 def sent_name(model: str) -> str:
     """Return the name of a model as its provider knows it."""
     return model[: -len(LONG_CONTEXT)] if model.endswith(LONG_CONTEXT) else model
+
+
+def provider_of(model: str) -> str:
+    """Return the name of the provider in front of a model's, "" for none."""
+    return model.partition("/")[0] if "/" in model else ""
+
+
+def is_same_model(one: str, other: str) -> bool:
+    """Return whether two names mean one model: with or without a date, or the wish for a long window."""
+    return _DATE.sub("", sent_name(one)) == _DATE.sub("", sent_name(other))
 
 
 def count(usage: Mapping[str, Any], name: str) -> int:

@@ -16,7 +16,8 @@ from typing import Any, Callable
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.queue import QueuedRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.workers import ForkedRecord
-from ccb.tunnel.wire.messages import AssistantLine, CompactLine, UserLine
+from ccb.tunnel.wire.messages import AssistantLine, CompactLine, UserLine, as_dict
+from ccb.tunnel.wire.models import SEALED, is_same_model, provider_of
 from ccb.tunnel.wire.projection import Projection, on, replay
 from ccb.tunnel.wire.records import (
     MAIN_AGENT,
@@ -34,13 +35,12 @@ from ccb.tunnel.wire.tool_traits import traits_of
 
 from ..compaction.size import ContextSize
 from ..compaction.state import Compactions, KeptPrompts, WorkedFiles
-from .history_message import HistoryMessage
+from .history_message import THINKING, HistoryMessage
 
 Json = dict[str, Any]
 
 _log = logging.getLogger(__name__)
 _MAX_UNPACKED = 4  # the newest messages stay objects: results may still join them, and an answer may be withdrawn
-_THINKING = ("thinking", "redacted_thinking")
 
 
 @dataclass
@@ -73,6 +73,8 @@ class Conversation(Projection):
         self._inputs: dict[str, list[Json]] = {}
         self._answer: _Answer | None = None
         self._answers = 0
+        self._makers: dict[int, str] = {}  # the models that were asked for thinking, by its hash
+        self._seen: set[tuple[bool, str]] = set()  # whose thinking there is, see `_made_by`
         self._rewound = rewound  # grows with the journal
 
     @staticmethod
@@ -109,7 +111,7 @@ class Conversation(Projection):
                 first = message
             elif not message.begins_with("tool_result"):
                 break
-        return first is None or any(first.begins_with(each) for each in _THINKING)
+        return first is None or any(first.begins_with(each) for each in THINKING)
 
     def is_used(self, tool_use_id: str) -> bool:
         """Whether a tool_use with this id is or was in the history."""
@@ -139,6 +141,25 @@ class Conversation(Projection):
         elif isinstance(content, PromptRecord):
             for input_id in content.input_ids:
                 self._inputs.pop(input_id, None)
+
+    def use(self, model: str) -> None:
+        """Show the next model its own thinking, and no other: providers refuse what others have made, and miss what
+        they have made themselves."""
+        models = {model, self.model or model}
+        self.model = model
+        if all(_may_see(each, *made) for each in models for made in self._seen):
+            return
+        for message in self.messages:
+            message.show(self._is_own)
+        self._drop_empty()
+
+    def _is_own(self, block: Json) -> bool:
+        return self.model is None or _may_see(self.model, *self._made_by(block))
+
+    def _made_by(self, block: Json) -> tuple[bool, str]:
+        """Return whether ccb has sealed the thinking of a block, and the model that was asked for it."""
+        sealed = str(block.get("signature") or block.get("data") or "").startswith(SEALED)
+        return sealed, self._makers.get(_hash(block), "")
 
     def know_input(self, input_id: str, blocks: list[Json]) -> None:
         """Remember an input until a `prompt` record takes it."""
@@ -182,11 +203,7 @@ class Conversation(Projection):
 
     @on(ModelRecord)
     def _model(self, record: ModelRecord, _: Record) -> None:
-        """Drop all thinking: another model does not accept it."""
-        self.model = record.model
-        for message in self.messages:
-            message.keep(lambda block, _: block.get("type") not in _THINKING)
-        self._drop_empty()
+        self.use(record.model)
 
     @on(AssistantLine)
     def _assistant(self, line: AssistantLine, _: Record) -> None:
@@ -198,6 +215,9 @@ class Conversation(Projection):
                 continue
             answer = self._answer_of(line.message_id)
             answer.message.put(block, answer.number)
+            if block.get("type") in THINKING:
+                self._note_maker(block, line)
+                answer.message.show(self._is_own)
             self.size.answered(line.message_id, block)
             if tool_use_id:
                 self._open[tool_use_id] = answer.message
@@ -206,6 +226,13 @@ class Conversation(Projection):
                 path = traits_of(str(block.get("name"))).file_in(given) if isinstance(given, dict) else ""
                 if path:
                     self.files.add(path)
+
+    def _note_maker(self, block: Json, line: AssistantLine) -> None:
+        """Remember which model was asked for thinking. Older journals name only the model that answered."""
+        asked = line.body.get("requested_model") or self.model
+        maker = asked or as_dict(line.body.get("message")).get("model")
+        self._makers[_hash(block)] = maker if isinstance(maker, str) else ""
+        self._seen.add(self._made_by(block))
 
     def _answer_of(self, message_id: str) -> _Answer:
         """Return the answer that a fragment belongs to. The result of an early tool may already follow its message."""
@@ -228,8 +255,8 @@ class Conversation(Projection):
     def _user_line(self, line: UserLine, _: Record) -> None:
         if line.is_summary:
             self.messages, self._answer = [], None
-            for ids in (self._open, self._used_ids, self.started, self.copied):
-                ids.clear()
+            for known in (self._open, self._used_ids, self.started, self.copied, self._makers, self._seen):
+                known.clear()
             if not any(block.get("text") for block in line.blocks):  # the person wants nothing of it kept
                 self.prompts, self.files = KeptPrompts(), WorkedFiles()
         if not line.is_replay:
@@ -304,11 +331,12 @@ class Conversation(Projection):
 
     def _trim(self, message: HistoryMessage) -> None:
         end = len(message.blocks)
-        while end and message.blocks[end - 1].get("type") in _THINKING:
+        while end and message.blocks[end - 1].get("type") in THINKING:
             end -= 1
         if end < len(message.blocks):
-            wanted = {id(block) for block in message.blocks[:end]}
-            message.keep(lambda block, _: id(block) in wanted)
+            gone = {id(block) for block in message.blocks[end:]}
+            message.keep(lambda block, _: id(block) not in gone)
+        if not end:
             self._drop_empty()
 
     def _drop_empty(self) -> None:
@@ -318,8 +346,7 @@ class Conversation(Projection):
             if not message.blocks:
                 continue
             if kept and kept[-1].role == message.role:
-                for block, origin in zip(message.blocks, message.origins):
-                    kept[-1].put(block, origin)
+                kept[-1].take_over(message)
                 for tool_use_id, owner in self._open.items():
                     if owner is message:
                         self._open[tool_use_id] = kept[-1]
@@ -361,6 +388,16 @@ def tool_result_message(
         "parent_tool_use_id": None,
         "tool_use_result": content if structured is None else structured,
     }
+
+
+def _may_see(model: str, sealed: bool, maker: str) -> bool:
+    """Return whether a request to `model` may hold thinking for which `maker` was asked. The laptop looks into what it
+    has sealed itself; a signature of others says nothing of who has made it."""
+    return provider_of(maker) == provider_of(model) and (sealed or is_same_model(maker, model))
+
+
+def _hash(block: Json) -> int:
+    return hash((block.get("signature"), block.get("data"), block.get("thinking")))
 
 
 def _is_sendable(block: Json) -> bool:

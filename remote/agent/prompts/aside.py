@@ -10,7 +10,7 @@ from ...model.models import betas_of
 from ...model.question import ReplyListener
 from ...model.retry import RetryPolicy
 from ..deps import AgentDeps
-from ..history.history_message import HistoryMessage
+from ..history.history_message import THINKING, HistoryMessage
 from ..state import AgentState
 
 _MAX_TOKENS = 4_096
@@ -55,6 +55,8 @@ async def text_answer(
     listener: ReplyListener,
 ) -> str:
     """Make one model call, count what it used, and return the text of the answer. Raise ModelError."""
+    if model != agent.model:
+        sent = [_without_thinking(message) for message in sent]
     body = request.body(prefix, sent, model=model, max_tokens=max_tokens, session_id=deps.session_id)
     end = await ModelCall(deps.call_settings(body, betas=betas_of(model)), listener, RetryPolicy(retries)).run()
     agent.count(end.head.model, end.usage, model)
@@ -78,3 +80,14 @@ def closed_part(history: Sequence[HistoryMessage], open_uses: Sequence[str]) -> 
         if any(block.get("id") in open_uses for block in history[place].blocks):
             return list(history[:place])
     return list(history)
+
+
+def _without_thinking(message: HistoryMessage) -> HistoryMessage:
+    """Return the message for another model than the one whose thinking it shows."""
+    if not any(block.get("type") in THINKING for block in message.blocks):
+        return message
+    made = HistoryMessage(message.role)
+    for block in message.blocks:
+        if block.get("type") not in THINKING:
+            made.put(block)
+    return made

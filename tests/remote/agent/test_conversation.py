@@ -39,17 +39,17 @@ def _message(body: Json) -> Record:
     return _record(MessageRecord(body))
 
 
-def _assistant(message_id: str, block: Json) -> Record:
-    message = {"id": message_id, "role": "assistant", "content": [block]}
-    return _message({"type": "assistant", "message": message})
+def _assistant(message_id: str, block: Json, answered: str = "", asked: str = "") -> Record:
+    message = {"id": message_id, "role": "assistant", "model": answered, "content": [block]}
+    return _message({"type": "assistant", "message": message, **({"requested_model": asked} if asked else {})})
 
 
 def _text(message_id: str, text: str) -> Record:
     return _assistant(message_id, {"type": "text", "text": text})
 
 
-def _thinking(message_id: str) -> Record:
-    return _assistant(message_id, {"type": "thinking", "thinking": "hm", "signature": "s"})
+def _thinking(message_id: str, answered: str = "", asked: str = "", signature: str = "s") -> Record:
+    return _assistant(message_id, {"type": "thinking", "thinking": "hm", "signature": signature}, answered, asked)
 
 
 def _call(message_id: str, tool_use_id: str) -> Record:
@@ -246,6 +246,36 @@ def test_an_answer_goes_on_after_its_thinking_was_dropped_for_another_model() ->
         ]
     )
     assert _shape(conversation) == [("user", ["go"]), ("assistant", ["x", "a", "y"]), ("user", ["a"])]
+
+
+def test_thinking_belongs_to_the_model_that_was_asked_for_it() -> None:
+    """Also when another one was chosen while it thought, and in the history that a restarted worker reads."""
+    records = [
+        *(_prompt("go"), _record(ModelRecord("b")), _thinking("m", "a-20250101", "a"), _text("m", "x"), _end()),
+        *(_prompt("on"), _thinking("n", "b", "b", "t"), _text("n", "y"), _end()),
+    ]
+    for end, shown in (([], ["y"]), ([_record(ModelRecord("a"))], ["x"]), ([_record(ModelRecord("c"))], [])):
+        conversation = Conversation.from_records([*records, *end])
+        conversation.seal()
+        thinking = [texts for _, texts in _shape(conversation) if "thinking" in texts]
+        assert thinking == [["thinking", each] for each in shown]
+
+
+def test_thinking_in_older_journals_belongs_to_the_model_that_answered() -> None:
+    for answered, model, shown in (
+        ("claude-sonnet-4-5-20250929", "claude-sonnet-4-5", True),
+        ("claude-sonnet-4-5-20250929", "claude-opus-4-5", False),
+        ("claude-sonnet-4-5-20250929", "gateway/claude-sonnet-4-5", False),
+    ):
+        conversation = Conversation.from_records([_prompt("go"), _thinking("m", answered), _text("m", "x"), _end()])
+        conversation.use(model)
+        assert ("thinking" in str(_shape(conversation))) is shown
+
+
+def test_an_answer_that_only_has_thinking_of_another_model_is_no_empty_message() -> None:
+    conversation = Conversation.from_records([_prompt("go"), _record(ModelRecord("b")), _thinking("m", "a", "a")])
+    conversation.seal()
+    assert _shape(conversation) == [("user", ["go"])]
 
 
 def test_old_messages_are_kept_as_bytes_and_read_the_same() -> None:

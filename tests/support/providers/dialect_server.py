@@ -63,7 +63,7 @@ class DialectServer:
         self.wants_usage = True
         self.listed: object = None
         self.lists_asked = 0
-        self._minted: dict[str, Any] = {"signatures": set(), "details": [], "items": [], "before": {}}
+        self._minted: dict[str, Any] = {"signatures": set(), "details": [], "items": [], "before": {}, "owed": {}}
 
     def add(self, *replies: Reply) -> None:
         """Say more."""
@@ -112,16 +112,19 @@ class DialectServer:
     def _mint(self, said: Said) -> None:
         """Remember what must come back."""
         number = len(self.requests)
+        ids = said.ids or [call_id(number, index) for index in range(len(said.calls))]
         if said.thinking and self.flavour == "responses":
             item = reasoning_item(said, number)
             self._minted["items"].append(item)
-            self._minted["before"] |= {call_id(number, index): item for index in range(len(said.calls))}
+            self._minted["before"] |= dict.fromkeys(ids, item)
         self._minted["signatures"].add(f"sig-{number}")
         details = [
             {"type": "reasoning.text", "text": said.thinking, "index": 0, "format": "f"},
             {"type": "reasoning.encrypted", "data": f"sealed-{number}", "index": 1, "format": "f"},
         ]
         self._minted["details"].append(details)
+        owed = {"deepseek": said.thinking, "gemini": f"sig-{number}", "openrouter": details if said.thinking else None}
+        self._minted["owed"] |= dict.fromkeys(ids[:1], owed.get(self.flavour))
 
 
 async def _send(request: web.Request, reply: Raw) -> web.StreamResponse:

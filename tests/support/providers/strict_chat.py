@@ -151,6 +151,9 @@ def _assistant(message: Json, flavour: str, minted: dict[str, Any]) -> str:
             return "Unknown parameter: extra_content"
     if flavour == "deepseek" and calls and "reasoning_content" not in message:
         return "The `reasoning_content` in the thinking mode must be passed back to the API."
+    owed = minted.get("owed", {}).get(calls[0]["id"]) if calls else None
+    if owed is not None and _reasoning(message, flavour) != owed:
+        return f"the reasoning of this call was another one: {owed!r}"
     if flavour == "gemini" and calls:
         signature = calls[0].get("extra_content", {}).get("google", {}).get("thought_signature", "")
         if signature != "skip_thought_signature_validator" and signature not in minted.get("signatures", ()):
@@ -158,6 +161,12 @@ def _assistant(message: Json, flavour: str, minted: dict[str, Any]) -> str:
     if "reasoning_details" in message and message["reasoning_details"] not in minted.get("details", ()):
         return "reasoning_details were changed"
     return ""
+
+
+def _reasoning(message: Json, flavour: str) -> object:
+    if flavour == "gemini":
+        return message["tool_calls"][0].get("extra_content", {}).get("google", {}).get("thought_signature")
+    return message.get({"deepseek": "reasoning_content"}.get(flavour, "reasoning_details"))
 
 
 def _user(content: object, flavour: str) -> str:

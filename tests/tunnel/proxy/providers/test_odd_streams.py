@@ -52,6 +52,8 @@ ROWS: list[tuple[str, list[list[Json]], list[tuple[str, Json]]]] = [
         [[frag(0, "x", "", '{"a"')], [frag(0, None, "Read")], [frag(0, None, None, ":1}")]],
         READ,
     ),
+    ("an index only at first", [[frag(0, "x", "Read", '{"a"')], [frag(None, None, None, ":1}")]], READ),
+    ("an index only later", [[frag(None, "x", "Read", '{"a"')], [frag(0, None, None, ":1}")]], READ),
     (
         "no id at all",
         [[frag(0, None, "Read")], [frag(0, None, None, '{"a":1}')], [frag(1, None, "Bash", '{"b":2}')]],

@@ -19,7 +19,7 @@ from ..dialect.content import (
 )
 from ..dialect.dialect import ModelTarget
 from ..dialect.names import ToolNames, short_id
-from ..dialect.state import opened
+from ..dialect.state import is_of, opened
 from .rules import ChatRules
 
 Json = dict[str, Any]
@@ -90,10 +90,10 @@ class ChatMessages:
 
     def _assistant(self, turn: RequestTurn) -> Json | None:
         text = "".join(str(block.get("text") or "") for block in turn.of("text"))
-        thoughts = "\n\n".join(
+        thoughts = "".join(
             str(block["thinking"])
             for block in turn.of("thinking")
-            if block.get("thinking") and not self._is_call(block)
+            if block.get("thinking") and is_of(block, self._target.provider) and not self._is_call(block)
         )
         calls = self._calls(turn)
         if not text and not calls:

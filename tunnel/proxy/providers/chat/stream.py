@@ -197,6 +197,8 @@ class ChatReader:
         """Return the call that a fragment goes on with, None for a new one. Some servers send no index or the same one
         for each call, no id or a new one with each fragment, and a name in pieces or with each fragment."""
         known = [each for each in self._calls if each.index == index]
+        if not known and (index is None or all(each.index is None for each in self._calls)):
+            known = self._calls
         if not known:
             return None
         if call_id and (same := [each for each in known if call_id in each.ids]):

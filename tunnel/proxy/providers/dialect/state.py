@@ -1,7 +1,8 @@
 """Reasoning that a provider wants back unchanged, kept in the signatures of thinking blocks.
 
 A signature of ccb names the provider and the model that it belongs to. With another model it is left out, and so is
-one that somebody else made: each provider refuses what it cannot read.
+one that somebody else made: each provider refuses what it cannot read. Thinking as plain text goes back to any model of
+its provider, and to no other provider.
 """
 
 from __future__ import annotations
@@ -12,32 +13,39 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from ....wire.models import SEALED
 from ..answers.events import dump
 
 Json = dict[str, Any]
-
-MARK = "ccb1."
 
 
 def sealed(provider: str, model: str, state: Json) -> str:
     """Return the signature that carries `state`."""
     data = dump({"p": provider, "m": model, "s": state}).encode("utf-8", "replace")
-    return MARK + base64.urlsafe_b64encode(data).decode()
+    return SEALED + base64.urlsafe_b64encode(data).decode()
 
 
 def opened(block: Json, provider: str, model: str) -> Json | None:
     """Return the state in a thinking or redacted_thinking block; None if it belongs to another model or provider."""
-    text = block.get("data") if block.get("type") == "redacted_thinking" else block.get("signature")
-    if not isinstance(text, str) or not text.startswith(MARK):
-        return None
-    try:
-        data = json.loads(base64.urlsafe_b64decode(text[len(MARK) :]))
-    except (ValueError, RecursionError, binascii.Error):
-        return None
-    if not isinstance(data, dict) or data.get("p") != provider or data.get("m") != model:
-        return None
-    state = data.get("s")
+    data = _sealed_in(block)
+    state = data.get("s") if data.get("p") == provider and data.get("m") == model else None
     return state if isinstance(state, dict) else None
+
+
+def is_of(block: Json, provider: str) -> bool:
+    """Return whether a provider has made the thinking of a block, with whichever of its models."""
+    return _sealed_in(block).get("p") == provider
+
+
+def _sealed_in(block: Json) -> Json:
+    text = block.get("data") if block.get("type") == "redacted_thinking" else block.get("signature")
+    if not isinstance(text, str) or not text.startswith(SEALED):
+        return {}
+    try:
+        data = json.loads(base64.urlsafe_b64decode(text[len(SEALED) :]))
+    except (ValueError, RecursionError, binascii.Error):
+        return {}
+    return data if isinstance(data, dict) else {}
 
 
 def without_ours(messages: Sequence[Json]) -> list[Json]:
@@ -58,4 +66,4 @@ def _is_ours(block: object) -> bool:
     if not isinstance(block, dict) or block.get("type") not in ("thinking", "redacted_thinking"):
         return False
     text = block.get("data") if block["type"] == "redacted_thinking" else block.get("signature")
-    return isinstance(text, str) and text.startswith(MARK)
+    return isinstance(text, str) and text.startswith(SEALED)
