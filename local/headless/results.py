@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ccb.tunnel.wire.models import ESTIMATED
 from ccb.tunnel.wire.requests import new_uuid
 
 from ..command_line.exit_codes import ExitCode
@@ -19,7 +20,7 @@ _NO_USAGE: Json = {
     "server_tool_use": {"web_search_requests": 0},
     "service_tier": "standard",
 }
-_FACTS = ("contextWindow", "maxOutputTokens", "canonicalModel", "costBasis")
+_FACTS = ("contextWindow", "maxOutputTokens", "canonicalModel", "costBasis", ESTIMATED)
 _LIMITS = ("error_max_turns", "error_max_budget_usd")
 
 

@@ -182,8 +182,10 @@ class SessionAccounts:
             await asyncio.sleep(_LOOKS_EVERY_S)
 
     def ended(self, report: CallReport, reserved: Reservation) -> None:
-        """See Accounts."""
+        """See Accounts. Of a complete answer that does not tell what it has used, what was reserved for it counts."""
         self._reserved = max(0.0, self._reserved - reserved.usd)
+        if report.untold:
+            report = replace(report, cost_usd=max(report.cost_usd, reserved.usd))
         answered = report.path == ANSWERED
         if self._broken:
             self._tell("broken", f"Model calls are not in the ledger any more: {self._broken}")

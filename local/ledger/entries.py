@@ -25,7 +25,7 @@ class Spent:
 @dataclass(frozen=True)
 class UsageSum:
     """The calls of one group: tokens by kind, dollars, and how many of the calls failed. `last` is the Unix time at
-    which the last one began."""
+    which the last one began. `estimated` are the calls whose providers have not told all of their tokens."""
 
     group: str
     calls: int
@@ -36,6 +36,7 @@ class UsageSum:
     output_tokens: int
     usd: float
     last: float
+    estimated: int = 0
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ By = Literal["host", "model", "day", "session"]
 Found = TypeVar("Found")
 
 _BUSY_MS = 5_000
-_VERSION = 4
+_VERSION = 5
 _TABLE = """
 CREATE TABLE IF NOT EXISTS calls (
     id INTEGER PRIMARY KEY,
@@ -41,8 +41,10 @@ CREATE TABLE IF NOT EXISTS calls (
     status INTEGER NOT NULL,
     complete INTEGER NOT NULL,
     request_bytes INTEGER NOT NULL,
-    digest TEXT NOT NULL
+    digest TEXT NOT NULL,
+    estimated INTEGER NOT NULL DEFAULT 0
 )"""
+_ESTIMATED = "ALTER TABLE calls ADD COLUMN estimated INTEGER NOT NULL DEFAULT 0"  # ledgers of versions before 5
 _EVENTS = """
 CREATE TABLE IF NOT EXISTS events (
     id INTEGER PRIMARY KEY,
@@ -129,8 +131,11 @@ class CallLedger:
         base.execute("PRAGMA synchronous=NORMAL")
         if base.execute("PRAGMA user_version").fetchone()[0] < _VERSION:
             tables = (_TABLE, _EVENTS, _RESERVATIONS, _SETTLEMENTS)
-            for statement in (*tables, *_INDEXES, *_APPEND_ONLY, f"PRAGMA user_version={_VERSION}"):
+            for statement in (*tables, *_INDEXES, *_APPEND_ONLY):
                 base.execute(statement)
+            if "estimated" not in {row[1] for row in base.execute("PRAGMA table_info(calls)")}:
+                base.execute(_ESTIMATED)
+            base.execute(f"PRAGMA user_version={_VERSION}")
 
     def close(self) -> None:
         """Close the file."""
@@ -158,6 +163,7 @@ class CallLedger:
             "complete": report.complete,
             "request_bytes": report.request_bytes,
             "digest": report.digest,
+            "estimated": report.estimated,
         }
         names, marks = ", ".join(row), ", ".join(f":{name}" for name in row)
         self.run(f"INSERT INTO calls ({names}) VALUES ({marks})", _storable(row))  # noqa: S608 - fixed names
@@ -198,7 +204,7 @@ class CallLedger:
         """Return the sums of the calls that began at `since` or later, the group that was used last at the end."""
         query = (
             f"SELECT {_GROUPS[by]} AS name, COUNT(*), SUM(NOT complete OR status >= 400), SUM(input), "  # noqa: S608
-            "SUM(cache_write), SUM(cache_read), SUM(output), TOTAL(usd), MAX(began) AS last "
+            "SUM(cache_write), SUM(cache_read), SUM(output), TOTAL(usd), MAX(began) AS last, SUM(estimated) "
             "FROM calls WHERE began >= :since GROUP BY name ORDER BY last"
         )
         return [UsageSum(str(row[0]), *row[1:]) for row in self.run(query, {"since": since})]

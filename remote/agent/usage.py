@@ -8,7 +8,7 @@ from typing import Any
 
 from ccb.tunnel.wire.kinds.rewind import RewindRecord
 from ccb.tunnel.wire.messages import ResultLine
-from ccb.tunnel.wire.models import TOKENS, ModelFacts, count
+from ccb.tunnel.wire.models import ESTIMATED, TOKENS, ModelFacts, context_tokens, count
 from ccb.tunnel.wire.projection import Projection, on, replay
 from ccb.tunnel.wire.records import AgentResultRecord, ModelEndRecord, Record
 
@@ -51,7 +51,7 @@ class SessionUsage(Projection):
 
     @on(ModelEndRecord, main_only=True)
     def _model_end(self, content: ModelEndRecord, record: Record) -> None:
-        self.context_tokens = sum(count(content.usage, name) for name in TOKENS)
+        self.context_tokens = context_tokens(content.usage)
         self._counted.append((record.seq, self.context_tokens))
 
     @on(RewindRecord)
@@ -107,6 +107,8 @@ class Ledger(Projection):
             found = usage.get(name)
             for each in counts:
                 self.turn[name][each] += count(found, each) if isinstance(found, Mapping) else 0
+        if usage.get(ESTIMATED):
+            self.turn[ESTIMATED] = True
         self._add_to_sums(model, known, usage)
         if self.parent is not None:
             self.parent._add_to_sums(model, known, usage)
@@ -131,6 +133,8 @@ class Ledger(Projection):
             entry[public] = entry.get(public, 0) + (count(found, name) if isinstance(found, Mapping) else 0)
         entry["canonicalModel"] = model
         entry["costBasis"] = "list" if known.priced else "unknown"
+        if usage.get(ESTIMATED):
+            entry[ESTIMATED] = True
 
     def snapshot(self) -> dict[str, Json]:
         """Return the `modelUsage` of a result."""

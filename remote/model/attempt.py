@@ -24,7 +24,7 @@ from ccb.tunnel.wire.requests import new_uuid
 from ..ports import ModelLinkError, ModelResponse, ModelTransport
 from .clock import Clock
 from .errors import OF_THE_LAPTOP, ModelError, Retry
-from .request import PATH
+from .request import PATH, usage_of
 from .retry import RetrySettings, retry_after, should_retry
 from .sse import SseError, SseParser
 from .stream import (
@@ -229,7 +229,10 @@ class Attempt:
             self._close_events(from_index=self._next_index)
         else:
             self._close_events(from_index=None)
-        return MessageEnd(head, self._assembler.stop_reason, dict(self._assembler.usage), lost, withdrawn)
+        usage = self._assembler.final_usage()
+        if lost is None:
+            usage = usage_of(self._settings.body, usage)
+        return MessageEnd(head, self._assembler.stop_reason, usage, lost, withdrawn)
 
     def _close_events(self, from_index: int | None) -> None:
         head = self._assembler.head

@@ -10,12 +10,13 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ccb.tunnel.wire.models import sent_name
+from ccb.tunnel.wire.models import TOKENS, at_most, count, sent_name
 from ccb.tunnel.wire.ndjson import dump, load, to_bytes
 
 Json = dict[str, Any]
 
 PATH = "/v1/messages"
+_END = "],"  # of the messages
 _MAX_CACHE_MARKS = 4  # the API's limit for one request
 _MESSAGE_MARKS = 2  # on the newest user message, and on the one before, which the last request marked
 
@@ -65,15 +66,30 @@ def body(
         pieces.append(message.encoded_with_cache_mark() if i in marked else message.encoded())
     user = hashlib.sha256(session_id.encode()).hexdigest()
     rest = {"model": sent_name(model), "max_tokens": max_tokens, "stream": True, "metadata": {"user_id": user}, **more}
-    pieces.append(to_bytes("]," + dump(rest)[1:]))
+    pieces.append(to_bytes(_END + dump(rest)[1:]))
     return pieces
+
+
+def usage_of(pieces: Sequence[bytes], told: Mapping[str, Any]) -> Json:
+    """Return the usage of the complete answer to this request: what the provider does not tell is what it can be at
+    most, as the laptop counts it, too."""
+    if count(told, "output_tokens") and any(count(told, name) for name in TOKENS[:3]):
+        return dict(told)
+    return at_most(told, sum(map(len, pieces)), int(_rest(pieces)["max_tokens"]))
+
+
+def _rest(pieces: Sequence[bytes]) -> Json:
+    """Return the fields behind the messages, or all of a request in one piece."""
+    text = pieces[-1].decode()
+    rest = load("{" + text[len(_END) :] if text.startswith(_END) else text)
+    assert isinstance(rest, dict)
+    return rest
 
 
 def without_stream(pieces: Sequence[bytes]) -> list[bytes]:
     """Return the body of a request that `body` has made, changed to ask for the answer in one piece."""
-    rest = load("{" + pieces[-1].decode()[len("],") :])
-    assert isinstance(rest, dict)
-    return [*pieces[:-1], to_bytes("]," + dump({**rest, "stream": False})[1:])]
+    whole = dump({**_rest(pieces), "stream": False})
+    return [*pieces[:-1], to_bytes(_END + whole[1:] if pieces[-1].startswith(to_bytes(_END)) else whole)]
 
 
 def headers(version: str, betas: Sequence[str] = ()) -> dict[str, str]:

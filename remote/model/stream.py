@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, Callable, NoReturn, Union
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.models import add_usage, count
 from ccb.tunnel.wire.ndjson import dump, load
 from ccb.tunnel.wire.requests import new_uuid
 from ccb.tunnel.wire.structure import MAX_DEPTH, is_too_deep
@@ -127,6 +128,7 @@ class MessageAssembler:
     def __init__(self) -> None:
         self.head: MessageHead | None = None
         self.usage: Json = {}
+        self._output_told = False  # the number at the start is none
         self.stop_reason: str | None = None
         self.finished = False
         self._open: dict[int, _Block] = {}
@@ -168,6 +170,10 @@ class MessageAssembler:
         self.finished = True
         return None
 
+    def final_usage(self) -> Json:
+        """Return the usage of the complete answer, as far as the provider tells it."""
+        return self.usage if self._output_told else {**self.usage, "output_tokens": 0}
+
     def partial_text(self) -> str:
         """Return the text of blocks that are still open. Thinking and tool input are left out, because a part of them
         is useless."""
@@ -196,7 +202,8 @@ class MessageAssembler:
     def _end(self, event: Json) -> Step:
         usage = event.get("usage")
         if isinstance(usage, dict):
-            self.usage.update({name: value for name, value in usage.items() if value is not None})
+            add_usage(self.usage, usage)
+            self._output_told = self._output_told or count(usage, "output_tokens") > 0
         delta = event.get("delta")
         reason = delta.get("stop_reason") if isinstance(delta, dict) else None
         if not isinstance(reason, str):

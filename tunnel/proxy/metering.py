@@ -9,7 +9,7 @@ import time
 from typing import Any, Protocol
 
 from ..wire.dataclass import dataclass
-from ..wire.models import TOKENS, ModelTable, count
+from ..wire.models import AT_MOST, ESTIMATED, TOKENS, ModelTable, add_usage, at_most, count
 from .guards.costs import ANSWERED, DETAILS, BilledRequest, answer_cost, tokens_of
 
 Json = dict[str, Any]
@@ -18,7 +18,7 @@ _BYTES_PER_TOKEN = 4
 _STREAM_BYTES_PER_TOKEN = 40  # an event has 130 bytes for a few tokens
 _TOKENS_PER_S, _FAST_TOKENS_PER_S = 50, 150
 _MAX_ESTIMATED = 64_000
-_COUNTED = frozenset((*TOKENS, *DETAILS))
+_COUNTED = frozenset((*TOKENS, *DETAILS, ESTIMATED))
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class CallReport:
     """One model call that has ended. `model` is the name under which it is paid for, "" if none was asked; `priced`:
     its price is known. Token counts are those of the provider. `began` is the Unix time in seconds, the others are
     seconds. `status` is that of the provider, 0 if it was not reached. `digest` is the SHA-256 of the request body in
-    hex, "" if it was not sent whole."""
+    hex, "" if it was not sent whole. `estimated`: the provider has not told all of the tokens. `untold`: it has not,
+    although the answer is complete, and they are the most that it can have."""
 
     call_id: str
     path: str
@@ -44,6 +45,8 @@ class CallReport:
     request_bytes: int
     digest: str
     priced: bool
+    estimated: bool = False
+    untold: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,12 +91,13 @@ class CallMeter:
         self._first_byte: float | None = None
         self._status = 0
         self._sent, self._digest = 0, ""
-        self._asked, self._answered = "", ""  # models
-        self._others_answer = False
+        self._answered = ""  # the model
+        self._request: BilledRequest | None = None
         self._usage: Json = {}
         self._dearer: Json = {}
         self._received = 0
-        self._final = False
+        self._output_told = False  # the number at the start of a stream is none
+        self._whole = self._failed = False
 
     def answer(self, status: int) -> None:
         """Note the status of the answer."""
@@ -107,19 +111,29 @@ class CallMeter:
 
     def asked(self, request: BilledRequest) -> None:
         """Note which model was asked, whether another one may answer, and what makes its answer dearer."""
-        self._asked, self._others_answer = request.model[:200], request.others_answer
+        self._request = request
         self._dearer = {"speed": "fast"} if request.fast else {}
         self._dearer |= {"inference_geo": "us"} if request.in_one_country else {}
 
     def event(self, event: Json) -> None:
         """Read one event of the answer, or an answer in one piece."""
-        message = event.get("message") if event.get("type") == "message_start" else event
+        kind = event.get("type")
+        delta = event.get("delta")
+        stops = isinstance(delta, dict) and isinstance(delta.get("stop_reason"), str)
+        self._whole = self._whole or kind == "message_stop" or (kind == "message_delta" and stops)
+        self._failed = self._failed or kind == "error"
+        message = event.get("message") if kind == "message_start" else event
         if isinstance(message, dict):
             if isinstance(message.get("model"), str):
                 self._answered = message["model"][:200]
             if isinstance(message.get("usage"), dict):
-                self._final = self._final or event.get("type") != "message_start"
-                self._usage |= {name: value for name, value in message["usage"].items() if name in _COUNTED and value}
+                told = {name: value for name, value in message["usage"].items() if name in _COUNTED and value}
+                self._output_told = self._output_told or (kind != "message_start" and count(told, TOKENS[3]) > 0)
+                add_usage(self._usage, told)
+
+    def whole(self) -> None:
+        """Note that the answer came to its end, whether or not it could be read."""
+        self._whole = True
 
     def uploaded(self, size: int, digest: str) -> None:
         """Note how many bytes of the request were sent, and the SHA-256 of a whole one."""
@@ -128,9 +142,13 @@ class CallMeter:
     def report(self, *, complete: bool, given_up: bool = False) -> CallReport:
         """Return what is known of the call at its end. `given_up`: this end broke it off."""
         ended = time.monotonic()
-        if not complete and not self._final:
+        untold = False
+        if complete and self._whole and not self._failed:
+            untold = self._take_most()
+        elif not self._output_told:
             self._estimate(ended - self._started if given_up else 0.0)
-        asked = "" if self._others_answer and self._answered else self._asked
+        request = self._request
+        asked = "" if request is None or (request.others_answer and self._answered) else request.model[:200]
         counts, model = tokens_of(self._usage), self._models.paid_as(self._answered, asked)
         return CallReport(
             self._call_id,
@@ -149,18 +167,36 @@ class CallMeter:
             request_bytes=self._sent,
             digest=self._digest,
             priced=self._models.facts(model).priced,
+            estimated=bool(self._usage.get(ESTIMATED)),
+            untold=untold,
         )
+
+    def _counts(self) -> bool:
+        """Return whether a model was asked, and has answered as far as its server tells."""
+        return self._status == 200 and bool(self._digest) and self._path == ANSWERED
+
+    def _take_most(self) -> bool:
+        """Take the most that a complete answer can have used, if its provider does not tell: what was paid counts, not
+        what could be read. Return whether that was so."""
+        if self._request is None or not self._received or not self._counts():
+            return False
+        usage = self._usage if self._output_told else {**self._usage, TOKENS[3]: 0}
+        self._usage = at_most(usage, self._request.size, self._request.longest)
+        if self._usage.get(ESTIMATED) != AT_MOST:
+            return False
+        self._usage = {**self._dearer, **self._usage}
+        return True
 
     def _estimate(self, seconds: float) -> None:
         """Take what an answer without its end has cost at least: it is paid for, but only its end says how much.
         `seconds` is how long the model has worked that was not waited for. Without this, a worker could spend any
         budget by never reading an answer to its end."""
-        counts = self._status == 200 or (seconds > 0 and not self._status)
-        if not counts or not self._digest or self._path != ANSWERED:
+        unanswered = seconds > 0 and not self._status and self._digest and self._path == ANSWERED
+        if not (self._counts() or unanswered):
             return
         if not self._usage:
             self._usage["input_tokens"] = self._sent // _BYTES_PER_TOKEN
         per_s = _FAST_TOKENS_PER_S if self._dearer.get("speed") == "fast" else _TOKENS_PER_S
         made = max(self._received // _STREAM_BYTES_PER_TOKEN, min(int(seconds * per_s), _MAX_ESTIMATED))
         self._usage["output_tokens"] = max(count(self._usage, "output_tokens"), made)
-        self._usage = {**self._dearer, **self._usage}
+        self._usage = {**self._dearer, **self._usage, ESTIMATED: True}

@@ -168,6 +168,39 @@ def sent_name(model: str) -> str:
     return model[: -len(LONG_CONTEXT)] if model.endswith(LONG_CONTEXT) else model
 
 
+ESTIMATED = "estimated"
+"""The member of a usage whose counts are not all the provider's: True, or AT_MOST for the most that it can be."""
+
+AT_MOST = "at_most"
+_MOST_BYTES_PER_TOKEN = 3
+
+
+def add_usage(usage: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Add what a later part of an answer says to its usage. Some servers say it at the start, and nothing or 0 at the
+    end."""
+    for name, value in more.items():
+        if name in TOKENS:
+            value = count(more, name) or count(usage, name)
+        if value is not None:
+            usage[name] = value
+
+
+def at_most(usage: Mapping[str, Any], size: int, longest: int) -> dict[str, Any]:
+    """Return the usage of a complete answer, with the most that it can be where the provider does not tell it: what a
+    request of `size` bytes and an answer of `longest` tokens have."""
+    missing: dict[str, Any] = {}
+    if not any(count(usage, name) for name in TOKENS[:3]):
+        missing[TOKENS[0]] = size // _MOST_BYTES_PER_TOKEN
+    if not count(usage, TOKENS[3]):
+        missing[TOKENS[3]] = longest
+    return {**usage, **missing, ESTIMATED: AT_MOST} if missing else dict(usage)
+
+
+def context_tokens(usage: Mapping[str, Any]) -> int:
+    """Return the size of a request with its answer; 0 if the provider tells nothing of it."""
+    return 0 if usage.get(ESTIMATED) == AT_MOST else sum(count(usage, name) for name in TOKENS)
+
+
 def provider_of(model: str) -> str:
     """Return the name of the provider in front of a model's, "" for none."""
     return model.partition("/")[0] if "/" in model else ""
@@ -181,4 +214,4 @@ def is_same_model(one: str, other: str) -> bool:
 def count(usage: Mapping[str, Any], name: str) -> int:
     """Return a token count from a usage object; 0 when it is missing or no number of tokens."""
     value = usage.get(name)
-    return value if type(value) is int and 0 <= value < 2**53 else 0
+    return int(value) if type(value) in (int, float) and 0 <= value < 2**53 else 0  # type: ignore[arg-type]

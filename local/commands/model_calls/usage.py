@@ -83,6 +83,7 @@ def usage_table(by: str, sums: Sequence[UsageSum], now: float) -> list[str]:
         output_tokens=sum(each.output_tokens for each in sums),
         usd=sum(each.usd for each in sums),
         last=max(each.last for each in sums),
+        estimated=sum(each.estimated for each in sums),
     )
     rows = [(by.upper(), *_HEADINGS), *(_row(each, now) for each in (*sums, *([total] if len(sums) > 1 else [])))]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
@@ -101,6 +102,6 @@ def _row(each: UsageSum, now: float) -> tuple[str, ...]:
         f"{each.input_tokens + each.cache_write_tokens:,}",
         f"{each.cache_read_tokens:,}",
         f"{each.output_tokens:,}",
-        dollars(each.usd),
+        f"{'~' if each.estimated else ''}{dollars(each.usd)}",
         f"{age_text(now - each.last)} ago",
     )

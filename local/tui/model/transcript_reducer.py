@@ -20,6 +20,7 @@ from ccb.tunnel.wire.records import (
     InputRecord,
     LateAnswerRecord,
     MessageRecord,
+    ModelEndRecord,
     ModelRecord,
     OptionsRecord,
     PromptRecord,
@@ -257,6 +258,10 @@ class TranscriptReducer(Projection):
     @on(WithdrawnRecord)
     def _withdrawn(self, content: WithdrawnRecord, _record: Record) -> None:
         self._messages.withdraw(content.message_id)
+
+    @on(ModelEndRecord)
+    def _model_end(self, content: ModelEndRecord, _record: Record) -> None:
+        self.totals.set_context(content.usage, whole=True)
 
     @on(ModelRecord)
     def _model(self, content: ModelRecord, _record: Record) -> None:

@@ -103,11 +103,11 @@ class _StatusEntry:
 
 
 def _used(totals: Totals) -> list[str]:
-    parts = []
+    parts, about = [], "~" if totals.estimated else ""
     if totals.input_tokens or totals.output_tokens:
-        parts.append(f"{tokens(totals.input_tokens)} in, {tokens(totals.output_tokens)} out")
+        parts.append(f"{about}{tokens(totals.input_tokens)} in, {about}{tokens(totals.output_tokens)} out")
     if totals.cost_usd:
-        parts.append(f"${totals.cost_usd:.2f}")
+        parts.append(f"{about}${totals.cost_usd:.2f}")
     return parts
 
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 
-from ccb.tunnel.wire.models import sent_name
+from ccb.tunnel.wire.models import ESTIMATED, sent_name
 from ccb.tunnel.wire.ndjson import dump, to_bytes
 from ccb.tunnel.wire.requests import new_uuid
 
@@ -26,7 +26,7 @@ _MAX_BYTES = 1 << 16
 
 async def count_tokens(deps: AgentDeps, agent: AgentState) -> int | None:
     """Return how many tokens the next request would have. None if it cannot be known now: there was no turn yet, a
-    tool is running, nobody is connected, or the provider does not count."""
+    tool is running, nobody is connected, or the provider does not count: an estimate of the laptop's is none."""
     conversation = agent.conversation
     if agent.prefix is None or not conversation.messages or conversation.open_tool_uses or deps.link_up_since() is None:
         return None
@@ -40,7 +40,8 @@ async def count_tokens(deps: AgentDeps, agent: AgentState) -> int | None:
             body = b""
             async for data in response.body():
                 body += data[: _MAX_BYTES - len(body)]
-            return json.loads(body).get("input_tokens") if response.status == 200 else None
+            answer = json.loads(body) if response.status == 200 else {}
+            return None if answer.get(ESTIMATED) else answer.get("input_tokens")
 
     try:
         counted = await within(_SECONDS, ask())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ccb.tunnel.wire.models import TOKENS, count
+from ccb.tunnel.wire.models import context_tokens
 
 from ...model.tokens import block_tokens
 
@@ -40,7 +40,7 @@ class ContextSize:
 
     def ended(self, usage: Mapping[str, Any]) -> None:
         """An answer is complete. Results of its first tools may already be there: they are not in the count."""
-        self.counted = sum(count(usage, name) for name in TOKENS)
+        self.counted = context_tokens(usage)
         self._since, self._during, self._answer = self._during, 0, ""
 
     def cleared(self, saved: int) -> None:

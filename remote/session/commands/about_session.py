@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from ccb.tunnel.wire.models import ALIASES
+from ccb.tunnel.wire.models import ALIASES, ESTIMATED
 from ccb.tunnel.wire.options import SETUP_COMMAND
 
 from ...commands.registry import CommandCall, CommandRefused, Printed, SlashCommand
@@ -75,7 +75,9 @@ def _cost(session: Session) -> str:
 
 def _used(prefix: str, usages: Any, cost: float) -> str:
     into = sum(each.get(name, 0) for each in usages for name in _INPUT)
-    return f"{prefix}{into:,} tokens in, {sum(each.get('outputTokens', 0) for each in usages):,} out, ${cost:.4f}"
+    about = "about " if any(each.get(ESTIMATED) for each in usages) else ""
+    out = sum(each.get("outputTokens", 0) for each in usages)
+    return f"{prefix}{about}{into:,} tokens in, {out:,} out, ${cost:.4f}"
 
 
 def _servers(session: Session) -> str:

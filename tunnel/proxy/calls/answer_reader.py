@@ -15,12 +15,19 @@ from ..auditing import AuditedCalls, Auditor
 from ..metering import CallMeter
 
 _MAX_EVENT = 1024 * 1024
-"""Bytes of one event, or of an answer in one piece, that are looked at."""
+"""Bytes of one event that are looked at."""
+
+_MAX_WHOLE = 32 * 1024 * 1024
+"""Bytes of an answer in one piece that are looked at: as many as a worker takes. A longer one is paid for as one that
+tells nothing."""
+
+_BLANK = b" \t\r\n\xef\xbb\xbf"
 
 _FIRST, _LAST = 64 * 1024, 16 * 1024
 """Bytes at the two ends of a stream in which its usage is looked for."""
 
 _USAGE = (b"message_start", b"message_delta")
+_ENDS = (b"message_delta", b"message_stop", b'"error"')
 _BLOCK, _INPUT = b"content_block_st", b"input_json_delta"
 """The start and the stop of a block, and a part of the input of a tool call."""
 
@@ -95,27 +102,35 @@ class AnswerReader:
         self._lines = TellingLines((*_USAGE, _BLOCK), _MAX_EVENT)
         self._count = 0
         self._last = bytearray()
-        self._whole = None if "event-stream" in headers.get("content-type", "") else bytearray()
+        self._packed = headers.get("content-encoding", "identity") != "identity"
+        self._whole: bytearray | None = bytearray()  # None for a stream
+        self._too_long = False
 
     def feed(self, chunk: bytes) -> None:
         """Read the next bytes."""
         self._meter.arrived(len(chunk))
         if self._record is not None:
             self._record(chunk)
-        if self._whole is not None and not self._whole and not chunk.startswith(b"{"):
-            self._whole = None  # events, whatever the gateway calls them
+        if self._whole is not None and not (self._packed or self._whole or self._too_long):
+            chunk = chunk.lstrip(_BLANK)
+            if chunk and not chunk.startswith(b"{"):
+                self._whole = None  # events, whatever the gateway calls them
         if self._whole is None:
             self._events(chunk)
-        elif len(self._whole) + len(chunk) <= _MAX_EVENT:
+        elif self._too_long or len(self._whole) + len(chunk) > _MAX_WHOLE:
+            self._too_long = True
+            self._whole.clear()
+        else:
             self._whole += chunk
 
     def close(self) -> None:
         """Read an answer in one piece or the end of a stream, and give up the tool calls whose stream was cut."""
         for line in self._last.split(b"\n"):
-            if line.startswith(b"data:") and _USAGE[1] in line:
+            if line.startswith(b"data:") and any(map(line.__contains__, _ENDS)):
                 self._meter.event(_object(line[5:]))
-        if self._whole:
-            message = _object(bytes(self._whole))
+        if self._whole or self._too_long:
+            message = _object(self._whole or b"")
+            self._meter.whole()
             self._meter.event(message)
             self._calls.message(message)
         self._calls.cut()

@@ -14,7 +14,7 @@ from .answers.events import PING, dump
 from .answers.whole import whole_message
 from .credential import Credential, CredentialSource, key_headers
 from .dialect.content import Untranslatable
-from .dialect.counting import estimated_tokens
+from .dialect.counting import estimated_count, estimated_tokens
 from .dialect.dialect import Dialect, ModelTarget, StreamReader, TokenCounter
 from .dialect.errors import UpstreamError, read_error
 from .dialect.stream import StreamTranslator
@@ -116,8 +116,9 @@ class TranslatedProvider(HttpProvider):
         target = self._target(asked)
         if request.path.partition("?")[0] == COUNT_PATH:
             tokens = await self._count(self._counter, asked, target, credential) if self._counter else 0
-            return json_answer(200, {"input_tokens": tokens or estimated_tokens(asked)})
+            return json_answer(200, {"input_tokens": tokens} if tokens else estimated_count(asked))
         call = self._dialect.call(asked, target)
+        call.reader.answer.prompt = estimated_tokens(asked)
         plain = {name: value for name, value in call.body.items() if name != "stream_options"}
         sent = self._request(call.path, plain if self._plain else call.body, credential)
         has_options = len(plain) < len(call.body) and not self._plain

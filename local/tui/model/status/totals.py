@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ccb.tunnel.wire.models import ESTIMATED, context_tokens
+
 from ....session.messages import Result
 
 Json = dict[str, Any]
@@ -15,8 +17,9 @@ _INPUT_FIELDS = ("input_tokens", "cache_read_input_tokens", "cache_creation_inpu
 
 @dataclass
 class Totals:
-    """Tokens and cost of the session so far. `context_tokens` is the size of the newest request to the model, `window`
-    the room that `model` has for one, 0 until a result has told it."""
+    """Tokens and cost of the session so far. `context_tokens` is the size of the newest request to the model, and with
+    its answer once that is complete; `window` is the room that `model` has for both, 0 until a result has told it.
+    `estimated`, `context_estimated`: the provider has not told all of the numbers."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -24,6 +27,8 @@ class Totals:
     context_tokens: int = 0
     model: str = ""
     window: int = 0
+    estimated: bool = False
+    context_estimated: bool = False
 
     def add(self, result: Result) -> None:
         """A turn has ended. `result` names what the session has used so far, or at least what the turn used."""
@@ -40,9 +45,12 @@ class Totals:
         self._set(used if isinstance(used, dict) else {})
         self.cost_usd = float(min(cost, _MAX_NUMBER)) if isinstance(cost, int | float) else self.cost_usd
 
-    def set_context(self, usage: Json) -> None:
-        """Take over the size of the context from the usage of a model message; without one it stays."""
-        self.context_tokens = _sum(usage, _INPUT_FIELDS) or self.context_tokens
+    def set_context(self, usage: Json, *, whole: bool = False) -> None:
+        """Take over the size of the context from the usage of a model message, or of a `whole` answer, as the worker
+        counts it; without one it stays."""
+        size = min(context_tokens(usage), _MAX_NUMBER) if whole else _sum(usage, _INPUT_FIELDS)
+        if size:
+            self.context_tokens, self.context_estimated = size, bool(usage.get(ESTIMATED))
 
     @property
     def context_text(self) -> str:
@@ -50,13 +58,15 @@ class Totals:
         if not self.context_tokens:
             return ""
         share = min(100, round(100 * self.context_tokens / self.window)) if self.window else 0
-        return f"context {share}%" if self.window else f"context {tokens(self.context_tokens)}"
+        size = f"{share}%" if self.window else tokens(self.context_tokens)
+        return f"context {'~' if self.context_estimated else ''}{size}"
 
     def _set(self, by_model: Json) -> None:
         models = [each for each in by_model.values() if isinstance(each, dict)]
         fields = ("inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
         self.input_tokens = sum(_sum(model, fields) for model in models)
         self.output_tokens = sum(_sum(model, ("outputTokens",)) for model in models)
+        self.estimated = any(model.get(ESTIMATED) for model in models)
         named = by_model.get(self.model)
         self.window = _sum(named if isinstance(named, dict) else {}, ("contextWindow",)) or self.window
 

@@ -25,6 +25,9 @@ MAX_CALLS = 1_000
 """Most tool calls of an answer, and most characters of what a call has beside its input."""
 
 
+_BYTES_PER_TOKEN, _CALL_BYTES = 4, 80
+"""What an answer is estimated by: text has so many bytes a token, and a call so many beside its input."""
+
 WRONG = "invalid_request_error"
 """The error type of an answer that is not understood. It is not tried again: a wrong format stays so, and each try is
 paid for."""
@@ -64,6 +67,9 @@ class Answer:
     def __init__(self, model: str, fallback_id: str, stops: tuple[str, ...] = ()) -> None:
         self.model = model
         self.usage = TokenUsage()
+        self.prompt = 0
+        """The tokens of the request, estimated: for a server that does not tell them."""
+
         self.over = False
         self.stop_reason = ""
         self._id = fallback_id
@@ -72,6 +78,7 @@ class Answer:
         self._index = -1
         self._open = ""
         self._size = 0
+        self._said = 0  # bytes that the model has made
         self._calls: dict[object, _Call] = {}
         self._current: _Call | None = None
         self._held: list[tuple[str, str]] = []
@@ -103,12 +110,14 @@ class Answer:
 
     def text(self, piece: str) -> None:
         """Add a piece of text."""
+        self._count(piece)
         if piece and self._cutter is not None:
             piece = self._cutter.feed(piece)
         self._add("text", piece)
 
     def thinking(self, piece: str) -> None:
         """Add a piece of thinking."""
+        self._count(piece)
         self._add("thinking", piece)
 
     def reasoning_state(self, sealed: str) -> None:
@@ -136,6 +145,7 @@ class Answer:
             if len(self._calls) >= MAX_CALLS:
                 raise AnswerError(WRONG, f"the answer has more than {MAX_CALLS} tool calls")
             call = self._calls[key] = _Call()
+            self._said += _CALL_BYTES
         if state and not call.state:
             self._grow(state)
         call.id = call.id or call_id[:MAX_CALLS]
@@ -158,6 +168,7 @@ class Answer:
         call = self._calls.get(key)
         if self._stopped or call is None or call.closed or not piece:
             return
+        self._count(piece)
         self._grow(piece)
         if call is self._current and call.opened:
             call.sent.append(piece)
@@ -204,17 +215,23 @@ class Answer:
         self.over = True
         found = self._cutter.found if self._cutter is not None else None
         reason = "stop_sequence" if found is not None and not self._calls else self.stop_reason
-        self._out.append(events.message_end(reason, found if reason == "stop_sequence" else None, self.usage.to_json()))
+        self._out.append(events.message_end(reason, found if reason == "stop_sequence" else None, self._used()))
 
     def fail(self, kind: str, message: str) -> None:
-        """End the answer with an error."""
+        """End the answer with an error. What was used is paid for all the same."""
         if not self.over:
             self.over = True
-            self._out.append(events.error_event(kind, message))
+            self._out.append(events.error_event(kind, message, self._used() if self._said else None))
+
+    def _used(self) -> Json:
+        return self.usage.completed(self.prompt, max(1, self._said // _BYTES_PER_TOKEN)).to_json()
 
     @property
     def _stopped(self) -> bool:
         return bool(self.stop_reason)
+
+    def _count(self, piece: str) -> None:
+        self._said += len(piece.encode("utf-8", "replace"))
 
     def _grow(self, piece: str) -> None:
         self._size += len(piece)

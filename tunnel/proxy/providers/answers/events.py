@@ -66,9 +66,10 @@ def message_end(stop_reason: str, stop_sequence: str | None, usage: Json) -> str
     return event("message_delta", {"delta": reason, "usage": usage}) + event("message_stop", {})
 
 
-def error_event(kind: str, message: str) -> str:
-    """Return the event that ends a stream that has failed."""
-    return event("error", {"error": {"type": kind, "message": message}})
+def error_event(kind: str, message: str, usage: Json | None = None) -> str:
+    """Return the event that ends a stream that has failed. `usage` is for the auth proxy, which counts it."""
+    told = {"error": {"type": kind, "message": message}}
+    return event("error", told if usage is None else {**told, "usage": usage})
 
 
 PING = b'event: ping\ndata: {"type":"ping"}\n\n'

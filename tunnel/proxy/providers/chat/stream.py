@@ -86,15 +86,19 @@ class ChatReader:
             failure = error_in_stream(chunk, self._target.provider)
             raise AnswerError(failure.kind, failure.message)
         self.answer.begin(chunk.get("id"))
-        usage = chunk.get("usage")
-        if isinstance(usage, dict):
-            self.answer.usage = read_usage(usage)
+        self._usage(chunk)
         choices = chunk.get("choices")
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict) and choice.get("index") in (None, 0, "0"):  # one answer was asked for
                 self._choice(choice)
 
+    def _usage(self, told: Json) -> None:
+        usage = told.get("usage")
+        if isinstance(usage, dict):
+            self.answer.usage = read_usage(usage, self.answer.usage)
+
     def _choice(self, choice: Json) -> None:
+        self._usage(choice)  # where Moonshot has it
         delta = choice.get("delta")
         if not isinstance(delta, dict):
             delta = choice.get("message")  # an answer in one piece

@@ -8,7 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 from ...guards.request_body import model_of
 from ..answers.events import dump
 from ..dialect.content import Untranslatable
-from ..dialect.counting import estimated_tokens
+from ..dialect.counting import estimated_count
 from ..dialect.errors import read_error
 from ..dialect.state import without_ours
 from ..http_provider import HttpProvider
@@ -66,7 +66,7 @@ class CloudProvider(HttpProvider):
             asked["messages"] = without_ours(asked["messages"])
         counting = request.path.partition("?")[0] == COUNT_PATH
         if counting and not self._cloud.counts:
-            return json_answer(200, {"input_tokens": estimated_tokens(asked)})
+            return json_answer(200, estimated_count(asked))
         await self._cloud.credential_name()  # the project may come with it
         betas = request.headers.get("anthropic-beta", "")
         call = self._cloud.count_call(asked, model) if counting else self._cloud.call(asked, model, betas)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....wire.models import ESTIMATED
 from ..answers.events import dump
 from .content import blocks_of
 
@@ -27,6 +28,11 @@ def estimated_tokens(asked: Json) -> int:
         for block in blocks_of(message.get("content") if isinstance(message, dict) else None):
             tokens += _tokens(block)
     return max(1, tokens)
+
+
+def estimated_count(asked: Json) -> Json:
+    """Return what a provider that does not count answers to who asks for the size of a request."""
+    return {"input_tokens": estimated_tokens(asked), ESTIMATED: True}
 
 
 def _tokens(block: Json) -> int:

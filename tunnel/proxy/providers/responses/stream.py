@@ -122,7 +122,7 @@ class ResponsesReader:
     def _usage(self, response: Json) -> None:
         usage = response.get("usage")
         if isinstance(usage, dict):
-            self.answer.usage = read_usage(usage)
+            self.answer.usage = read_usage(usage, self.answer.usage)
 
     def _completed(self, event: Json) -> None:
         response = event.get("response")

@@ -1,0 +1,145 @@
+"""What servers say of tokens, in every shape: the laptop's meter and the worker read one number, and what a server does
+not tell is estimated."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.support.network.http_server import serving
+from tests.support.providers.adapters import settings_for
+from tests.support.providers.dialect_server import KEY, DialectServer, Raw, sse
+from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
+from tests.tunnel.proxy.test_metering import KeptAccounts
+
+from ccb.local.config.settings import Settings
+from ccb.local.providers.session_provider import session_provider
+from ccb.remote.agent.compaction.size import ContextSize
+from ccb.remote.model import request
+from ccb.remote.model.sse import SseParser
+from ccb.remote.model.stream import MessageAssembler, decode_event
+from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.proxy.metering import CallReport
+from ccb.tunnel.wire.models import AT_MOST, ESTIMATED, TOKENS, count
+
+Json = dict[str, Any]
+TEXT = "word " * 80  # 100 tokens
+PROMPT = "p" * 4_000  # 1,000 tokens
+
+
+class _Message:
+    role = "user"
+
+    def encoded(self) -> bytes:
+        return json.dumps({"role": "user", "content": [{"type": "text", "text": PROMPT}]}).encode()
+
+    encoded_with_cache_mark = encoded
+
+
+async def used(environ: dict[str, str], settings: Settings, model: str) -> tuple[Json, CallReport]:
+    """Make one call as a worker does. Return the usage that it counts, and what the laptop reports."""
+    body = request.body(request.RequestPrefix([], []), [_Message()], model=model, max_tokens=5_000, session_id="s")
+    accounts, whole, assembler = KeptAccounts(), b"".join(body), MessageAssembler()
+    async with AuthProxy(session_provider(environ, settings, model), accounts=accounts) as proxy:
+        async with proxy.call(request_head(whole), pieces(whole), nonce=guard()) as response:
+            answer = await read_all(response)
+            assert response.status == 200
+        async with asyncio.timeout(10):
+            while not accounts.reports:
+                await asyncio.sleep(0)
+    for event in SseParser().feed(answer):
+        assembler.feed(decode_event(event.data))
+    assert assembler.stop_reason == "end_turn"
+    return request.usage_of(body, assembler.final_usage()), accounts.reports[0]
+
+
+def counts(usage: Json, report: CallReport) -> tuple[int, int, int, bool]:
+    """Fresh, cached and made tokens, and whether they are an estimate: both ends must say the same."""
+    here = (report.input_tokens, report.cache_write_tokens, report.cache_read_tokens, report.output_tokens)
+    assert here == tuple(count(usage, name) for name in TOKENS) and report.estimated is bool(usage.get(ESTIMATED))
+    return report.input_tokens, report.cache_read_tokens, report.output_tokens, report.estimated
+
+
+def _chunk(usage: object = "none", delta: Json | None = None, finish: str | None = None) -> Json:
+    made: Json = {"id": "c", "choices": [{"index": 0, "delta": delta or {}, "finish_reason": finish}]}
+    return made if usage == "none" else {**made, "usage": usage}
+
+
+TOLD: Json = {"prompt_tokens": 1_200, "completion_tokens": 90, "total_tokens": 1_290}
+CACHED: Json = {"prompt_tokens_details": {"cached_tokens": 2_000}}
+CHAT: dict[str, tuple[object, object, tuple[int, int, int, bool]]] = {  # usage with the text, usage at the end
+    "told": ("none", TOLD, (1_200, 0, 90, False)),
+    "none": ("none", "none", (1_004, 0, 100, True)),
+    "null": (None, None, (1_004, 0, 100, True)),
+    "empty": ({}, {}, (1_004, 0, 100, True)),
+    "zero": ("none", dict.fromkeys(TOLD, 0), (1_004, 0, 100, True)),
+    "text": ("none", {"prompt_tokens": "many", "completion_tokens": [], "total_tokens": -5}, (1_004, 0, 100, True)),
+    "totals only": ("none", {"total_tokens": 1_290}, (1_190, 0, 100, True)),
+    "no completion": ("none", {"prompt_tokens": 1_200}, (1_200, 0, 100, True)),
+    "no prompt": ("none", {"completion_tokens": 90, "prompt_tokens": 0}, (1_004, 0, 90, True)),
+    "no prompt, but a total": ("none", {"completion_tokens": 90, "total_tokens": 1_290}, (1_200, 0, 90, False)),
+    "floats": ("none", {name: float(value) for name, value in TOLD.items()}, (1_200, 0, 90, False)),
+    "cached more than prompt": ("none", TOLD | CACHED, (0, 1_200, 90, False)),
+    "cached beside the prompt": ("none", TOLD | CACHED | {"total_tokens": 3_290}, (1_200, 2_000, 90, False)),
+    "zeroed at the end": (TOLD, dict.fromkeys(TOLD, 0), (1_200, 0, 90, False)),
+    "null at the end": (TOLD, None, (1_200, 0, 90, False)),
+    "growing": ({**TOLD, "completion_tokens": 1, "total_tokens": 1_201}, TOLD, (1_200, 0, 90, False)),
+}
+
+
+@pytest.mark.parametrize(("first", "last", "expected"), CHAT.values(), ids=CHAT)
+async def test_an_openai_compatible_server(first: object, last: object, expected: tuple[int, int, int, bool]) -> None:
+    events = [_chunk(first, {"content": TEXT}), _chunk(delta={}, finish="stop"), _chunk(last) | {"choices": []}]
+    server = DialectServer("vllm", Raw(sse(*events)))
+    async with server.running():
+        environ = {"OTHER_KEY": KEY, "ANTHROPIC_API_KEY": "unused"}
+        usage, report = await used(environ, settings_for(server), "vllm/some-model")
+    assert counts(usage, report) == expected and not report.untold
+    size = ContextSize()
+    size.ended(usage)
+    assert size.counted == sum(expected[:3]), "/context and the status line show it, too"
+
+
+MOST_INPUT, LONGEST = 1_415, 5_000
+INPUT: Json = {"input_tokens": 1_200, "cache_read_input_tokens": 300}
+NATIVE: dict[str, tuple[object, object, tuple[int, int, int, bool]]] = {  # usage at the start, usage at the end
+    "told": ({**INPUT, "output_tokens": 1}, {"output_tokens": 90}, (1_200, 300, 90, False)),
+    "none": ("none", "none", (MOST_INPUT, 0, LONGEST, True)),
+    "null": (None, None, (MOST_INPUT, 0, LONGEST, True)),
+    "zero": (dict.fromkeys(TOKENS, 0), dict.fromkeys(TOKENS, 0), (MOST_INPUT, 0, LONGEST, True)),
+    "text": ({"input_tokens": "x", "output_tokens": -1}, {"output_tokens": []}, (MOST_INPUT, 0, LONGEST, True)),
+    "the start only": ({**INPUT, "output_tokens": 1}, "none", (1_200, 300, LONGEST, True)),
+    "zeroed at the end": ({**INPUT, "output_tokens": 1}, dict.fromkeys(TOKENS, 0), (1_200, 300, LONGEST, True)),
+    "zeroed input at the end": (INPUT, {"input_tokens": 0, "output_tokens": 90}, (1_200, 300, 90, False)),
+    "the end only": ("none", {**INPUT, "output_tokens": 90}, (1_200, 300, 90, False)),
+    "floats": ({"input_tokens": 1_200.0}, {"output_tokens": 90.0}, (1_200, 0, 90, False)),
+}
+
+
+@pytest.mark.parametrize(("first", "last", "expected"), NATIVE.values(), ids=NATIVE)
+async def test_a_server_of_the_messages_api(first: object, last: object, expected: tuple[int, int, int, bool]) -> None:
+    """What a complete answer does not tell is the most that it can be: the bytes pass as they are, so neither end can
+    ask the other."""
+    head: Json = {"id": "m", "type": "message", "role": "assistant", "model": "x", "content": []}
+    start: Json = {"type": "message_start", "message": head if first == "none" else {**head, "usage": first}}
+    end: Json = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
+    block = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+    text = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": TEXT}}
+    done = {"type": "content_block_stop", "index": 0}
+    events = [start, block, text, done, end if last == "none" else {**end, "usage": last}, {"type": "message_stop"}]
+
+    async def upstream(asked: web.Request) -> web.Response:
+        await asked.read()
+        return web.Response(body=sse(*events, done=False), headers={"content-type": "text/event-stream"})
+
+    async with serving(upstream) as url:
+        environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url}
+        usage, report = await used(environ, Settings(), "claude-sonnet-4-5")
+    assert counts(usage, report) == expected
+    assert report.untold is (usage.get(ESTIMATED) == AT_MOST)
+    size = ContextSize()
+    size.ended(usage)
+    assert size.counted == (0 if report.untold else sum(expected[:3])), "a window is not full of what may have been"
