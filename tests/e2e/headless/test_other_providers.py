@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.support.model.fake_model import FakeModel
 from tests.support.person.laptop import Laptop, tidy_laptop
-from tests.support.providers.dialect_server import KEY, DialectServer
+from tests.support.providers.dialect_server import KEY, DialectServer, Raw, sse
 from tests.support.providers.turns import Said
 
 PNG = base64.b64decode(
@@ -84,11 +84,37 @@ async def test_a_session_with_tools_images_thinking_resume_and_its_costs(
     assert not [path for path in kept if KEY.encode() in path.read_bytes()]
 
 
-async def test_a_session_may_change_to_anthropic_and_its_thinking_stays_behind(
+async def test_what_a_server_does_not_tell_is_one_estimate_everywhere(
     laptop: Laptop, fake_model: FakeModel, project: Path
 ) -> None:
-    server = DialectServer("responses", Said("Mine.", thinking="deep"))
-    fake_model.add({"text": "Claude's."})
+    """The result, the ledger, /context and a budget."""
+    text = {"index": 0, "delta": {"content": "word " * 400}, "finish_reason": "stop"}
+    server = DialectServer("openai", *[Raw(sse({"id": "c", "choices": [text]}))] * 2)
+    argv = [str(project), "--model", "openai/gpt-5", "--output-format", "json", "-p"]
+    async with server.running():
+        configure(laptop, server, "chat")
+        done = await laptop.run([*argv, "go"], MY_OPENAI_KEY=KEY)
+        (result,) = done.results
+        used = result["modelUsage"]["openai/gpt-5"]
+        assert (used["outputTokens"], used["estimated"], result["usage"]["estimated"]) == (500, True, True)
+        assert used["inputTokens"] > 1_000 and result["total_cost_usd"] > 1
+        shown = await laptop.run(["usage", "--by", "model", "--json"])
+        row = json.loads(shown.stdout.splitlines()[0])
+        assert (row["input_tokens"], row["output_tokens"]) == (used["inputTokens"], 500)
+        assert row["usd"] == pytest.approx(result["total_cost_usd"]) and row["estimated"] == 1
+        context = await laptop.run([*argv, "/context", "--resume", result["session_id"]], MY_OPENAI_KEY=KEY)
+        assert f"about {(used['inputTokens'] + 500) / 1000:.1f}k of" in context.results[0]["result"]
+        spent = await laptop.run([*argv, "go", "--max-budget-usd", "0.5"], MY_OPENAI_KEY=KEY)
+        assert spent.code == 4, spent.stderr
+
+
+async def test_a_session_may_change_to_anthropic_and_back_and_its_thinking_stays_where_it_belongs(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    read = ("Read", {"file_path": str(project / "notes.txt")})
+    server = DialectServer("responses", Said("", thinking="deep", calls=(read,)), Said("Mine."), Said("Back."))
+    thought = {"type": "thinking", "thinking": "claude thinks", "signature": "native"}
+    fake_model.add({"blocks": [thought, {"type": "text", "text": "Claude's."}]})
     async with server.running():
         configure(laptop, server, "responses")
         first = [str(project), "-p", "hi", "--model", "openai/gpt-5", "--output-format", "json"]
@@ -96,6 +122,11 @@ async def test_a_session_may_change_to_anthropic_and_its_thinking_stays_behind(
         session = done.results[0]["session_id"]
         argv = [str(project), "-p", "go on", "--resume", session, "--model", "sonnet", "--output-format", "json"]
         done = await laptop.run(argv, MY_OPENAI_KEY=KEY)
+        argv[argv.index("sonnet")] = "openai/gpt-5"
+        back = await laptop.run(argv, MY_OPENAI_KEY=KEY)
+    assert (back.results[0]["result"], server.refused) == ("Back.", [])
+    kinds = [item["type"] for item in server.requests[-1]["input"]]
+    assert kinds.count("reasoning") == 1 and "claude thinks" not in json.dumps(server.requests)
     assert done.results[0]["result"] == "Claude's."
     sent = json.dumps(fake_model.requests[0].body)
     assert "Mine." in sent and "ccb1." not in sent and "deep" not in sent

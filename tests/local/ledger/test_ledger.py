@@ -71,6 +71,19 @@ def test_calls_are_summed_by_group_and_rows_are_never_changed(tmp_path: Path) ->
     assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(path.parent.stat().st_mode)) == (0o600, 0o700)
 
 
+def test_a_ledger_of_an_older_version_learns_which_calls_are_estimated(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite3"
+    with sqlite3.connect(path) as older:
+        older.execute(store._TABLE.replace(",\n    estimated INTEGER NOT NULL DEFAULT 0", ""))
+        older.execute("PRAGMA user_version=4")
+    older.close()
+    with CallLedger(path) as ledger:
+        ledger.add(PLACE, report())
+        ledger.add(PLACE, replace(report(), estimated=True))
+        (sums,) = ledger.sums("host")
+    assert (sums.calls, sums.estimated) == (2, 1)
+
+
 def _add_many(path: Path, count: int) -> None:
     with CallLedger(path) as ledger:
         for _ in range(count):

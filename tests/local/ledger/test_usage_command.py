@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,13 @@ def test_wrong_options_and_a_broken_file_are_told(tmp_path: Path, capsys: pytest
         base.execute("PRAGMA user_version=9")
     assert run_usage([], environ) == ExitCode.CONFIG
     assert "cannot be read" in capsys.readouterr().err
+
+
+def test_costs_of_which_some_are_estimated_are_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path)}
+    with CallLedger(ledger_path(tmp_path / "ccb")) as ledger:
+        ledger.add(PLACE, report(1.5, model="told"))
+        ledger.add(PLACE, replace(report(0.25, model="silent"), estimated=True))
+    assert run_usage(["--by", "model"], environ) == ExitCode.OK
+    costs = {row.split()[0]: row.split()[6] for row in capsys.readouterr().out.splitlines()}
+    assert costs == {"MODEL": "COST", "told": "$1.50", "silent": "~$0.25", "total": "~$1.75"}

@@ -225,3 +225,17 @@ def test_going_back_brings_the_todo_list_of_that_place_back() -> None:
     assert [each.text for each in told.reducer.todos.items] == ["a"]
     told.record("rewind", message="u", to=first, files=[], prompt="")
     assert told.reducer.todos.items == ()
+
+
+def test_the_status_line_has_the_size_that_the_worker_counts_once_an_answer_is_complete() -> None:
+    told = Told()
+    told.record(
+        "model_end", message_id="m1", stop_reason="end_turn", usage={"input_tokens": 900.0, "output_tokens": 100}
+    )
+    totals = told.reducer.totals
+    assert totals.context_text == "context 1.0k"
+    told.record("model_end", message_id="m2", stop_reason=None, usage={"input_tokens": 1900, "estimated": True})
+    assert totals.context_text == "context ~1.9k"
+    most = {"input_tokens": 50_000, "output_tokens": 8_000, "estimated": "at_most"}
+    told.record("model_end", message_id="m3", stop_reason=None, usage=most)
+    assert totals.context_text == "context ~1.9k", "what it can be at most says nothing of its size"

@@ -192,6 +192,9 @@ def test_a_wide_terminal_also_shows_branch_share_of_the_context_queue_and_round_
     )
     totals.set_from_result({"modelUsage": {"m": {"contextWindow": 200_000}}})
     assert "context 12%" in line(full, 120)
+    used = {"inputTokens": 1_000, "outputTokens": 20, "estimated": True}
+    totals.set_from_result({"modelUsage": {"m": used}, "total_cost_usd": 0.5})
+    assert "~1.0k in, ~20 out  ~$0.50" in line(full, 140), "the provider has not told all of it"
 
 
 def test_a_slow_connection_is_called_slow() -> None:

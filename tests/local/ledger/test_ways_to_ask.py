@@ -1,0 +1,116 @@
+"""However a model is asked, and whatever of its answer can be read: what was paid counts against the budget."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.support.network.http_server import serving
+from tests.support.proxy.proxy_client import guard, pieces, read_all, request_head
+from tests.tunnel.proxy.guards.test_guards import provider_of
+
+from ccb.local.ledger.accounts import Budgets, SessionAccounts
+from ccb.local.ledger.audit import SessionAudit
+from ccb.local.ledger.store import open_ledger
+from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.proxy.providers.routing import ModelRouter
+
+Json = dict[str, Any]
+JSON, STREAM = {"content-type": "application/json"}, {"content-type": "text/event-stream"}
+PAID: Json = {"input_tokens": 1_200_000, "output_tokens": 1}  # $6 of claude-opus-4-5
+MODEL = "claude-opus-4-5"
+
+
+def whole(usage: object = PAID, size: int = 0, **more: object) -> bytes:
+    """An answer in one piece, with a tool call behind so many characters."""
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "ls"}}
+    message: Json = {"type": "message", "model": MODEL, "content": [{"type": "text", "text": "x" * size}, call], **more}
+    return json.dumps(message if usage is None else {**message, "usage": usage}).encode()
+
+
+def stream(usage: object = PAID, stop: str | None = "tool_use") -> bytes:
+    start: Json = {"type": "message_start", "message": {"model": MODEL, "content": []}}
+    call = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {}}
+    end: Json = {"type": "message_delta", "delta": {"stop_reason": stop}}
+    events = [
+        start,
+        {"type": "content_block_start", "index": 0, "content_block": call},
+        {"type": "content_block_stop", "index": 0},
+        end if usage is None else {**end, "usage": usage},
+        {"type": "message_stop"},
+    ]
+    return b"".join(b"event: %s\ndata: %s\n\n" % (e["type"].encode(), json.dumps(e).encode()) for e in events)
+
+
+ONCE, TWICE, ALL = 1, 2, 5
+"""How many of five calls reach the provider: one of $6 uses the budget up; the most that one may cost, of which the
+answer tells nothing, is $3.20; and what is free may be asked for again and again."""
+
+WAYS: dict[str, tuple[Json, bytes, dict[str, str], int]] = {  # the request, the answer and its headers
+    "streamed": ({"stream": True}, stream(), STREAM, ONCE),
+    "streamed under another name": ({"stream": True}, stream(), JSON, ONCE),
+    "streamed without usage": ({"stream": True}, stream(None), STREAM, TWICE),
+    "streamed with usage 0": ({"stream": True}, stream({"input_tokens": 0, "output_tokens": 0}), STREAM, TWICE),
+    "streamed with usage that is none": ({"stream": True}, stream([1]), STREAM, TWICE),
+    "in one piece": ({"stream": False}, whole(), JSON, ONCE),
+    "in one piece without being asked": ({"stream": True}, whole(), STREAM, ONCE),
+    "in one piece, nothing said of streams": ({}, whole(), JSON, ONCE),
+    "in one piece behind blanks": ({}, b"\xef\xbb\xbf \r\n" + whole(), JSON, ONCE),
+    "in one piece of 3 MiB": ({"stream": False}, whole(size=3 << 20), JSON, ONCE),
+    "in one piece without usage": ({}, whole(None), JSON, TWICE),
+    "in one piece with usage null": ({}, whole(usage=None, usage_=None), JSON, TWICE),
+    "in one piece with negative usage": ({}, whole({"input_tokens": -5, "output_tokens": "many"}), JSON, TWICE),
+    "in one piece that is cut": ({}, whole()[:-2], JSON, TWICE),
+    "in one piece, compressed": ({}, gzip.compress(whole()), {**JSON, "content-encoding": "gzip"}, TWICE),
+    "with unknown fields": ({"n": 4, "best_of": 3, "\u00e4": [1]}, whole(), JSON, ONCE),
+    "with another tier and speed": ({"service_tier": "auto", "speed": "fast"}, whole(), JSON, ONCE),
+    "counted": ({}, b'{"input_tokens": 9}', JSON, ALL),
+    "in a batch": ({"requests": [{"custom_id": "a", "params": {}}]}, whole(), JSON, 0),
+}
+PATHS = {"counted": "/v1/messages/count_tokens", "in a batch": "/v1/messages/batches"}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_five_calls_of_six_dollars_do_not_pass_a_budget_of_six(tmp_path: Path, way: str) -> None:
+    request, answer, headers, reach = WAYS[way]
+    body = json.dumps({"model": MODEL, "max_tokens": 128_000, "messages": [], **request}).encode()
+    asked = []
+
+    async def upstream(got: web.Request) -> web.Response:
+        asked.append(await got.read())
+        return web.Response(body=answer, headers=headers)
+
+    async with (
+        serving(upstream) as url,
+        SessionAudit(tmp_path) as audit,
+        SessionAccounts(tmp_path, Budgets(run_usd=6.0)) as accounts,
+        AuthProxy(ModelRouter(provider_of(url), lambda name: None), accounts=accounts, auditor=audit) as proxy,
+    ):
+        for number in range(5):
+            head = request_head(body, call_id=f"c{number}", path=PATHS.get(way, "/v1/messages"))
+            async with proxy.call(head, pieces(body), nonce=guard()) as response:
+                await read_all(response)
+            await _until(lambda: not proxy.under_way)
+    assert len(asked) == reach
+    ledger = open_ledger(tmp_path)
+    try:
+        rows = [each.kind for _, each in ledger.audited("") if each.kind == "wanted"]
+        (sums,) = ledger.sums("model") or [None]
+    finally:
+        ledger.close()
+    if reach in (ONCE, TWICE):
+        assert sums is not None and sums.usd >= 6.0 and sums.estimated == (reach if reach == TWICE else 0)
+        readable = "compressed" not in way and "cut" not in way
+        assert len(rows) == (reach if readable else 0), "the audit has the tool call of each answer"
+
+
+async def _until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not is_so():
+            await asyncio.sleep(0)
