@@ -39,10 +39,10 @@ class _Message:
     encoded_with_cache_mark = encoded
 
 
-async def used(environ: dict[str, str], settings: Settings, model: str) -> tuple[Json, CallReport]:
-    """Make one call as a worker does. Return the usage that it counts, and what the laptop reports."""
+async def asked(environ: dict[str, str], settings: Settings, model: str) -> tuple[list[bytes], bytes, CallReport]:
+    """Make one call. Return the request, the answer, and what the laptop reports."""
     body = request.body(request.RequestPrefix([], []), [_Message()], model=model, max_tokens=5_000, session_id="s")
-    accounts, whole, assembler = KeptAccounts(), b"".join(body), MessageAssembler()
+    accounts, whole = KeptAccounts(), b"".join(body)
     async with AuthProxy(session_provider(environ, settings, model), accounts=accounts) as proxy:
         async with proxy.call(request_head(whole), pieces(whole), nonce=guard()) as response:
             answer = await read_all(response)
@@ -50,10 +50,17 @@ async def used(environ: dict[str, str], settings: Settings, model: str) -> tuple
         async with asyncio.timeout(10):
             while not accounts.reports:
                 await asyncio.sleep(0)
+    return body, answer, accounts.reports[0]
+
+
+async def used(environ: dict[str, str], settings: Settings, model: str) -> tuple[Json, CallReport]:
+    """Make one call as a worker does. Return the usage that it counts, and what the laptop reports."""
+    body, answer, report = await asked(environ, settings, model)
+    assembler = MessageAssembler()
     for event in SseParser().feed(answer):
         assembler.feed(decode_event(event.data))
     assert assembler.stop_reason == "end_turn"
-    return request.usage_of(body, assembler.final_usage()), accounts.reports[0]
+    return request.usage_of(body, assembler.final_usage()), report
 
 
 def counts(usage: Json, report: CallReport) -> tuple[int, int, int, bool]:
@@ -103,6 +110,18 @@ async def test_an_openai_compatible_server(first: object, last: object, expected
     assert size.counted == sum(expected[:3]), "/context and the status line show it, too"
 
 
+async def test_what_came_before_a_failure_is_paid_for() -> None:
+    """An error in a stream is no free answer."""
+    failure = {"error": {"message": "upstream exploded", "type": "server_error"}}
+    server = DialectServer("vllm", Raw(sse(_chunk(delta={"content": TEXT}), failure)), Raw(sse(failure)))
+    async with server.running():
+        environ = {"OTHER_KEY": KEY, "ANTHROPIC_API_KEY": "unused"}
+        _, answer, report = await asked(environ, settings_for(server), "vllm/some-model")
+        _, _, nothing = await asked(environ, settings_for(server), "vllm/some-model")
+    assert b"upstream exploded" in answer and (report.input_tokens, report.output_tokens) == (1_004, 100)
+    assert report.estimated and not report.untold and nothing.output_tokens <= 5
+
+
 MOST_INPUT, LONGEST = 1_415, 5_000
 INPUT: Json = {"input_tokens": 1_200, "cache_read_input_tokens": 300}
 NATIVE: dict[str, tuple[object, object, tuple[int, int, int, bool]]] = {  # usage at the start, usage at the end
@@ -131,8 +150,8 @@ async def test_a_server_of_the_messages_api(first: object, last: object, expecte
     done = {"type": "content_block_stop", "index": 0}
     events = [start, block, text, done, end if last == "none" else {**end, "usage": last}, {"type": "message_stop"}]
 
-    async def upstream(asked: web.Request) -> web.Response:
-        await asked.read()
+    async def upstream(got: web.Request) -> web.Response:
+        await got.read()
         return web.Response(body=sse(*events, done=False), headers={"content-type": "text/event-stream"})
 
     async with serving(upstream) as url:

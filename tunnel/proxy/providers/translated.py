@@ -32,6 +32,7 @@ ROUTES = frozenset({("POST", "/v1/messages"), ("POST", COUNT_PATH)})
 PING_EVERY_S = 20.0
 """Seconds of silence after which the worker gets a sign of life: a model may think for minutes without a word."""
 
+_OPTIONS = (b"stream_options", b"include_usage")
 _MAX_ERROR = 64 * 1024
 _MAX_WHOLE = 64 * 1024 * 1024
 _STREAM = [("content-type", "text/event-stream; charset=utf-8"), ("cache-control", "no-cache")]
@@ -90,7 +91,7 @@ class TranslatedProvider(HttpProvider):
         async with AsyncExitStack() as stack:
             response = await stack.enter_async_context(self._client.request(asked.sent))
             body = await start_of(response) if response.status != 200 else b""
-            if asked.without is not None and response.status in (400, 422) and b"stream_options" in body:
+            if asked.without is not None and response.status in (400, 422) and any(map(body.__contains__, _OPTIONS)):
                 self._plain = True
                 response = await stack.enter_async_context(self._client.request(asked.without()))
                 body = await start_of(response) if response.status != 200 else b""

@@ -52,6 +52,7 @@ ROWS: list[tuple[str, list[list[Json]], list[tuple[str, Json]]]] = [
         [[frag(0, "x", "", '{"a"')], [frag(0, None, "Read")], [frag(0, None, None, ":1}")]],
         READ,
     ),
+    ("one call twice in an event", [[frag(0, "x", "Read", '{"a"'), frag(0, "x", "Read", ":1}")]], READ),
     ("an index only at first", [[frag(0, "x", "Read", '{"a"')], [frag(None, None, None, ":1}")]], READ),
     ("an index only later", [[frag(None, "x", "Read", '{"a"')], [frag(0, None, None, ":1}")]], READ),
     (

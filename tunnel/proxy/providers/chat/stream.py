@@ -210,7 +210,7 @@ class ChatReader:
         last = known[-1]
         if not name:
             return known[min(position, len(known) - 1)] if index is None and position >= 0 and not call_id else last
-        if last in touched:
+        if last in touched and (index is None or (call_id and last.ids)):
             return None
         if name == last.name:
             begins = arguments.lstrip().startswith("{")
