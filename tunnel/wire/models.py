@@ -214,4 +214,6 @@ def is_same_model(one: str, other: str) -> bool:
 def count(usage: Mapping[str, Any], name: str) -> int:
     """Return a token count from a usage object; 0 when it is missing or no number of tokens."""
     value = usage.get(name)
-    return int(value) if type(value) in (int, float) and 0 <= value < 2**53 else 0  # type: ignore[arg-type]
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return 0
+    return int(value) if 0 <= value < 2**53 else 0
