@@ -397,7 +397,7 @@ def _may_see(model: str, sealed: bool, maker: str) -> bool:
 
 
 def _hash(block: Json) -> int:
-    return hash((block.get("signature"), block.get("data"), block.get("thinking")))
+    return hash("\0".join(str(block.get(name)) for name in ("signature", "data", "thinking")))
 
 
 def _is_sendable(block: Json) -> bool:

@@ -272,6 +272,15 @@ def test_thinking_in_older_journals_belongs_to_the_model_that_answered() -> None
         assert ("thinking" in str(_shape(conversation))) is shown
 
 
+def test_thinking_of_any_shape_is_kept() -> None:
+    odd = {"type": "redacted_thinking", "data": {"not": ["a text"]}}
+    conversation = Conversation.from_records([_prompt("go"), _assistant("m", odd, "a", "a"), _text("m", "x"), _end()])
+    conversation.use("b")
+    assert _shape(conversation)[-1] == ("assistant", ["x"])
+    conversation.use("a")
+    assert _shape(conversation)[-1] == ("assistant", ["redacted_thinking", "x"])
+
+
 def test_an_answer_that_only_has_thinking_of_another_model_is_no_empty_message() -> None:
     conversation = Conversation.from_records([_prompt("go"), _record(ModelRecord("b")), _thinking("m", "a", "a")])
     conversation.seal()

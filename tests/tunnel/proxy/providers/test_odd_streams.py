@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import random
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from tests.support.providers.adapters import adapter, tool, user
 from tests.support.providers.dialect_server import Raw, sse
 from tests.support.providers.turns import Said
@@ -13,6 +17,12 @@ from tests.support.providers.turns import Said
 from ccb.remote.model.errors import ModelError
 from ccb.remote.model.retry import RetryPolicy
 from ccb.remote.model.stream import BlockDone, MessageAssembler
+from ccb.tunnel.proxy.providers.answers.whole import whole_message
+from ccb.tunnel.proxy.providers.chat.rules import ChatRules
+from ccb.tunnel.proxy.providers.chat.stream import ChatReader
+from ccb.tunnel.proxy.providers.dialect.dialect import ModelTarget
+from ccb.tunnel.proxy.providers.dialect.names import ToolNames
+from ccb.tunnel.proxy.providers.models.traits import ModelTraits
 
 Json = dict[str, Any]
 TOOLS = [tool("Read"), tool("Bash"), tool("BashOutput")]
@@ -96,6 +106,42 @@ async def test_calls_are_put_together(chunks: list[list[Json]], calls: list[tupl
     assert [(use["name"], use["input"]) for use in uses] == calls
     assert all(use["id"] for use in uses) and len({use["id"] for use in uses}) == len(uses)
     assert told.message["stop_reason"] == "tool_use"
+
+
+TOOL_NAMES = ("Read", "Bash", "BashOutput")
+INPUTS = st.dictionaries(st.sampled_from("ab"), st.sampled_from([1, "}", {"x}": '{"'}]))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(TOOL_NAMES), INPUTS), min_size=1, max_size=3),
+    st.sampled_from(["its own", "0", "none"]),
+    st.sampled_from(["first", "each", "new", "none"]),
+    st.sampled_from(["whole", "pieces", "each", "longer"]),
+    st.randoms(use_true_random=False),
+)
+def test_any_way_to_cut_calls_gives_the_same_calls(
+    calls: list[tuple[str, Json]], indexes: str, ids: str, names: str, chance: random.Random
+) -> None:
+    """Where one tool's name begins another's, names that grow with new ids have two readings: they are left out."""
+    assume((ids, names) != ("new", "longer"))
+    target = ModelTarget("lab", "m", "lab/m", ModelTraits())
+    reader, new = ChatReader(ChatRules(), target, ToolNames(TOOL_NAMES), fallback_id="msg_1"), itertools.count()
+    for number, (name, given_input) in enumerate(calls):
+        text, at = json.dumps(given_input), chance.randint(1, len(name) - 1)
+        cuts = sorted({0, *(chance.randint(0, len(text)) for _ in range(3)), len(text)})
+        heads = {"pieces": [name[:at], name[at:]], "longer": [name[:at], name]}.get(names, [name])
+        fragments = [(head, "") for head in heads]
+        fragments += [(name if names == "each" else "", text[one:two]) for one, two in itertools.pairwise(cuts)]
+        if chance.random() < 0.5:  # the input begins with the name
+            fragments[len(heads) - 1 : len(heads) + 1] = [(heads[-1], fragments[len(heads)][1])]
+        for place, (head, arguments) in enumerate(fragments):
+            index = {"its own": number, "0": 0}.get(indexes)
+            made = {"each": f"id{number}", "new": f"new{next(new)}", "first": None if place else f"id{number}"}.get(ids)
+            reader.feed(json.dumps(chunk(frag(index, made, head, arguments))).encode())
+    reader.feed(json.dumps(chunk(finish="tool_calls")).encode())
+    reader.end()
+    message, _ = whole_message(reader.answer.take())
+    assert message is not None and [(each["name"], each["input"]) for each in message["content"]] == calls
 
 
 async def test_only_the_answer_that_was_asked_for_counts() -> None:

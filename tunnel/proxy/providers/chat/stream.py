@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from ..answers.answer import MAX_ANSWER, WRONG, Answer, AnswerError
+from ..answers.answer import MAX_ANSWER, MAX_CALLS, WRONG, Answer, AnswerError
 from ..answers.usage import read_usage
 from ..dialect.dialect import ModelTarget
 from ..dialect.errors import error_in_stream
@@ -35,17 +35,20 @@ _FAILURES = {  # reasons of an answer that is not whole, although the stream has
     "function_call_filter": "api_error",  # Gemini's, for a call that it has made wrong
 }
 _SILENT_CUT = 16_000  # characters from which on a conversation may have lost its start
+_MOST_IDS = 100  # of one call that are remembered
 _MAX_CHARACTERS = 6  # of one token, on average; JSON and code have fewer
 
 
 @dataclass
 class _Fragments:
-    """A tool call as far as it has come. Its input has begun once `has_input` is set: then its name is complete."""
+    """A tool call as far as it has come. Once its input has begun (`has_input`), its name is complete. `again`: its
+    input is whole, and its name has come again: what else comes is another call of the same tool."""
 
     index: int | None
-    ids: set[str]
     name: str = ""
+    ids: set[str] = field(default_factory=set)
     has_input: bool = False
+    again: bool = False
 
 
 class ChatReader:
@@ -128,6 +131,8 @@ class ChatReader:
             raise AnswerError(kind, f"{self._target.provider} broke off its answer ({reason})")
         self._flush_details()
         for call in self._calls:
+            if not call.name:
+                raise AnswerError(WRONG, f"{self._target.provider} sent a tool call without a name")
             self.answer.call(id(call), "", self._names.known(call.name))
         self.answer.stop(_REASONS.get(reason, "end_turn"))
 
@@ -177,14 +182,14 @@ class ChatReader:
         index = call.get("index")
         index = index if isinstance(index, int) else None
         found = self._found(index, call_id, name, arguments, position, touched)
-        if found is None:
-            found = _Fragments(index, set())
+        if found is None or (found.again and (arguments.strip() or name not in ("", found.name))):
+            found = _Fragments(index, "" if found is None else found.name)
             self._calls.append(found)
         key = id(found)
-        if call_id:
-            found.ids.add(call_id)
+        if call_id and len(found.ids) < _MOST_IDS:
+            found.ids.add(call_id[:MAX_CALLS])
         if name and not found.has_input:
-            found.name = self._names.joined(found.name, name)
+            found.name = self._names.joined(found.name, name)[:MAX_CALLS]
         signature = _google(call).get("thought_signature")
         state = ""
         if isinstance(signature, str) and signature:
@@ -213,9 +218,15 @@ class ChatReader:
         if last in touched and (index is None or (call_id and last.ids)):
             return None
         if name == last.name:
-            begins = arguments.lstrip().startswith("{")
-            return None if begins and last.has_input and self.answer.is_whole(id(last)) else last
-        if last.has_input or (call_id and last.ids and self._names.is_known(last.name)):
+            begins = arguments.lstrip()[:1] in ("", "{")  # else there is no need to look at all of the input
+            if not (begins and last.has_input and self.answer.is_whole(id(last))):
+                return last
+            last.again = True
+            is_new = arguments.strip() or (call_id and len(last.ids) == 1)  # else each piece has a new id
+            return None if is_new else last
+        if last.has_input and not last.again:
+            return None
+        if call_id and last.ids and self._names.is_known(last.name) and self._names.is_known(name):
             return None
         return last if self._names.is_known(self._names.joined(last.name, name), begins=True) else None
 

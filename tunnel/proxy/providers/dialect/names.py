@@ -53,7 +53,8 @@ class ToolNames:
 
     def joined(self, name: str, more: str) -> str:
         """Return a name that comes in pieces, or whole and again, or longer each time."""
-        if more == name or (self.is_known(name) and not self.is_known(name + more, begins=True)):
-            return name
-        longer = more.startswith(name) and not self.is_known(name + more, begins=True)
-        return more if longer else name + more
+        if self.is_known(name + more, begins=True):
+            return name + more
+        if more.startswith(name):
+            return more
+        return name if self.is_known(name) else name + more
