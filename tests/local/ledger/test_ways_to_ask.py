@@ -58,6 +58,7 @@ WAYS: dict[str, tuple[Json, bytes, dict[str, str], int]] = {  # the request, the
     "streamed without usage": ({"stream": True}, stream(None), STREAM, TWICE),
     "streamed with usage 0": ({"stream": True}, stream({"input_tokens": 0, "output_tokens": 0}), STREAM, TWICE),
     "streamed with usage that is none": ({"stream": True}, stream([1]), STREAM, TWICE),
+    "streamed, compressed": ({}, gzip.compress(stream()), {**STREAM, "content-encoding": "gzip"}, TWICE),
     "in one piece": ({"stream": False}, whole(), JSON, ONCE),
     "in one piece without being asked": ({"stream": True}, whole(), STREAM, ONCE),
     "in one piece, nothing said of streams": ({}, whole(), JSON, ONCE),

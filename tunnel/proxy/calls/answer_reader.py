@@ -102,6 +102,7 @@ class AnswerReader:
         self._lines = TellingLines((*_USAGE, _BLOCK), _MAX_EVENT)
         self._count = 0
         self._last = bytearray()
+        self._streams = "event-stream" in headers.get("content-type", "")
         self._packed = headers.get("content-encoding", "identity") != "identity"
         self._whole: bytearray | None = bytearray()  # None for a stream
         self._too_long = False
@@ -115,9 +116,11 @@ class AnswerReader:
             chunk = chunk.lstrip(_BLANK)
             if chunk and not chunk.startswith(b"{"):
                 self._whole = None  # events, whatever the gateway calls them
-        if self._whole is None:
+        if self._whole is None or self._streams:
             self._events(chunk)
-        elif self._too_long or len(self._whole) + len(chunk) > _MAX_WHOLE:
+        if self._whole is None:
+            return
+        if self._too_long or len(self._whole) + len(chunk) > _MAX_WHOLE:
             self._too_long = True
             self._whole.clear()
         else:
@@ -130,9 +133,10 @@ class AnswerReader:
                 self._meter.event(_object(line[5:]))
         if self._whole or self._too_long:
             message = _object(self._whole or b"")
-            self._meter.whole()
-            self._meter.event(message)
-            self._calls.message(message)
+            if message or self._packed or not self._streams:  # a stream may begin with anything
+                self._meter.whole()
+                self._meter.event(message)
+                self._calls.message(message)
         self._calls.cut()
 
     def _events(self, chunk: bytes) -> None:
