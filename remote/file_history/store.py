@@ -8,6 +8,7 @@ import os
 import zlib
 
 from ..system.regular_files import digest_of
+from ..system.replacing import sync_directory
 
 _log = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class FileHistory:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
+            sync_directory(self.directory)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)

@@ -57,11 +57,14 @@ class Host(Protocol):
     async def list(self, path: str) -> list[DirEntry]:
         """Return the entries of a directory, sorted by name."""
 
-    async def replace(self, path: str, data: bytes, expected: str, resolved: bool = False) -> FileInfo:
-        """Replace the content of the file with `data` in one atomic step, if the content still has the digest
-        `expected`. With `ABSENT`, create the file and its missing parent directories. Keep mode and owner; write to the
-        target of a link, unless the path is `resolved`. Raise FileChanged, and change nothing, if the content
-        differs."""
+    async def replace(
+        self, path: str, data: bytes, expected: str, resolved: bool = False, unkept: str = ""
+    ) -> FileInfo:
+        """Replace the content of the file with `data`, if the content still has the digest `expected`. With `ABSENT`,
+        create the file and its missing parent directories. Keep mode, owner and hard links; write to the target of a
+        link, unless the path is `resolved`. It is one atomic step unless that would make another file of it; then
+        `unkept`, the reason why the content could not be kept before, forbids it. Raise FileChanged, and change
+        nothing, if the content differs."""
 
     async def restore(self, path: str, data: bytes | None, expected: str, mode: int) -> None:
         """Give the file at the real path `path` the content `data`, or remove it with None, if its content still has
@@ -133,11 +136,13 @@ class LocalHost:
     async def list(self, path: str) -> list[DirEntry]:
         return await _in_thread(_list, path)
 
-    async def replace(self, path: str, data: bytes, expected: str, resolved: bool = False) -> FileInfo:
+    async def replace(
+        self, path: str, data: bytes, expected: str, resolved: bool = False, unkept: str = ""
+    ) -> FileInfo:
         from .replacing import replace_file
 
         real = path if resolved else os.path.realpath(path)
-        written = await _in_thread(replace_file, self._replacing, real, data, expected)
+        written = await _in_thread(replace_file, self._replacing, real, data, expected, unkept)
         if self._cages.watches:
             await _in_thread(self._cages.accept_path, os.path.realpath(path))
         return written

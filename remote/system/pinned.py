@@ -51,11 +51,13 @@ class PinnedHost:
         with self._held(path) as held:
             return await self._host.list(held)
 
-    async def replace(self, path: str, data: bytes, expected: str, resolved: bool = False) -> FileInfo:
+    async def replace(
+        self, path: str, data: bytes, expected: str, resolved: bool = False, unkept: str = ""
+    ) -> FileInfo:
         self._check(path)
         directory, name = os.path.split(self._real)
         with _opened(directory, make=expected == ABSENT) as held:
-            return await self._host.replace(f"{held}/{name}", data, expected, resolved=True)
+            return await self._host.replace(f"{held}/{name}", data, expected, True, unkept)
 
     async def restore(self, path: str, data: bytes | None, expected: str, mode: int) -> None:
         self._check(path)

@@ -22,7 +22,7 @@ class FileKind(enum.Enum):
 @dataclass(frozen=True)
 class FileInfo:
     """A path's state. `mode` is the permission bits; `mtime_ns`, `ctime_ns` and `size` (bytes) tell versions apart
-    cheaply."""
+    cheaply. `links` counts its names."""
 
     kind: FileKind
     size: int
@@ -30,6 +30,7 @@ class FileInfo:
     mode: int
     inode: int
     ctime_ns: int = 0
+    links: int = 1
 
 
 class FileChanged(Exception):
@@ -66,6 +67,7 @@ def info_of(status: os.stat_result) -> FileInfo:
         stat.S_IMODE(status.st_mode),
         status.st_ino,
         status.st_ctime_ns,
+        status.st_nlink,
     )
 
 

@@ -1,4 +1,8 @@
-"""Replace the content of a file, or restore an earlier one, in one atomic step. The functions block."""
+"""Replace the content of a file, or restore an earlier one. The functions block.
+
+A new file takes the place of the old one in one step (rename), unless it would be another file then: one of several
+hard links, one of another owner, one that is mounted by itself, one in a directory that is closed. Such a file is
+written over in place."""
 
 from __future__ import annotations
 
@@ -18,39 +22,94 @@ from .regular_files import ABSENT, FileChanged, FileInfo, digest_of, info_of, op
 _BLOCK = 1 << 20
 _TEMP_PREFIX = ".ccb-"
 _LOCK_WAIT = 1.0  # seconds
+_CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-def replace_file(lock: threading.Lock, path: str, data: bytes, expected: str) -> FileInfo:
-    directory = os.path.dirname(path)
+def replace_file(
+    lock: threading.Lock, path: str, data: bytes, expected: str, unkept: str = ""
+) -> FileInfo:
     if expected == ABSENT:
-        if os.path.lexists(path):
-            raise FileChanged(f"{path} exists already")
-        _make_directories(directory)
-    temp = os.path.join(directory, f"{_TEMP_PREFIX}{new_mark()}")
-    mode = 0o666 if expected == ABSENT else 0o600
-    file = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    try:
-        try:
-            _write_all(file, data)
-            if expected != ABSENT:
-                _copy_attributes(path, file)
-            os.fsync(file)
-            info = info_of(os.fstat(file))
-        finally:
-            os.close(file)
-        if expected == ABSENT:
-            _rename_to_new(temp, path)
-        else:
-            with lock, _locked(directory):
-                if _digest(path) != expected:
-                    raise FileChanged(f"{path} has changed")
-                os.replace(temp, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temp)
-        raise
-    _sync_directory(directory)
+        return _create(path, data)
+    old = _to_change(path)
+    if old.st_nlink <= 1:  # 0: the file system does not count
+        with contextlib.suppress(_OtherFile):
+            return _by_rename(lock, path, data, expected, old)
+    if unkept:
+        why = f"it has to be written in place, and its present content could not be kept before ({unkept}): use Bash"
+        raise OSError(errno.ENOTSUP, why, path)
+    return _in_place(lock, path, data, expected)
+
+
+class _OtherFile(Exception):
+    """A rename is not possible here, or would make another file of it: with other owners, or other attributes."""
+
+
+def _create(path: str, data: bytes) -> FileInfo:
+    directory = os.path.dirname(path)
+    if os.path.lexists(path):
+        raise FileChanged(f"{path} exists already")
+    _make_directories(directory)
+    with _temporary(directory, 0o666) as (temp, file):
+        _write_all(file, data)
+        os.fsync(file)
+        info = info_of(os.fstat(file))
+        _rename_to_new(temp, path)
+    sync_directory(directory)
     return info
+
+
+def _by_rename(lock: threading.Lock, path: str, data: bytes, expected: str, old: os.stat_result) -> FileInfo:
+    """Write a file beside the old one, and rename it. Raise _OtherFile."""
+    directory = os.path.dirname(path)
+    with contextlib.ExitStack() as stack:
+        try:
+            temp, file = stack.enter_context(_temporary(directory, 0o600))
+        except OSError as error:
+            if error.errno in _CLOSED:
+                raise _OtherFile from None
+            raise
+        _write_all(file, data)
+        _copy_attributes(path, old, file)
+        os.fsync(file)
+        info = info_of(os.fstat(file))
+        with lock, _locked(directory):
+            if _digest(path) != expected:
+                raise FileChanged(f"{path} has changed")
+            try:
+                os.replace(temp, path)
+            except OSError as error:
+                if error.errno in (*_CLOSED, errno.EBUSY, errno.EXDEV):  # it is mounted, or in a sticky directory
+                    raise _OtherFile from None
+                raise
+    sync_directory(directory)
+    return info
+
+
+def _in_place(lock: threading.Lock, path: str, data: bytes, expected: str) -> FileInfo:
+    """Write over the content of the file. When that fails, the old content is put back; when it is cut off, the file
+    holds a mixture of both."""
+    with lock, _locked(os.path.dirname(path)), _opened(path) as file:
+        _lock(file)  # its other names may be in other directories
+        old = _content(file)
+        if digest_of(old) != expected:
+            raise FileChanged(f"{path} has changed")
+        try:
+            _write_over(file, data, len(old))
+        except OSError:
+            _write_over(file, old, 0)
+            raise
+        return info_of(os.fstat(file))
+
+
+def _write_over(file: int, data: bytes, size: int) -> None:
+    """Make `data` the content of a file of `size` bytes. What is longer than that comes first: if there is no room for
+    it, the old content is still whole."""
+    for start, end in ((size, len(data)), (0, min(size, len(data)))):
+        if start < end:
+            os.lseek(file, start, os.SEEK_SET)
+            _write_all(file, data[start:end])
+    os.ftruncate(file, len(data))
+    os.fsync(file)
 
 
 def restore_file(lock: threading.Lock, path: str, data: bytes | None, expected: str, mode: int) -> None:
@@ -67,7 +126,7 @@ def restore_file(lock: threading.Lock, path: str, data: bytes | None, expected: 
         if _digest(path) != expected:
             raise FileChanged(f"{path} has changed")
         os.unlink(path)
-    _sync_directory(os.path.dirname(path))
+    sync_directory(os.path.dirname(path))
 
 
 def _make_directories(directory: str) -> None:
@@ -81,25 +140,29 @@ def _make_directories(directory: str) -> None:
 def _locked(directory: str) -> Iterator[None]:
     """Lock the directory, so that no other session of this machine checks a version that is about to be replaced. Go on
     without the lock if directories cannot be locked here, or another process keeps it: the digest is still checked
-    right before the rename."""
+    right before the change."""
     try:
         file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         yield
         return
     try:
-        deadline = time.monotonic() + _LOCK_WAIT
-        while time.monotonic() < deadline:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                time.sleep(0.005)
-            except OSError:
-                break
+        _lock(file)
         yield
     finally:
         os.close(file)
+
+
+def _lock(file: int) -> None:
+    deadline = time.monotonic() + _LOCK_WAIT
+    while time.monotonic() < deadline:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(0.005)
+        except OSError:
+            return
 
 
 def _write_all(file: int, data: bytes) -> None:
@@ -108,27 +171,80 @@ def _write_all(file: int, data: bytes) -> None:
         view = view[os.write(file, view[:_BLOCK]) :]
 
 
-def _copy_attributes(path: str, file: int) -> None:
+def _to_change(path: str) -> os.stat_result:
+    """Return the state of a file that may be written. Raise FileChanged or PermissionError."""
     try:
-        old = os.stat(path)
+        old = os.lstat(path)
     except FileNotFoundError:
         raise FileChanged(f"{path} is gone") from None
+    if not stat.S_ISREG(old.st_mode):
+        raise FileChanged(f"{path} is no regular file any more")
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "the file is not writable", path)
+    return old
+
+
+def _copy_attributes(path: str, old: os.stat_result, file: int) -> None:
+    """Give a new file the owner, the attributes (ACLs are some of them) and the mode of the old one. Raise
+    _OtherFile."""
     mine = os.fstat(file)
-    if (old.st_uid, old.st_gid) != (mine.st_uid, mine.st_gid):
-        with contextlib.suppress(OSError):
+    try:
+        if old.st_gid != mine.st_gid:
             os.fchown(file, -1, old.st_gid)
-        with contextlib.suppress(OSError):
+        if old.st_uid != mine.st_uid:
             os.fchown(file, old.st_uid, -1)
-    with contextlib.suppress(OSError, AttributeError):
-        for name in os.listxattr(path):
-            with contextlib.suppress(OSError):
-                os.setxattr(file, name, os.getxattr(path, name))
-    mine, mode = os.fstat(file), stat.S_IMODE(old.st_mode)
-    if (old.st_uid, old.st_gid) != (mine.st_uid, mine.st_gid):
-        mode &= ~(stat.S_ISUID | stat.S_ISGID)  # the program would run as another user now
-    os.fchmod(file, mode)
+        wanted, there = _attributes(path), _attributes(file)
+        for name in there.keys() - wanted.keys():
+            os.removexattr(file, name)
+        for name, value in wanted.items():
+            if there.get(name) != value:
+                os.setxattr(file, name, value)
+        os.fchmod(file, stat.S_IMODE(old.st_mode))
+    except OSError:
+        raise _OtherFile from None
+
+
+def _attributes(file: str | int) -> dict[str, bytes]:
+    try:
+        names = os.listxattr(file)
+    except (OSError, AttributeError):  # the file system or the system has none
+        return {}
+    return {name: os.getxattr(file, name) for name in names}
+
+
+@contextlib.contextmanager
+def _temporary(directory: str, mode: int) -> Iterator[tuple[str, int]]:
+    """Make a file, and remove it at the end unless it has another name by then."""
+    temp = os.path.join(directory, f"{_TEMP_PREFIX}{new_mark()}")
+    file = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        yield temp, file
+    finally:
+        os.close(file)
+        with contextlib.suppress(OSError):
+            os.unlink(temp)
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[int]:
+    """Open a regular file for reading and writing, not through a link. Raise FileChanged or OSError."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+    try:
+        file = os.open(path, flags)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOENT):
+            raise FileChanged(f"{path} is gone") from None
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise FileChanged(f"{path} is no regular file any more")
+        yield file
+    finally:
+        os.close(file)
+
+
+def _content(file: int) -> bytes:
+    return b"".join(iter(lambda: os.read(file, _BLOCK), b""))
 
 
 def _digest(path: str) -> str:
@@ -160,7 +276,8 @@ def _rename_to_new(temp: str, path: str) -> None:
     os.unlink(temp)
 
 
-def _sync_directory(directory: str) -> None:
+def sync_directory(directory: str) -> None:
+    """Make the names in a directory durable, as far as its file system can."""
     with contextlib.suppress(OSError):
         file = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
         try:

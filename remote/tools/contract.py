@@ -75,8 +75,9 @@ class UpcomingChange:
     after: str
 
 
-async def _not_kept(change: UpcomingChange) -> None:
+async def _not_kept(change: UpcomingChange) -> str:
     """Keep no history of the file."""
+    return ""
 
 
 @dataclass(frozen=True)
@@ -140,8 +141,9 @@ class CallContext:
     """Tell the model something together with the results of its calls; see `Reminders.add`."""
     stopped: Callable[[str], None] = lambda printed: None
     """A cancelled call passes the output it had printed so far to this function, for the model."""
-    before_change: Callable[[UpcomingChange], Awaitable[None]] = _not_kept
-    """Keep the present version of a file in the file history. A tool awaits this before it changes a file."""
+    before_change: Callable[[UpcomingChange], Awaitable[str]] = _not_kept
+    """Keep the present version of a file in the file history. A tool awaits this before it changes a file. Returns why
+    it could not be kept, "" if it was."""
     modes: Modes | None = None
     """Changes the permission mode; None where no call runs."""
     web_access: WebAccess | None = None

@@ -88,9 +88,9 @@ async def _fetch_on_laptop(context: PipelineContext, url: str) -> FetchedText:
     return await context.deps.broker.request(request)
 
 
-async def _keep_version(context: PipelineContext, tool_use_id: str, change: UpcomingChange) -> None:
+async def _keep_version(context: PipelineContext, tool_use_id: str, change: UpcomingChange) -> str:
     """Put the present version of a file into the file history, durably. A version that cannot be kept does not stop
-    the tool. Raise NotKept."""
+    the tool: return why. Raise NotKept."""
     lost = ""
     if change.data is not None:
         history = context.config.context.history
@@ -98,6 +98,7 @@ async def _keep_version(context: PipelineContext, tool_use_id: str, change: Upco
     record = FileChangeRecord(tool_use_id, change.path, change.before, change.after, change.mode, lost)
     context.recorder.record(record)
     await context.recorder.commit()
+    return lost
 
 
 async def _beat(context: PipelineContext, call: ParsedCall) -> None:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import resource
+import signal
 import stat
+import subprocess
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ccb.remote.system import replacing
 from ccb.remote.system.host import DirEntry, LocalHost
 from ccb.remote.system.regular_files import ABSENT, FileChanged, FileKind, NotAFile, digest_of
 
@@ -100,22 +107,24 @@ async def test_replace_keeps_the_owner(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o6755
 
 
-async def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_bytes(OLD)
-
-    import resource
-    import signal
-
+@contextlib.contextmanager
+def _largest_file(size: int) -> Iterator[None]:
+    """Let no file of this process become larger: a write fails as on a full disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
-        with pytest.raises(OSError, match="too large"):
-            await LocalHost().replace(str(path), b"x" * 5000, digest_of(OLD))
+        yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
+
+
+async def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(OLD)
+    with _largest_file(1000), pytest.raises(OSError, match="too large"):
+        await LocalHost().replace(str(path), b"x" * 5000, digest_of(OLD))
     assert path.read_bytes() == OLD
     assert _names(tmp_path) == ["a"]
 
@@ -173,3 +182,160 @@ def test_programs_are_never_taken_from_the_project(tmp_path: Path) -> None:
     assert found(link) is None
     assert found(".", "bin") is None
     assert found(project, system) == str(system / "rg")
+
+
+class OtherUser:
+    """Runs `work` in a child process of another user, with the groups given. What it raises comes back as text."""
+
+    def __init__(self, uid: int = 12345, groups: tuple[int, ...] = ()) -> None:
+        self._uid, self._groups = uid, groups
+
+    def run(self, work: Callable[[], Coroutine[Any, Any, object]]) -> str:
+        out, into = os.pipe()
+        pid = os.fork()
+        if not pid:
+            said = b"ok"
+            try:
+                os.setgroups(self._groups)
+                os.setgid(self._uid)
+                os.setuid(self._uid)
+                asyncio.run(work())
+            except BaseException as error:  # noqa: BLE001 - the parent reads it
+                said = f"{type(error).__name__}: {error}".encode()
+            os.write(into, said)
+            os._exit(0)
+        os.close(into)
+        with open(out, "rb") as said_by:
+            text = said_by.read().decode()
+        os.waitpid(pid, 0)
+        return text
+
+
+async def test_all_hard_links_of_a_file_see_the_new_content(tmp_path: Path) -> None:
+    (one := tmp_path / "one").write_bytes(OLD)
+    (tmp_path / "sub").mkdir()
+    os.link(one, two := tmp_path / "sub" / "two")
+    inode = one.stat().st_ino
+    info = await LocalHost().replace(str(two), b"new, and longer than before\n", digest_of(OLD))
+    assert one.read_bytes() == two.read_bytes() == b"new, and longer than before\n"
+    assert (one.stat().st_ino, info.links, info.size) == (inode, 2, 28)
+    await LocalHost().replace(str(one), b"short", digest_of(two.read_bytes()))
+    assert two.read_bytes() == b"short" and _names(tmp_path) == ["one", "sub"] and _names(two.parent) == ["two"]
+
+
+async def test_what_is_written_in_place_must_have_been_kept_before(tmp_path: Path) -> None:
+    (one := tmp_path / "one").write_bytes(OLD)
+    os.link(one, tmp_path / "two")
+    with pytest.raises(OSError, match=r"could not be kept before \(the disk is full\)"):
+        await LocalHost().replace(str(one), b"new", digest_of(OLD), unkept="the disk is full")
+    assert one.read_bytes() == OLD
+
+
+async def test_in_place_only_the_expected_version_is_written_over(tmp_path: Path) -> None:
+    (one := tmp_path / "one").write_bytes(b"somebody was faster")
+    os.link(one, tmp_path / "two")
+    with pytest.raises(FileChanged):
+        await LocalHost().replace(str(one), b"new", digest_of(OLD))
+    assert one.read_bytes() == b"somebody was faster"
+
+
+async def test_of_many_changes_in_place_exactly_one_is_made(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (one := tmp_path / "one").write_bytes(OLD)
+    os.link(one, two := tmp_path / "sub" / "two")
+    for _ in range(20):
+        one.write_bytes(OLD)
+        hosts = [LocalHost(), LocalHost()]  # two sessions, each knows the file by another name
+        attempts = [hosts[n % 2].replace(str((one, two)[n % 2]), b"new %d" % n, digest_of(OLD)) for n in range(8)]
+        results = await asyncio.gather(*attempts, return_exceptions=True)
+        made = [n for n, result in enumerate(results) if not isinstance(result, FileChanged)]
+        assert len(made) == 1
+        assert one.read_bytes() == b"new %d" % made[0]
+
+
+async def test_a_full_disk_in_the_middle_of_a_write_in_place_leaves_the_old_content(tmp_path: Path) -> None:
+    (one := tmp_path / "one").write_bytes(OLD)
+    os.link(one, tmp_path / "two")
+    with _largest_file(1000), pytest.raises(OSError, match="too large"):
+        await LocalHost().replace(str(one), b"x" * 5000, digest_of(OLD))
+    assert one.read_bytes() == OLD
+
+
+async def test_a_link_put_in_the_place_of_the_file_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (one := tmp_path / "one").write_bytes(OLD)
+    os.link(one, tmp_path / "two")
+    (secret := tmp_path / "secret").write_bytes(OLD)
+    check = replacing._to_change
+
+    def swapped(path: str) -> os.stat_result:
+        found = check(path)
+        one.unlink()
+        one.symlink_to(secret)
+        return found
+
+    monkeypatch.setattr(replacing, "_to_change", swapped)
+    with pytest.raises(FileChanged):
+        await LocalHost().replace(str(one), b"new", digest_of(OLD))
+    assert secret.read_bytes() == OLD
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be other users")
+async def test_the_file_of_a_colleague_stays_theirs(tmp_path: Path) -> None:
+    for each in (tmp_path, *tmp_path.parents[:3]):
+        each.chmod(each.stat().st_mode | 0o055)
+    (team := tmp_path / "team").mkdir()
+    (shared := team / "plan.md").write_bytes(OLD)
+    for path, mode in ((team, 0o2775), (shared, 0o664)):
+        os.chown(path, 2222, 3333)
+        path.chmod(mode)
+    before = shared.stat()
+    assert OtherUser(groups=(3333,)).run(lambda: LocalHost().replace(str(shared), b"new", digest_of(OLD))) == "ok"
+    after = shared.stat()
+    assert shared.read_bytes() == b"new"
+    assert (after.st_ino, after.st_uid, after.st_gid, after.st_mode) == (
+        before.st_ino, before.st_uid, before.st_gid, before.st_mode
+    )  # fmt: skip
+    assert _names(team) == ["plan.md"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be other users")
+@pytest.mark.parametrize("mode", [0o555, 0o1777], ids=["closed directory", "sticky directory"])
+async def test_a_writable_file_is_written_where_no_name_may_change(tmp_path: Path, mode: int) -> None:
+    for each in (tmp_path, *tmp_path.parents[:3]):
+        each.chmod(each.stat().st_mode | 0o055)
+    (place := tmp_path / "place").mkdir()
+    (path := place / "app.conf").write_bytes(OLD)
+    path.chmod(0o666)
+    place.chmod(mode)
+    assert OtherUser().run(lambda: LocalHost().replace(str(path), b"new", digest_of(OLD))) == "ok"
+    assert path.read_bytes() == b"new" and path.stat().st_uid == 0
+    assert _names(place) == ["app.conf"]
+    path.chmod(0o444)
+    said = OtherUser().run(lambda: LocalHost().replace(str(path), b"newer", digest_of(b"new")))
+    assert said.startswith("PermissionError") and path.read_bytes() == b"new"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount")
+async def test_a_file_that_is_mounted_by_itself_is_written_in_place(tmp_path: Path) -> None:
+    (source := tmp_path / "source").write_bytes(OLD)
+    (path := tmp_path / "mounted").write_bytes(b"under the mount")
+    if subprocess.run(["mount", "--bind", source, path], capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        await LocalHost().replace(str(path), b"new", digest_of(OLD))
+        assert source.read_bytes() == b"new"
+    finally:
+        subprocess.run(["umount", path], check=True)
+    assert path.read_bytes() == b"under the mount" and _names(tmp_path) == ["mounted", "source"]
+
+
+async def test_attributes_are_kept_and_none_is_added(tmp_path: Path) -> None:
+    (path := tmp_path / "a").write_bytes(OLD)
+    try:
+        os.setxattr(path, "user.note", b"mine")
+    except OSError:
+        pytest.skip("the file system has no attributes")
+    await LocalHost().replace(str(path), b"new", digest_of(OLD))
+    assert {name: os.getxattr(path, name) for name in os.listxattr(path)} == {"user.note": b"mine"}
