@@ -55,6 +55,14 @@ async def test_a_command_starts_although_another_removes_what_it_is_to_protect(
     assert await workspace.run("echo ran; echo x >.envrc") == "ran\nbash: line 1: .envrc: Is a directory\n"
 
 
+async def test_no_hard_link_is_made_to_what_may_not_be_changed(workspace: Workspace) -> None:
+    """Edit writes through a hard link, so a command must not get one to a file of another place."""
+    (workspace.home / "outside").write_text("x\n")
+    script = "ln ../outside x; ln AGENTS.md x; ln .git/config x; ln .husky/pre-commit x; ls x"
+    printed = await workspace.run(script)
+    assert printed.count("Invalid cross-device link") == 4 and "No such file" in printed
+
+
 async def test_what_programs_of_a_project_need_is_there(workspace: Workspace) -> None:
     """Locks of multiprocessing, terminals of their own, and servers that only they reach."""
     program = """
