@@ -11,6 +11,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import stat
 import threading
 import time
@@ -25,9 +26,7 @@ _LOCK_WAIT = 1.0  # seconds
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
-def replace_file(
-    lock: threading.Lock, path: str, data: bytes, expected: str, unkept: str = ""
-) -> FileInfo:
+def replace_file(lock: threading.Lock, path: str, data: bytes, expected: str, unkept: str = "") -> FileInfo:
     if expected == ABSENT:
         return _create(path, data)
     old = _to_change(path)
@@ -61,6 +60,8 @@ def _create(path: str, data: bytes) -> FileInfo:
 def _by_rename(lock: threading.Lock, path: str, data: bytes, expected: str, old: os.stat_result) -> FileInfo:
     """Write a file beside the old one, and rename it. Raise _OtherFile."""
     directory = os.path.dirname(path)
+    if _is_mounted(path, old):
+        raise _OtherFile
     with contextlib.ExitStack() as stack:
         try:
             temp, file = stack.enter_context(_temporary(directory, 0o600))
@@ -182,6 +183,34 @@ def _to_change(path: str) -> os.stat_result:
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, "the file is not writable", path)
     return old
+
+
+def _is_mounted(path: str, old: os.stat_result) -> bool:
+    """Return whether a file is mounted by itself somewhere, as into a container: that place would keep the old file.
+    Only the mounts of processes that this user may look at are known."""
+    name = os.fsencode(os.path.basename(path))
+    spaces: set[str] = set()
+    for pid in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+        try:
+            space = os.readlink(f"/proc/{pid}/ns/mnt")
+            if space in spaces:
+                continue
+            with open(f"/proc/{pid}/mountinfo", "rb") as mounts:
+                fields = [line.split(b" ", 5) for line in mounts]
+        except OSError:
+            continue
+        spaces.add(space)
+        for _, _, _, source, place, _ in fields:
+            if _unescaped(source).rpartition(b"/")[2] == name:
+                with contextlib.suppress(OSError):
+                    there = os.stat(b"/proc/%b/root%b" % (pid.encode(), _unescaped(place)))
+                    if (there.st_dev, there.st_ino) == (old.st_dev, old.st_ino):
+                        return True
+    return False
+
+
+def _unescaped(field: bytes) -> bytes:
+    return re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), field)
 
 
 def _copy_attributes(path: str, old: os.stat_result, file: int) -> None:

@@ -339,3 +339,18 @@ async def test_attributes_are_kept_and_none_is_added(tmp_path: Path) -> None:
         pytest.skip("the file system has no attributes")
     await LocalHost().replace(str(path), b"new", digest_of(OLD))
     assert {name: os.getxattr(path, name) for name in os.listxattr(path)} == {"user.note": b"mine"}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount")
+async def test_a_container_that_has_the_file_mounted_sees_the_new_content(tmp_path: Path) -> None:
+    (path := tmp_path / "app conf").write_bytes(OLD)
+    (place := tmp_path / "in the container").write_bytes(b"")
+    script = 'mount --bind "$1" "$2" && echo mounted && read -r _ && cat "$2"'
+    argv = ["unshare", "-m", "sh", "-c", script, "sh", str(path), str(place)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as container:
+        assert container.stdin and container.stdout
+        if container.stdout.readline() != b"mounted\n":
+            pytest.skip("nothing can be mounted here")
+        await LocalHost().replace(str(path), b"new", digest_of(OLD))
+        assert container.communicate(b"\n", timeout=60)[0] == b"new"
+    assert _names(tmp_path) == ["app conf", "in the container"]
