@@ -74,7 +74,7 @@ async def copy_files(arguments: Arguments, environ: Mapping[str, str] = os.envir
 
 
 def _summary(order: CopyOrder, progress: CopyProgress) -> str:
-    files = f"{progress.files} {'file' if progress.files == 1 else 'files'}, " if progress.files != 1 else ""
+    files = f"{progress.copied} files, " if progress.copied != 1 else ""
     return f"copied {one_line(order.name or order.remote)} ({files}{size_of(progress.done)})\n"
 
 

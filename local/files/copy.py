@@ -130,12 +130,13 @@ def _half(order: CopyOrder, channel: CopyChannel, progress: CopyProgress) -> str
     if order.upload:
         channel.say("put", path=order.remote, name=order.name)
         sender = Sender(channel, progress.moved)
-        sender.begun, sender.skipped = progress.begun, progress.left_out
+        sender.begun, sender.skipped, sender.copied = progress.begun, progress.left_out, progress.one_is_there
         sender.send(order.local)
         return ""
     channel.say("get", path=order.remote)
     receiver = Receiver(channel, progress.moved, order.private)
-    receiver.begun, receiver.skipped, receiver.most = progress.begun, progress.left_out, order.most
+    receiver.begun, receiver.skipped, receiver.copied = progress.begun, progress.left_out, progress.one_is_there
+    receiver.most = order.most
     return receiver.receive(order.local, order.name)
 
 

@@ -17,13 +17,14 @@ _UNITS = ("B", "KB", "MB", "GB", "TB")
 class CopyProgress:
     """How far a copy is. A thread writes it; whoever shows it reads it when they like.
 
-    `files` and `size` are those of the source, 0 until it is known. `done` counts bytes that are there, `skipped` holds
-    paths with the reason why they were left out, `waiting` says why nothing moves.
+    `files` and `size` are those of the source, 0 until it is known. `copied` counts files and `done` bytes that are
+    there, `skipped` holds paths with the reason why they were left out, `waiting` says why nothing moves.
     """
 
     files: int = 0
     size: int = 0
     done: int = 0
+    copied: int = 0
     folder: bool = False
     waiting: str = ""
     skipped: list[tuple[str, str]] = field(default_factory=list)
@@ -31,13 +32,17 @@ class CopyProgress:
 
     def restart(self) -> None:
         """Count from the start: the halves agree anew about what is there."""
-        self.done = 0
+        self.done = self.copied = 0
         self.skipped.clear()
         self._seen.clear()
 
     def moved(self, size: int) -> None:
         """Add bytes that need not be copied any more."""
         self.done += size
+
+    def one_is_there(self) -> None:
+        """Count a file that is there as a whole."""
+        self.copied += 1
 
     def begun(self, files: int, size: int) -> None:
         """Note what the source holds."""

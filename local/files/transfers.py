@@ -39,7 +39,7 @@ class Transfer:
     def done_text(self, path: str) -> str:
         """Return what is said when all of it has arrived. `path` is where it is on the laptop."""
         progress, name = self.progress, one_line(self.order.name or self.order.remote)
-        files = f"{progress.files} {'file' if progress.files == 1 else 'files'}, " if progress.files != 1 else ""
+        files = f"{progress.copied} files, " if progress.copied != 1 else ""
         where = (
             f"{one_line(self.order.remote)} on the host"
             if self.order.upload

@@ -34,8 +34,8 @@ class Receiver:
     """Receives what a `Sender` sends, below one target.
 
     `moved` is called with the number of bytes that have arrived, `begun` with what comes (files and bytes), `skipped`
-    with a path and why it was left out. `private` keeps files from other users, and from being executed. If `most` is
-    set, only one file of at most so many bytes is received.
+    with a path and why it was left out, `copied` after each file. `private` keeps files from other users, and from
+    being executed. If `most` is set, only one file of at most so many bytes is received.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class Receiver:
     ) -> None:
         self.begun: Callable[[int, int], None] = lambda files, size: None
         self.skipped: Callable[[str, str], None] = lambda path, why: None
+        self.copied: Callable[[], None] = lambda: None
         self._channel = channel
         self._moved = moved
         self._private = private
@@ -107,6 +108,7 @@ class Receiver:
                 start, digest = self._agree(incoming, size)
                 if start and incoming.is_there:
                     self._channel.message("sum")
+                    self.copied()
                     return
             os.ftruncate(incoming.fd, start)
             os.lseek(incoming.fd, start, os.SEEK_SET)
@@ -128,6 +130,7 @@ class Receiver:
                 os.ftruncate(incoming.fd, 0)
                 raise CannotCopy(name, "its SHA-256 is not that of the source: the copy was thrown away")
             incoming.finish()
+            self.copied()
 
     def _refuse_more(self, name: str) -> None:
         """Raise CannotCopy if the other end sends much more than it has announced: it could fill the disk."""

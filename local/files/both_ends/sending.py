@@ -24,11 +24,12 @@ from .window import Window
 
 class Sender:
     """Sends a file or a folder. `moved` is called with the number of bytes that need not be sent any more, `begun` with
-    what the source holds (files and bytes), `skipped` with a path and why it is left out."""
+    what the source holds (files and bytes), `skipped` with a path and why it is left out, `copied` after each file."""
 
     def __init__(self, channel: CopyChannel, moved: Callable[[int], None] = lambda size: None) -> None:
         self.begun: Callable[[int, int], None] = lambda files, size: None
         self.skipped: Callable[[str, str], None] = lambda path, why: None
+        self.copied: Callable[[], None] = lambda: None
         self._channel = channel
         self._moved = moved
         self._window = Window()
@@ -103,6 +104,7 @@ class Sender:
             self._give(data)
             digest.update(data)
         self._channel.say("sum", sha256=digest.hexdigest())
+        self.copied()
 
     def _agree(self, fd: int, size: int) -> tuple[int, hashlib._Hash]:
         """Return where to go on, with the digest of what is before: at the end of what the receiver has, if it is the

@@ -49,6 +49,26 @@ async def test_files_go_both_ways_through_the_program_that_is_sent(tmp_path: Pat
 
 
 @pytest.mark.programs
+async def test_what_was_copied_is_counted_and_what_was_left_out_is_not(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "sub").mkdir(parents=True)
+    for name in ("one", "sub/two", "caf\udce9", "two\nlines", "sub/\x1b[31m"):
+        (source / name).write_bytes(b"12345")
+    (source / "large").write_bytes(bytes(2_000_000))
+    (source / "link").symlink_to("one")
+    for upload in (False, True):
+        target = tmp_path / f"target {upload}"
+        for _ in range(2):  # the second time, the large file is there already
+            progress = CopyProgress()
+            order = CopyOrder(upload, *((str(source), str(target)) if upload else (str(target), str(source))))
+            target.mkdir(exist_ok=True)
+            await done(order, progress)
+            assert (progress.copied, progress.done, len(progress.skipped)) == (4, 2_000_015, 3)
+        assert sum(each.is_file() for each in target.rglob("*")) == 4
+        assert (target / "source" / "caf\udce9").read_bytes() == b"12345"
+
+
+@pytest.mark.programs
 @pytest.mark.parametrize(
     ("program", "error", "why"),
     [
