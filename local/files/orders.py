@@ -6,6 +6,7 @@ import posixpath
 import shlex
 
 from ccb.tunnel.errors import UsageError
+from ccb.tunnel.wire.spelling import unspelled
 
 from .copy import CopyOrder
 
@@ -30,7 +31,9 @@ def open_path(argument: str, cwd: str) -> str:
 
 
 def remote_path(path: str, cwd: str) -> str:
-    """Return a path on the host that means the same everywhere there. A slash at its end stays."""
+    """Return the path on the host that a person spells, as one that means the same everywhere there. A slash at its end
+    stays."""
+    path = unspelled(path)
     if path.startswith("~"):
         return path
     whole = posixpath.normpath(posixpath.join(cwd, path))

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Callable
 
 from ccb.tunnel.wire.options import INSTRUCTIONS, SessionOptions, SettingsOption
+from ccb.tunnel.wire.spelling import spelled
 
 from ..permissions.sandbox_mode import Cages
 from ..system.host import Host
@@ -165,8 +166,8 @@ def environment_text(context: Context, called: str = "") -> str:
     host = context.host if not called or called == context.host else f"{called} ({context.host})"
     lines = [
         "# Environment",
-        f"Working directory: {context.cwd}",
-        *(f"Additional working directory: {directory}" for directory in context.add_dirs),
+        f"Working directory: {spelled(context.cwd)}",
+        *(f"Additional working directory: {spelled(directory)}" for directory in context.add_dirs),
         f"Host: {host}, account: {context.account}",
         f"Platform: {context.platform}; {context.os_version}",
         f"Login shell: {context.shell}; Python: {context.python}; ripgrep: {'yes' if context.has_rg else 'no'}",

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.spelling import spelled, unspelled
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT, Effect, PathInput, ToolTraits
 
 from ..sandbox.rules import CageRules
@@ -134,20 +135,21 @@ class PathMatcher(RuleMatcher):
     def decide(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision:
         places = state.places
         real = state.pinned or self.real_path(tool, tool_input, places)
+        shown = spelled(real)
         writes = tool.traits.effect is Effect.WRITE
         why = protection(real, places.home) if writes else None
         if why:
-            return Decision(Behavior.ASK, f"{real} is protected: {why}.", "other", real)
+            return Decision(Behavior.ASK, f"{shown} is protected: {why}.", "other", shown)
         if _pattern_climbs(tool.traits, tool_input):
-            return Decision(Behavior.ASK, "The pattern leaves the directory it starts from.", "workingDir", real)
+            return Decision(Behavior.ASK, "The pattern leaves the directory it starts from.", "workingDir", shown)
         for rule in state.rules.about(Behavior.ALLOW, tool.name):
             if rule.content is None or PathPattern(rule.content).allows(real, places):
                 return Decision(Behavior.ALLOW, f"The rule {rule} allows this.", "rule")
         if is_sensitive(real, places.home):
             from .shell import suggest
 
-            why = f"{real} usually holds secrets."
-            return Decision(Behavior.ASK, why, "other", real, suggest.for_file(writes, real))
+            why = f"{shown} usually holds secrets."
+            return Decision(Behavior.ASK, why, "other", shown, suggest.for_file(writes, real) if shown == real else [])
         if state.memory and is_under(real, state.memory):
             return Decision(Behavior.ALLOW, "It is in the memory of this agent.")
         accepts, inside = state.accepts_edits or state.opens_workspace, places.holds(real)
@@ -157,10 +159,11 @@ class PathMatcher(RuleMatcher):
             return Decision(Behavior.ALLOW, "Edits in the working directories are accepted.", "mode")
         from .shell import suggest
 
-        updates = suggest.for_path(writes, real, places, accepts)
+        # a rule cannot hold a name that is no plain text
+        updates = suggest.for_path(writes, real, places, accepts) if inside or shown == real else []
         if not inside:
-            return Decision(Behavior.ASK, f"{real} is outside the working directories.", "workingDir", real, updates)
-        return Decision(Behavior.ASK, f"{tool.name} changes {real}.", "other", real, updates)
+            return Decision(Behavior.ASK, f"{shown} is outside the working directories.", "workingDir", shown, updates)
+        return Decision(Behavior.ASK, f"{tool.name} changes {shown}.", "other", shown, updates)
 
 
 def _path(traits: ToolTraits, tool_input: Json) -> str:
@@ -177,7 +180,7 @@ def _path(traits: ToolTraits, tool_input: Json) -> str:
         return where.default
     if not isinstance(value, str) or not value:
         raise TypeError("the path is not a text")
-    return value
+    return unspelled(value)
 
 
 def _path_input(traits: ToolTraits) -> PathInput:

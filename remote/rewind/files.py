@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.spelling import spelled, unspelled
 
 from ..file_history.points import FileChange, RewindPoints
 from ..system.host import Host
 from ..system.regular_files import ABSENT, FileChanged, FileInfo, FileKind, NotAFile, digest_of
+from ..system.text_encoding import shown
 from ..tools.contract import ToolContext
 from ..tools.files.edit_common import MAX_BYTES
 from ..tools.files.patch import MAX_BYTES as PATCH_BYTES
@@ -70,8 +72,8 @@ async def _planned(
 ) -> PlannedFile | None:
     loop, path = asyncio.get_running_loop(), change.path
     try:
-        info, data = await _present(context.host, path)
-        real = await loop.run_in_executor(None, context.host.real_path, path)
+        info, data = await _present(context.host, unspelled(path))
+        real = spelled(await loop.run_in_executor(None, context.host.real_path, unspelled(path)))
     except (OSError, NotAFile) as error:
         return PlannedFile(path, ABSENT, change.before, why=str(error))
     now = ABSENT if info is None else digest_of(data)
@@ -84,7 +86,7 @@ async def _planned(
         return PlannedFile(path, now, change.before, why=change.lost or _LOST)
     if keep and info is not None:
         await loop.run_in_executor(None, context.history.keep, data)
-    old, new = data.decode("utf-8", "replace"), then.decode("utf-8", "replace")
+    old, new = shown(data), shown(then)
     stats = await loop.run_in_executor(None, compared, old, new, 0)
     mode = change.mode or (info.mode if info is not None else 0)
     foreign = now != points.latest.get(path)
@@ -123,7 +125,7 @@ async def _restored(context: ToolContext, path: str, before: str, after: str, mo
         if data is None:
             return _LOST
     try:
-        await context.host.restore(path, data, before, mode)
+        await context.host.restore(unspelled(path), data, before, mode)
     except FileChanged:
         return "it was changed meanwhile"
     except (OSError, NotAFile) as error:

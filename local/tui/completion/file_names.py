@@ -121,7 +121,8 @@ def offer_of(name: str, mention: Mention) -> Offer:
     """Return the offer that puts a name in place of what is typed."""
     quoted = any(char.isspace() or (char in _SPECIAL and not mention.sign) for char in name)
     directory = name.endswith("/")
-    insert = mention.sign + (f'"{name}"' if quoted else name)
+    within = name if mention.sign else name.replace("\\", "\\\\")  # a command reads its words as a shell does
+    insert = mention.sign + (f'"{within}"' if quoted else name)
     literal = mention.query.lower() in name.lower()
     return Offer(
         name,

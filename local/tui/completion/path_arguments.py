@@ -39,7 +39,7 @@ def path_argument_at(text: str, cursor: int) -> Mention | None:
             return None
     else:
         number, start = len(words) - 1, last.start()
-        query = last["quoted"] if last["plain"] is None else last["plain"]
+        query = last["quoted"].replace("\\\\", "\\") if last["plain"] is None else last["plain"]
     return Mention(query, start, end, sign="", local=places[number]) if number < len(places) else None
 
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from ccb.tunnel.wire.spelling import spelled, unspelled
 from ccb.tunnel.wire.tool_traits import READ
 
 from ...context.reminders import Occasion, reminder_block
@@ -31,7 +32,7 @@ async def restored_blocks(config: AgentConfig, deps: AgentDeps, agent: AgentStat
             text = cut(result.content, 4 * min(_MAX_FILE_TOKENS, room // _MAX_FILES))
             texts.append(f"{path}:\n{text}")
             if deps.nested is not None:  # a new worker has not seen the calls that were about these files
-                await deps.nested.work_on(path)
+                await deps.nested.work_on(unspelled(path))
     if texts:
         config.context.files.forget_views()  # what was cut here can be read in full
         blocks.append(reminder_block(["Files that you worked with last, as they are now.", *texts]))
@@ -44,5 +45,5 @@ async def restored_blocks(config: AgentConfig, deps: AgentDeps, agent: AgentStat
 
 def recent_files(named: Sequence[str], cwd: str) -> list[str]:
     """Return the files among those with these names that were used last, the oldest of them first."""
-    found = dict.fromkeys(os.path.normpath(os.path.join(cwd, name)) for name in reversed(named))
+    found = dict.fromkeys(os.path.normpath(os.path.join(spelled(cwd), name)) for name in reversed(named))
     return list(found)[:_MAX_FILES][::-1]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ccb.tunnel.wire.content.attached import is_attached_file
+from ccb.tunnel.wire.spelling import spelled, unspelled
 from ccb.tunnel.wire.tool_traits import LS, READ, READ_MCP_RESOURCE
 
 from ...context.instructions import NestedInstructions
@@ -44,7 +45,8 @@ async def mentioned_blocks(
 async def _blocks(config: AgentConfig, agent: AgentState, named: str, nested: NestedInstructions | None) -> list[Json]:
     for name in dict.fromkeys((named, named.rstrip(".,;:!?)]'"))):
         lines = _LINES.search(name)
-        path = os.path.join(config.context.cwd, os.path.expanduser(name[: lines.start()] if lines else name))
+        plain = unspelled(name[: lines.start()] if lines else name)
+        path = os.path.join(config.context.cwd, os.path.expanduser(plain))
         if name and os.path.exists(path):
             found = await _shown(config, agent, os.path.normpath(path), lines)
             if found is not None and nested is not None and os.path.isfile(path):
@@ -73,12 +75,13 @@ async def _shown(
     config: AgentConfig, agent: AgentState, path: str, lines: re.Match[str] | None
 ) -> tuple[str, ToolResult] | None:
     """Return what is shown, in words, and the result of the tool that shows it."""
+    shown = spelled(path)
     if os.path.isdir(path):
-        result = await run_unasked(config, agent, LS.name, {"path": path})
-        return (f"the directory {path}", result) if result is not None else None
-    given: Json = {"file_path": path}
+        result = await run_unasked(config, agent, LS.name, {"path": shown})
+        return (f"the directory {shown}", result) if result is not None else None
+    given: Json = {"file_path": shown}
     if lines is not None:
         first = max(1, int(lines[1]))
         given.update(offset=first, limit=max(1, int(lines[2]) - first + 1) if lines[2] else _DEFAULT_LINES)
     result = await run_unasked(config, agent, READ.name, given)
-    return (f"the file {path}", result) if result is not None else None
+    return (f"the file {shown}", result) if result is not None else None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire.kinds.rewind import FileChangeRecord
 from ccb.tunnel.wire.requests import Request
+from ccb.tunnel.wire.spelling import spelled, unspelled
 
 from ...model.models import SMALL, small_model
 from ...tools.contract import UpcomingChange
@@ -65,7 +66,7 @@ async def _touched(context: PipelineContext, call: ParsedCall) -> None:
     """Let the instruction files above a file that a call is about reach the model."""
     nested, path = context.deps.nested, call.tool.traits.file_in(call.input)
     if nested is not None and path:
-        await nested.work_on(path)
+        await nested.work_on(unspelled(path))
 
 
 async def _ask_beside(context: PipelineContext, question: ModelQuestion) -> ModelReply:
@@ -95,7 +96,7 @@ async def _keep_version(context: PipelineContext, tool_use_id: str, change: Upco
     if change.data is not None:
         history = context.config.context.history
         lost = await asyncio.get_running_loop().run_in_executor(None, history.keep, change.data)
-    record = FileChangeRecord(tool_use_id, change.path, change.before, change.after, change.mode, lost)
+    record = FileChangeRecord(tool_use_id, spelled(change.path), change.before, change.after, change.mode, lost)
     context.recorder.record(record)
     await context.recorder.commit()
     return lost

@@ -10,6 +10,7 @@ from ccb.tunnel.wire.requests import RequestRefused
 
 from ...system.host import is_under
 from ...system.regular_files import ABSENT, FileChanged, NotAFile, digest_of
+from ...system.text_encoding import text_of
 from ..session import Session
 
 Json = dict[str, Any]
@@ -40,8 +41,13 @@ async def _remember(session: Session, note: str) -> Json:
         data = await host.read(real, 0, _MAX_FILE + 1) if found is not None else b""
         if len(data) > _MAX_FILE:
             raise RequestRefused(f"{path} is too large")
-        separator = b"\n" if data and not data.endswith(b"\n") else b""
-        whole = data + separator + f"- {text}\n".encode("utf-8", "replace")
+        file = text_of(data)
+        if file is None or not file.codec:
+            raise RequestRefused(f"{path} is not in UTF-8: add the note with an editor that knows its encoding")
+        ending = "\r\n" if "\r\n" in file.text else "\n"
+        separator = ending if file.text and not file.text.endswith("\n") else ""
+        note = f"- {text}{ending}".encode("utf-8", "replace").decode()
+        whole = file.encoded(f"{file.text}{separator}{note}")
         await host.replace(real, whole, digest_of(data) if found is not None else ABSENT)
     except (OSError, FileChanged, NotAFile) as error:
         raise RequestRefused(f"{path} was not written: {error or 'it has just changed'}") from None

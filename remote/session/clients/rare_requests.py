@@ -12,6 +12,7 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire.kinds.reasoning import SET_EFFORT
 from ccb.tunnel.wire.requests import SET_MODEL, RequestRefused, client_kind
+from ccb.tunnel.wire.spelling import spelled
 from ccb.tunnel.wire.tool_traits import READ
 
 from ...permissions.decision import Behavior
@@ -137,19 +138,20 @@ async def _set_servers(session: Session, given: Json) -> Json:
 async def _read_file(session: Session, given: Json) -> Json:
     """A file, if Read may read it without a question."""
     agent = session.agent
-    context, path = agent.config.context, _text(given, "path")
+    context, named = agent.config.context, _text(given, "path")
     tool = agent.config.tools.named(READ.name)
-    path = absolute(path, context.cwd)
-    allowed = tool is not None and agent.config.permissions.decide(tool, {"file_path": path})
+    path = absolute(named, context.cwd)
+    name = spelled(path)
+    allowed = tool is not None and agent.config.permissions.decide(tool, {"file_path": named})
     if not allowed or allowed.behavior is not Behavior.ALLOW:
-        raise RequestRefused(f"read denied: {path}")
+        raise RequestRefused(f"read denied: {name}")
     limit = given.get("max_bytes")
     limit = min(limit, _MAX_FILE) if isinstance(limit, int) and limit > 0 else _MAX_FILE
     try:
         data = await context.host.read(path, 0, limit + 1)
     except (OSError, NotAFile) as error:
-        raise RequestRefused(f"{path} cannot be read: {getattr(error, 'strerror', error)}") from None
-    answer: Json = {"absPath": path, **({"truncated": True} if len(data) > limit else {})}
+        raise RequestRefused(f"{name} cannot be read: {getattr(error, 'strerror', error)}") from None
+    answer: Json = {"absPath": name, **({"truncated": True} if len(data) > limit else {})}
     if given.get("encoding") == "base64":
         return {**answer, "contents": base64.b64encode(data[:limit]).decode(), "encoding": "base64"}
     return {**answer, "contents": data[:limit].decode("utf-8", "replace")}

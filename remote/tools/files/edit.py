@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.dataclass import dataclass
 
+from ...system.regular_files import digest_of
+from ...system.text_encoding import Text, shown, text_of
 from ..contract import Preview, Tool, ToolContext, ToolDeclaration, ToolResult
 from .edit_common import (
+    CHANGED,
     ChangeRefused,
     Current,
     current,
@@ -19,8 +23,8 @@ from .edit_common import (
     store,
     text_error,
 )
-from .edit_text import EditRefused, replaced
-from .patch import bounded_text, structured_patch, whole_or_none
+from .edit_text import EditRefused, editable, replace_in
+from .patch import bounded_text, line_changes, structured_patch, whole_or_none
 from .paths import missing, os_error
 
 Json = dict[str, Any]
@@ -40,12 +44,12 @@ _EDIT_SCHEMA: Json = {
 
 _EDIT_DESCRIPTION = (
     "Replaces text in a file.\n"
-    "- Read the file in this conversation first; the edit fails otherwise, or when the file has changed since.\n"
+    "- Read the file in this conversation first; the edit fails otherwise, or when this place has changed since.\n"
     "- old_string must match the file exactly, indentation included. Do not include the line number and the tab "
     "that Read puts in front of each line.\n"
     "- old_string must be unique in the file: give enough of the lines around it, or set replace_all.\n"
     "- An empty old_string creates the file with new_string as its content, if it does not exist.\n"
-    "- The mode and the line endings of the file are kept."
+    "- The mode, the encoding and the line endings of the file are kept."
 )
 
 
@@ -61,25 +65,25 @@ class Edit(Tool):
         return await _preview(tool_input["file_path"], [tool_input], context)
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        path, replace_all = tool_input["file_path"], bool(tool_input.get("replace_all"))
-        done = await _run(path, [tool_input], context)
+        replace_all = bool(tool_input.get("replace_all"))
+        done = await _run(tool_input["file_path"], [tool_input], context)
         if isinstance(done, ToolResult):
             return done
-        old, new, path, count = done
-        if old is None:
+        path = done.path
+        if done.old is None:
             text = f"File created successfully at: {path}"
         elif replace_all:
-            text = f"The file {path} has been updated. {count} occurrences were replaced."
+            text = f"The file {path} has been updated. {done.count} occurrences were replaced."
         else:
             text = f"The file {path} has been updated successfully."
         structured = {
             "filePath": path,
             "oldString": bounded_text(tool_input["old_string"]),
             "newString": bounded_text(tool_input["new_string"]),
-            **_outcome(old, new),
+            **_outcome(done),
             "replaceAll": replace_all,
         }
-        return ToolResult(text, structured=structured)
+        return ToolResult(text + done.notes, structured=structured)
 
 
 _MULTI_EDIT_SCHEMA: Json = {
@@ -125,7 +129,6 @@ class MultiEdit(Tool):
         done = await _run(tool_input["file_path"], tool_input["edits"], context)
         if isinstance(done, ToolResult):
             return done
-        old, new, path, count = done
         edits = [
             {
                 "old_string": bounded_text(edit["old_string"], 1000),
@@ -134,17 +137,29 @@ class MultiEdit(Tool):
             }
             for edit in tool_input["edits"][:20]
         ]
-        structured = {"filePath": path, "edits": edits, **_outcome(old, new)}
-        verb = "created" if old is None else "updated"
-        noun = "replacement" if count == 1 else "replacements"
-        return ToolResult(f"The file {path} has been {verb}: {count} {noun} made.", structured=structured)
+        structured = {"filePath": done.path, "edits": edits, **_outcome(done)}
+        verb = "created" if done.old is None else "updated"
+        noun = "replacement" if done.count == 1 else "replacements"
+        text = f"The file {done.path} has been {verb}: {done.count} {noun} made.{done.notes}"
+        return ToolResult(text, structured=structured)
 
 
-def _outcome(old: bytes | None, new: bytes) -> Json:
-    before = "" if old is None else old.decode("utf-8", "replace")
+@dataclass(frozen=True)
+class _Done:
+    """The content of a file before (None if it was created) and after the edits, and what the model must know."""
+
+    path: str
+    old: bytes | None
+    new: bytes
+    count: int
+    notes: str
+
+
+def _outcome(done: _Done) -> Json:
+    before = shown(done.old or b"")
     return {
         "originalFile": whole_or_none(before),
-        "structuredPatch": structured_patch(before, new.decode("utf-8", "replace")),
+        "structuredPatch": structured_patch(before, shown(done.new)),
         "userModified": False,
     }
 
@@ -159,14 +174,14 @@ def _validate(path: str, edits: list[Json], context: ToolContext) -> str | None:
             reason = "No changes to make: old_string and new_string are exactly the same."
         if reason is not None:
             return reason
-    _, data = peek(context, path)
+    seen, data = peek(context, path)
     if data is None or _creates(edits, data):
         return None
-    reason = peek_refusal(context, path)
+    reason = peek_refusal(context, path, merge=True)
     if reason is not None:
         return reason
     try:
-        _apply(data, edits)
+        _apply(data, edits, seen.content if seen is not None and seen.digest != digest_of(data) else None)
     except EditRefused as refused:
         return str(refused)
     return None
@@ -177,32 +192,60 @@ def _creates(edits: list[Json], data: bytes | None) -> bool:
     return edits[0]["old_string"] == "" and not data
 
 
-def _apply(data: bytes, edits: list[Json]) -> tuple[bytes, int]:
+def _apply(data: bytes, edits: list[Json], seen: bytes | None = None) -> tuple[bytes, int]:
+    """Return the new content and the number of replacements. If the model has `seen` another version, what it replaces
+    must stand where it stood. Raise EditRefused."""
+    file = editable(data)
+    before = text_of(seen) if seen is not None else None
     total = 0
     for number, edit in enumerate(edits, 1):
+        arguments = edit["old_string"], edit["new_string"], bool(edit.get("replace_all"))
         try:
-            data, count = replaced(data, edit["old_string"], edit["new_string"], bool(edit.get("replace_all")))
+            done = replace_in(file, *arguments)
+            if before is not None:
+                known = replace_in(before, *arguments)
+                if not _stood_there(before.text, known.spans, file.text, done.spans):
+                    raise EditRefused(CHANGED)
+                before = Text(known.text, before.codec, before.mark)
         except EditRefused as refused:
+            if seen is not None:
+                raise EditRefused(CHANGED) from None
             if len(edits) == 1:
                 raise
             raise EditRefused(f"No edit was made. Edit {number} of {len(edits)}: {refused}") from None
-        total += count
-    return data, total
+        file = Text(done.text, file.codec, file.mark)
+        total += len(done.spans)
+    return file.encoded(file.text), total
 
 
-async def _run(
-    file_path: str, edits: list[Json], context: ToolContext
-) -> ToolResult | tuple[bytes | None, bytes, str, int]:
-    """Make the edits. Return (old content or None, new content, absolute path, number of replacements), or a
-    refusal."""
+def _stood_there(before: str, known: list[tuple[int, int]], text: str, found: list[tuple[int, int]]) -> bool:
+    """Return whether each place that was found in a text is in the lines that hold the known place in the text before,
+    and still next to one of their neighbours: what has changed is elsewhere, or is white space."""
+    changes = line_changes(*(["".join(line.split()) for line in each.split("\n")] for each in (before, text)))
+
+    def is_same(first: int, last: int) -> bool:
+        return not any(a <= last and b > first for a, b, _, _ in changes)
+
+    for (start, end), (new_start, new_end) in zip(known, found):
+        first, last = before.count("\n", 0, start), before.count("\n", 0, end)
+        shift = max(((b, d - b) for _, b, _, d in changes if b <= first), default=(0, 0))[1]
+        if (text.count("\n", 0, new_start), text.count("\n", 0, new_end)) != (first + shift, last + shift):
+            return False
+        if not is_same(first - 1, last) and not is_same(first, last + 1):
+            return False
+    return len(known) == len(found)
+
+
+async def _run(file_path: str, edits: list[Json], context: ToolContext) -> ToolResult | _Done:
+    """Make the edits. Return what was done, or a refusal."""
     try:
         file, data, count = await _planned(file_path, edits, context)
-        await store(context, file, data)
+        notes = await store(context, file, data)
     except (ChangeRefused, EditRefused) as refused:
         return refusal(str(refused))
     except OSError as error:
         return refusal(os_error(error, file_path))
-    return file.data, data, file.path, count
+    return _Done(file.name, file.data, data, count, notes)
 
 
 async def _preview(file_path: str, edits: list[Json], context: ToolContext) -> Preview | ToolResult:
@@ -217,13 +260,13 @@ async def _preview(file_path: str, edits: list[Json], context: ToolContext) -> P
 
 async def _planned(file_path: str, edits: list[Json], context: ToolContext) -> tuple[Current, bytes, int]:
     """Return the file, its new content and the number of replacements. Raise ChangeRefused, EditRefused or OSError."""
-    file = await current(context, file_path)
+    file = await current(context, file_path, merge=True)
     if _creates(edits, file.data):
         data, count = _apply_rest(edits)
     elif file.data is None:
         raise ChangeRefused(await missing(context.host, file.path, context.cwd))
     else:
-        data, count = _apply(file.data, edits)
+        data, count = _apply(file.data, edits, file.seen)
     return file, data, count
 
 

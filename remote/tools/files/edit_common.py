@@ -3,14 +3,19 @@ it."""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+from ccb.tunnel.wire.content.images import image_type
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.spelling import spelled
 
-from ...system.regular_files import ABSENT, FileChanged, FileInfo, FileKind, digest_of
+from ...system.host import is_under
+from ...system.regular_files import ABSENT, FileChanged, FileKind, digest_of
+from ...system.text_encoding import SNIFF, is_binary, shown, text_of
 from ..contract import FileVersion, Preview, ToolContext, ToolResult, UpcomingChange
-from .edit_text import is_utf8
 from .file_state import Seen
+from .media import binary_hint
 from .patch import MAX_PREVIEW, compared
 from .paths import absolute, host_of, path_error
 
@@ -19,6 +24,7 @@ Json = dict[str, Any]
 MAX_BYTES = 32 << 20
 """Largest file that is edited, in bytes."""
 _PEEK = 1 << 20  # bytes that may be read while a call is validated
+_MAX_ELSEWHERE = 4_000  # bytes of the lines that are shown as changed by others
 
 UNREAD = "File has not been read yet. Read it first before writing to it."
 CHANGED = (
@@ -36,13 +42,21 @@ class ChangeRefused(Exception):
 
 @dataclass(frozen=True)
 class Current:
-    """The file to change. `data` is None if there is no such file."""
+    """The file to change. `data` is None if there is no such file. `seen` is what the model has seen of it, if that is
+    another version."""
 
     path: str  # as the model gave it, absolute
     real: str
     data: bytes | None
     digest: str
     mode: int = 0
+    seen: bytes | None = None
+    is_link: bool = False
+
+    @property
+    def name(self) -> str:
+        """The path for the model and the person."""
+        return spelled(self.path)
 
 
 def refusal(text: str) -> ToolResult:
@@ -73,40 +87,58 @@ def peek(context: ToolContext, file_path: str) -> tuple[Seen | None, bytes | Non
     return context.files.get(real), context.host.peek(real, _PEEK)
 
 
-def peek_refusal(context: ToolContext, file_path: str) -> str | None:
-    """Return why the file may not be changed, None if a quick check finds no reason."""
+def peek_refusal(context: ToolContext, file_path: str, *, merge: bool = False) -> str | None:
+    """Return why the file may not be changed (see `current`), None if a quick check finds no reason."""
     seen, data = peek(context, file_path)
     if data is None:
         return None
     if seen is None:
-        return UNREAD
-    if seen.digest and seen.digest != digest_of(data):
+        return _unread(data[:SNIFF])
+    if seen.digest and seen.digest != digest_of(data) and not (merge and seen.content is not None):
         return CHANGED
     return None
 
 
-async def current(context: ToolContext, file_path: str) -> Current:
-    """Return the file if it may be changed: it is absent, or was read and has not changed since. Raise ChangeRefused or
-    OSError."""
+def _unread(head: bytes) -> str:
+    """Return why a file that was not read is not changed."""
+    if is_binary(head) and image_type(head) is None and not head.startswith(b"%PDF-"):
+        return f"It is a binary file, which Read cannot show: only Bash can change or remove it. {binary_hint(head)}"
+    return UNREAD
+
+
+async def current(context: ToolContext, file_path: str, *, merge: bool = False) -> Current:
+    """Return the file if it may be changed: it is absent, or was read and has not changed since. With `merge`, it may
+    have changed if what the model has seen is known. Raise ChangeRefused or OSError."""
     path = absolute(file_path, context.cwd)
     real = context.host.real_path(path)
     info = await host_of(context).stat(real)
     if info is None:
         _check_approved(context, real, ABSENT)
-        return Current(path, real, None, ABSENT)
+        return Current(path, real, None, ABSENT, is_link=_is_link(context, path, real))
+    name = spelled(path)
     if info.kind is not FileKind.FILE:
-        raise ChangeRefused(f"{path} is a {info.kind.value}, not a file.")
+        raise ChangeRefused(f"{name} is a {info.kind.value}, not a file.")
     if info.size > MAX_BYTES:
-        raise ChangeRefused(f"{path} has {info.size:,} bytes; files over {MAX_BYTES:,} are not edited. Use Bash.")
+        raise ChangeRefused(f"{name} has {info.size:,} bytes; files over {MAX_BYTES:,} are not edited. Use Bash.")
     seen = context.files.get(real)
     if seen is None:
-        raise ChangeRefused(UNREAD)
+        raise ChangeRefused(_unread(await host_of(context).read(real, 0, SNIFF)))
     data = await host_of(context).read(real, 0, MAX_BYTES + 1)
     digest = digest_of(data)
-    if not seen.is_version(digest, info):
+    is_version = seen.is_version(digest, info)
+    if not is_version and not (merge and seen.content is not None):
         raise ChangeRefused(CHANGED)
     _check_approved(context, real, digest)
-    return Current(path, real, data, digest, info.mode)
+    is_link = _is_link(context, path, real)
+    return Current(path, real, data, digest, info.mode, None if is_version else seen.content, is_link)
+
+
+def _is_link(context: ToolContext, path: str, real: str) -> bool:
+    """Return whether a path leads over a link to its file, other than one to the session's directory."""
+    path = os.path.normpath(path)
+    if is_under(path, context.cwd):
+        path = os.path.normpath(context.host.real_path(context.cwd) + path[len(context.cwd) :])
+    return path != real
 
 
 def _check_approved(context: ToolContext, real: str, digest: str) -> None:
@@ -117,23 +149,41 @@ def _check_approved(context: ToolContext, real: str, digest: str) -> None:
 
 def preview_of(file: Current, data: bytes) -> Preview:
     """Return the preview of a change that makes `data` the content of the file."""
-    before, after = ((part or b"").decode("utf-8", "replace") for part in (file.data, data))
+    text = text_of(file.data or b"")
     public: Json = {
-        "path": file.real if file.real != file.path else "",
+        "path": spelled(file.real) if file.real != file.path else "",
         "created": file.data is None,
-        "decoded": file.data is None or is_utf8(file.data),
-        **compared(before, after, MAX_PREVIEW),
+        "decoded": text is not None and text.codec != "",
+        **compared(shown(file.data or b""), shown(data), MAX_PREVIEW),
     }
     return Preview(public, FileVersion(file.real, file.digest))
 
 
-async def store(context: ToolContext, file: Current, data: bytes) -> FileInfo:
-    """Make `data` the content of the file. Raise ChangeRefused if the file has changed meanwhile, or OSError."""
+async def store(context: ToolContext, file: Current, data: bytes) -> str:
+    """Make `data` the content of the file. Return what the model must know about it, behind what was done. Raise
+    ChangeRefused if the file has changed meanwhile, or OSError."""
     digest = digest_of(data)
-    await context.call.before_change(UpcomingChange(file.real, file.data, file.mode, file.digest, digest))
+    unkept = await context.call.before_change(UpcomingChange(file.real, file.data, file.mode, file.digest, digest))
     try:
-        info = await host_of(context).replace(file.real, data, file.digest)
+        info = await host_of(context).replace(file.real, data, file.digest, unkept=unkept)
     except FileChanged:
         raise ChangeRefused(CHANGED) from None
-    context.files.written(file.real, digest, info)
-    return info
+    context.files.written(file.real, digest, info, data)
+    notes = [f"It is a link: the file is {spelled(file.real)}."] if file.is_link else []
+    if info.links > 1:
+        notes.append(f"The file has {info.links} hard links, and all of them have the new content.")
+    if file.seen is not None:
+        notes.append(_changed_elsewhere(shown(file.seen), shown(file.data or b"")))
+    return "".join(f" {note}" for note in notes)
+
+
+def _changed_elsewhere(seen: str, present: str) -> str:
+    """Return a sentence about what others have changed in a file, and the lines."""
+    found = compared(seen, present, _MAX_ELSEWHERE)
+    lines: list[str] = []
+    for hunk in found["patch"]:
+        lines.append(f"@@ -{hunk['oldStart']},{hunk['oldLines']} +{hunk['newStart']},{hunk['newLines']} @@")
+        lines += hunk["lines"]
+    if not found["complete"]:
+        lines.append("(There is more: read the file again to see it.)")
+    return "\n".join(["The file had changed elsewhere since you saw it:", *lines])

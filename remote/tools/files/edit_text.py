@@ -1,8 +1,14 @@
-"""Exact replacement in the bytes of a file. The strings of the model adapt to the line endings of the file."""
+"""Exact replacement in the text of a file, whose encoding stays. The strings of the model adapt to its line endings."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ...system.text_encoding import Text, text_of
+from .patch import line_changes
 
 _STYLES = {'"': ("“", "”"), "'": ("‘", "’")}
 _ANY_QUOTE = {
@@ -14,66 +20,77 @@ class EditRefused(Exception):
     """The replacement cannot be made; the text says why and what would help."""
 
 
+NO_TEXT = "The file is binary, or its text is damaged: only a program in Bash can change it."
 NOT_UTF8 = (
     "The file is not in UTF-8. Use a program in Bash that knows its encoding (`iconv`, or Python with `encoding=`)."
 )
+_IN_A_CHARACTER = (
+    f"{NOT_UTF8} old_string stands right behind a byte that is not ASCII, and may be a part of a character there."
+)
 
 
-def is_utf8(data: bytes) -> bool:
-    """Whether the data is valid UTF-8."""
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
+@dataclass(frozen=True)
+class Replacement:
+    """A text in which matches of `old` were replaced: `spans` are their places in the text before."""
+
+    text: str
+    spans: list[tuple[int, int]]
 
 
 def replaced(data: bytes, old: str, new: str, replace_all: bool) -> tuple[bytes, int]:
-    """Return the new content and the number of replacements. A line feed in `old` also matches a CRLF in the file, and
-    `new` gets the line endings of the place it is written to, unless one of the strings contains a carriage return.
-    Where `old` is not in the file, its quotes match straight and curly ones, and `new` gets those of the place.
-    Raise EditRefused."""
+    """Return the new content of a file and the number of replacements (see `replace_in`). Raise EditRefused."""
+    text = editable(data)
+    done = replace_in(text, old, new, replace_all)
+    return text.encoded(done.text), len(done.spans)
+
+
+def editable(data: bytes) -> Text:
+    """Return the text of a file. Raise EditRefused for a binary one."""
+    text = text_of(data)
+    if text is None:
+        raise EditRefused(NO_TEXT)
+    return text
+
+
+def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replacement:
+    """Replace a text. A line feed in `old` also matches a CRLF in the file, and `new` gets the line endings of the
+    place it is written to, unless one of the strings contains a carriage return. Where `old` is not in the file, its
+    quotes match straight and curly ones, and `new` gets those of the place. Raise EditRefused."""
+    text = within.text
     if old == new:
         raise EditRefused("No changes to make: old_string and new_string are exactly the same.")
     if not old:
         raise EditRefused("old_string is empty: that creates a new file, but the file already has content.")
-    if not new.isascii() and not is_utf8(data):
-        raise EditRefused(f"{NOT_UTF8} The new text would be written in UTF-8 among it.")
-    plain = b"\r" not in data
-    pattern = _pattern(old)
-    count = data.count(old.encode()) if plain else len(pattern.findall(data))
-    loose = count == 0 and is_utf8(data)
+    if not within.codec and not (old + new).isascii():
+        raise EditRefused(f"{NOT_UTF8} Edit changes only ASCII text in it.")
+    found = list(_pattern(old).finditer(text))
+    loose = not found
     if loose:
-        pattern = _pattern(old, any_quotes=True)
-        count = len(pattern.findall(data))
-    if count == 0:
+        found = list(_pattern(old, any_quotes=True).finditer(text))
+    if not found:
         raise EditRefused(f"String to replace not found in file.\nString: {_shown(old)}")
-    if count > 1 and not replace_all:
+    if len(found) > 1 and not replace_all:
         raise EditRefused(
-            f"Found {count} matches of the string to replace, but replace_all is false. To replace all of them, set "
-            f"replace_all to true; to replace one, give more of the text around it.\nString: {_shown(old)}"
+            f"Found {len(found)} matches of the string to replace, but replace_all is false. To replace all of them, "
+            "set replace_all to true; to replace one, give more of the text around it.\n"
+            f"String: {_shown(old)}"
         )
-    if plain and not loose:
-        return data.replace(old.encode(), new.encode()), count
-    ending = _ending(data)
-    adapts = "\r" not in old and "\r" not in new
-
-    def put(match: re.Match[bytes]) -> bytes:
-        text = (_with_quotes_of(match[0].decode(), new) if loose else new).encode()
-        if not adapts:
-            return text
-        own = b"\r\n" if b"\r\n" in match[0] else b"\n" if b"\n" in match[0] else ending
-        return text.replace(b"\n", own)
-
-    return pattern.sub(put, data), count
+    if not within.codec and any(not text[each.start() - 1 : each.start()].isascii() for each in found):
+        raise EditRefused(_IN_A_CHARACTER)
+    adapts = "\r" in text and "\r" not in old and "\r" not in new
+    pieces, at = [], 0
+    for each in found:
+        put = _with_quotes_of(each[0], new) if loose else new
+        put = with_endings_of(each[0], put, _ending_at(text, each.end())) if adapts else put
+        pieces += [text[at : each.start()], put]
+        at = each.end()
+    return Replacement("".join([*pieces, text[at:]]), [each.span() for each in found])
 
 
-def _pattern(old: str, *, any_quotes: bool = False) -> re.Pattern[bytes]:
+def _pattern(old: str, *, any_quotes: bool = False) -> re.Pattern[str]:
     quotes = _ANY_QUOTE if any_quotes else {}
-    text = "".join(quotes.get(char) or re.escape(char) for char in old).encode()
-    if "\r" not in old:
-        text = text.replace(b"\\\n", b"\r?\n")
-    return re.compile(text)
+    text = "".join(quotes.get(char) or re.escape(char) for char in old)
+    return re.compile(text if "\r" in old else text.replace("\\\n", "\r*\n"))
 
 
 def _with_quotes_of(found: str, new: str) -> str:
@@ -87,9 +104,38 @@ def _with_quotes_of(found: str, new: str) -> str:
     return new
 
 
-def _ending(data: bytes) -> bytes:
-    crlf = data.count(b"\r\n")
-    return b"\r\n" if crlf > data.count(b"\n") - crlf else b"\n"
+def with_endings_of(old: str, new: str, ending: str) -> str:
+    """Return `new`, whose lines end in line feeds, with the line endings that `old` has. A line that is not in `old`
+    gets that of the line which it replaces, or of the line before it, or else `ending`."""
+    before, after = old.split("\n"), new.split("\n")
+    bare = [line.rstrip("\r") for line in before]
+    tails = [line[len(text) :] for line, text in zip(before, bare)]
+    tail = ending[:-1]
+    lines: list[str] = []
+    for line, twin in zip(after, _twins(bare, after)):
+        if len(lines) == len(after) - 1:  # no line feed follows
+            tail = tails[-1] if twin == len(before) - 1 else ""
+        elif 0 <= twin < len(before) - 1:
+            tail = tails[twin]
+        lines.append(line + tail)
+    return "\n".join(lines)
+
+
+def _twins(before: list[str], after: list[str]) -> Iterator[int]:
+    """Yield for each line of `after` which line of `before` it is or replaces, -1 for none."""
+    done = 0
+    for a, b, c, d in [*line_changes(before, after), (len(before), len(before), len(after), len(after))]:
+        yield from range(a - (c - done), a)
+        yield from (a + n if a + n < b else -1 for n in range(d - c))
+        done = d
+
+
+def _ending_at(text: str, at: int) -> str:
+    """Return the line ending that follows a place of a text, or else that before it."""
+    end = text.find("\n", at)
+    if end < 0:
+        end = text.rfind("\n", 0, at)
+    return "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
 
 
 def _shown(text: str) -> str:

@@ -11,13 +11,17 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ...system.regular_files import FileInfo
 
 MAX_FILES = 2000
+MAX_CONTENT = 4 << 20
+"""Bytes of the contents that are remembered, of the files used most recently."""
+_MAX_ONE = 1 << 20  # bytes of one content
 _MAX_RANGES = 50
 
 
 @dataclass(frozen=True)
 class Seen:
     """A version of a file that was read or written. `digest` is "" if only a part of it was read; then size and time
-    identify the version. `ranges` are the (offset, limit) pairs that Read has shown of this version."""
+    identify the version. `ranges` are the (offset, limit) pairs that Read has shown of this version. `content` is None
+    if it is not remembered (any more)."""
 
     digest: str
     size: int
@@ -25,6 +29,7 @@ class Seen:
     ranges: tuple[tuple[int, int], ...] = ()
     ctime_ns: int = 0
     inode: int = 0
+    content: bytes | None = None
 
     def is_untouched(self, info: FileInfo) -> bool:
         """Whether the file's size, times and inode are the same: nothing has written to it since. `cp -p` restores only
@@ -45,6 +50,7 @@ class FileState:
     def __init__(self, max_files: int = MAX_FILES) -> None:
         self._max_files = max_files
         self._files: OrderedDict[str, Seen] = OrderedDict()
+        self._room = MAX_CONTENT
 
     @property
     def paths(self) -> list[str]:
@@ -58,22 +64,25 @@ class FileState:
             self._files.move_to_end(path)
         return seen
 
-    def read(self, path: str, digest: str, info: FileInfo, shown: tuple[int, int]) -> None:
+    def read(
+        self, path: str, digest: str, info: FileInfo, shown: tuple[int, int], content: bytes | None = None
+    ) -> None:
         """Note that Read has shown a range (offset, limit) of this version."""
         old = self._files.get(path)
         ranges: tuple[tuple[int, int], ...] = ()
         if old is not None and old.is_version(digest, info):
             digest = digest or old.digest
             ranges = tuple(each for each in old.ranges if each != shown)
-        self._put(path, _seen(digest, info, (*ranges, shown)[-_MAX_RANGES:]))
+        self._put(path, _seen(digest, info, (*ranges, shown)[-_MAX_RANGES:], content))
 
-    def written(self, path: str, digest: str, info: FileInfo) -> None:
+    def written(self, path: str, digest: str, info: FileInfo, content: bytes | None = None) -> None:
         """Note that a tool has written this version, which the model therefore knows."""
-        self._put(path, _seen(digest, info))
+        self._put(path, _seen(digest, info, (), content))
 
     def forget(self) -> None:
         """Forget every file: the part of the conversation that may have shown it is gone."""
         self._files.clear()
+        self._room = MAX_CONTENT
 
     def forget_views(self) -> None:
         """Forget which ranges were shown, so that Read shows them again: compaction has removed them from the
@@ -82,11 +91,21 @@ class FileState:
             self._files[path] = replace(seen, ranges=())
 
     def _put(self, path: str, seen: Seen) -> None:
+        self._room += _size(self._files.pop(path, None)) - _size(seen)
         self._files[path] = seen
-        self._files.move_to_end(path)
         while len(self._files) > self._max_files:
-            self._files.popitem(last=False)
+            self._room += _size(self._files.popitem(last=False)[1])
+        for old, each in list(self._files.items()) if self._room < 0 else ():
+            self._files[old] = replace(each, content=None)
+            self._room += _size(each)
+            if self._room >= 0:
+                break
 
 
-def _seen(digest: str, info: FileInfo, ranges: tuple[tuple[int, int], ...] = ()) -> Seen:
-    return Seen(digest, info.size, info.mtime_ns, ranges, info.ctime_ns, info.inode)
+def _size(seen: Seen | None) -> int:
+    return len(seen.content) if seen is not None and seen.content is not None else 0
+
+
+def _seen(digest: str, info: FileInfo, ranges: tuple[tuple[int, int], ...], content: bytes | None) -> Seen:
+    kept = content if content is not None and len(content) <= _MAX_ONE else None
+    return Seen(digest, info.size, info.mtime_ns, ranges, info.ctime_ns, info.inode, kept)

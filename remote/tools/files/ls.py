@@ -6,6 +6,7 @@ import fnmatch
 from typing import Any
 
 from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.spelling import spelled
 
 from ...system.regular_files import FileKind
 from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
@@ -48,28 +49,29 @@ class LS(Tool):
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         path = absolute(tool_input["path"], context.cwd)
+        shown = spelled(path)
         ignored = tool_input.get("ignore") or []
         try:
             info = await host_of(context).stat(path)
             if info is None:
                 return refusal(await missing(host_of(context), path, context.cwd))
             if info.kind is not FileKind.DIRECTORY:
-                return refusal(f"{path} is a {info.kind.value}, not a directory. Use Read for files.")
+                return refusal(f"{shown} is a {info.kind.value}, not a directory. Use Read for files.")
             entries = await host_of(context).list(path)
         except OSError as error:
-            return refusal(os_error(error, path))
+            return refusal(os_error(error, shown))
         lines = []
         for entry in entries:
             if any(fnmatch.fnmatchcase(entry.name, pattern) for pattern in ignored):
                 continue
-            name = entry.name.encode("utf-8", "replace").decode().replace("\n", "?")
+            name = spelled(entry.name)
             if entry.kind is FileKind.DIRECTORY:
                 name += "/"
             elif entry.kind is FileKind.LINK:
-                name += f" -> {entry.target}".encode("utf-8", "replace").decode()
+                name += f" -> {spelled(entry.target)}"
             lines.append(name)
         total = len(lines)
         if total > _MAX_ENTRIES:
             lines[_MAX_ENTRIES:] = [f"[... {total - _MAX_ENTRIES:,} more entries; use Glob with a pattern ...]"]
         text = "\n".join(lines) or "(The directory is empty)"
-        return ToolResult(limited(text, context.spill, self.name), structured={"path": path, "numEntries": total})
+        return ToolResult(limited(text, context.spill, self.name), structured={"path": shown, "numEntries": total})

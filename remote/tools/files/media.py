@@ -21,7 +21,7 @@ def wants_scaling(data: bytes) -> bool:
 def binary_hint(head: bytes) -> str:
     """Return a sentence about what a binary file seems to be, and how to read it."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return "It looks like UTF-16 text: `iconv -f UTF-16 -t UTF-8` in Bash shows it."
+        return "It looks like damaged UTF-16 text: `iconv -c -f UTF-16 -t UTF-8` in Bash shows what it can."
     if head.startswith(b"%PDF-"):
         return "It is a PDF: `pdftotext FILE -` in Bash shows its text, if the host has it."
     if head.startswith(b"\x7fELF"):

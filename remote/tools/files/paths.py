@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import os
+
+from ccb.tunnel.wire.spelling import spelled, unspelled
 
 from ...system.host import Host
 from ...system.pinned import PinnedHost
@@ -12,7 +13,9 @@ from ..contract import ToolContext
 
 
 def absolute(path: str, cwd: str) -> str:
-    """Return `path` from the session's directory with `~` expanded. `.` and `..` stay, for the system to resolve."""
+    """Return the path that a model spells, from the session's directory, with `~` expanded. `.` and `..` stay, for the
+    system to resolve."""
+    path = unspelled(path)
     if path == "~" or path.startswith("~/"):
         path = os.path.expanduser("~") + path[1:]
     return os.path.join(cwd, path)
@@ -51,14 +54,14 @@ async def missing(host: Host, path: str, cwd: str) -> str:
         entries = []
     link = next((entry for entry in entries if entry.name == name and entry.kind is FileKind.LINK), None)
     if link is not None:
-        return f"{path} is a link to {link.target}, which does not exist.".encode("utf-8", "replace").decode()
-    text = f"File does not exist: {path}"
+        return f"{spelled(path)} is a link to {spelled(link.target)}, which does not exist."
+    text = f"File does not exist: {spelled(path)}"
     near = _near_names(
         parent, name, [each.name for each in entries if each.kind is not FileKind.OTHER and each.name != name]
     )
     if near:
-        return f"{text}. Did you mean {' or '.join(near)}?"
-    return f"{text}. The session's directory is {cwd}."
+        return f"{text}. Did you mean {' or '.join(map(spelled, near))}?"
+    return f"{text}. The session's directory is {spelled(cwd)}."
 
 
 def _near_names(parent: str, name: str, names: list[str]) -> list[str]:
@@ -70,9 +73,6 @@ def _near_names(parent: str, name: str, names: list[str]) -> list[str]:
     return [os.path.join(parent, each) for each in dict.fromkeys(same + close)][:3]
 
 
-def os_error(error: OSError, path: str) -> str:
-    """Return one sentence about a failed system call on a path."""
-    if error.errno == errno.EBUSY:
-        why = "A file that is mounted by itself cannot be replaced in one step: change it in Bash."
-        return f"{path}: {error.strerror}. {why}"
-    return f"{path}: {error.strerror or error}"
+def os_error(error: OSError, name: str) -> str:
+    """Return one sentence about a failed system call on a path, as it is spelled."""
+    return f"{name}: {error.strerror or error}"

@@ -14,6 +14,7 @@ from ccb.tunnel.wire.content.images import (
     image_type,
     is_whole,
 )
+from ccb.tunnel.wire.spelling import spelled
 
 from ...system.regular_files import FileInfo, FileKind, NotAFile, digest_of
 from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
@@ -21,13 +22,18 @@ from . import media, notebook
 from .edit_common import refusal
 from .patch import bounded_text
 from .paths import absolute, host_of, missing, os_error, path_error
-from .read_text import MAX_CHARS, MAX_LINE, MAX_LINES, Binary, TextRange, read_range
+from .read_text import MAX_CHARS, MAX_LINE, MAX_LINES, NOT_UTF8, Binary, TextRange, read_range
 
 Json = dict[str, Any]
 
 _HEAD = 16
 _WHOLE = (1, MAX_LINES)
 _NOTE_CHARS = 2_000  # room for the notes around the lines
+_NOT_UTF8 = (
+    "The file is not in UTF-8, and nothing tells in which encoding it is: what is not ASCII is shown as \ufffd. "
+    "In Bash, `iconv -f ENCODING -t UTF-8` shows it. Edit changes only ASCII text in it, and Write does not replace it."
+)
+_IN_UTF16 = "The file is in {}, as its byte order mark says. Edit and Write keep that."
 
 _READ_SCHEMA: Json = {
     "type": "object",
@@ -64,17 +70,18 @@ class Read(Tool):
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         path = absolute(tool_input["file_path"], context.cwd)
+        name = spelled(path)
         wanted = (max(1, tool_input.get("offset") or 1), tool_input.get("limit") or MAX_LINES)
         try:
             info = await host_of(context).stat(path)
             if info is None:
                 return refusal(await missing(host_of(context), path, context.cwd))
             if info.kind is not FileKind.FILE:
-                return refusal(_no_file(path, info.kind))
+                return refusal(_no_file(name, info.kind))
             if "pages" not in tool_input and _was_shown(context, path, info, wanted):
                 return ToolResult(
                     "The file is unchanged since you last read this range: the earlier result is still current.",
-                    structured={"type": "file_unchanged", "file": {"filePath": path}},
+                    structured={"type": "file_unchanged", "file": {"filePath": name}},
                 )
             head = await host_of(context).read(path, 0, _HEAD)
             media_type = image_type(head)
@@ -86,17 +93,17 @@ class Read(Tool):
                 return await _notebook(path, info, context)
             return _text(path, info, wanted, await read_range(host_of(context), path, *wanted), context)
         except Binary as binary:
-            return refusal(f"{path} is a binary file and cannot be shown as text. {media.binary_hint(binary.head)}")
+            return refusal(f"{name} is a binary file and cannot be shown as text. {media.binary_hint(binary.head)}")
         except NotAFile as error:
-            return refusal(f"{error}; only files can be read.")
+            return refusal(f"{spelled(str(error))}; only files can be read.")
         except OSError as error:
-            return refusal(os_error(error, path))
+            return refusal(os_error(error, name))
 
 
-def _no_file(path: str, kind: FileKind) -> str:
+def _no_file(name: str, kind: FileKind) -> str:
     if kind is FileKind.DIRECTORY:
-        return f"{path} is a directory. Use LS to list it, or Glob to find files in it."
-    return f"{path} is a {kind.value}; only files can be read."
+        return f"{name} is a directory. Use LS to list it, or Glob to find files in it."
+    return f"{name} is a {kind.value}; only files can be read."
 
 
 def _was_shown(context: ToolContext, path: str, info: FileInfo, wanted: tuple[int, int]) -> bool:
@@ -106,10 +113,10 @@ def _was_shown(context: ToolContext, path: str, info: FileInfo, wanted: tuple[in
 
 def _text(path: str, info: FileInfo, wanted: tuple[int, int], found: TextRange, context: ToolContext) -> ToolResult:
     if not found.empty and not found.lines:
-        return refusal(f"{path} has only {found.total:,} lines; there is no line {found.start:,}.")
-    context.files.read(context.host.real_path(path), found.digest, info, wanted)
+        return refusal(f"{spelled(path)} has only {found.total:,} lines; there is no line {found.start:,}.")
+    context.files.read(context.host.real_path(path), found.digest, info, wanted, found.content)
     file: Json = {
-        "filePath": path,
+        "filePath": spelled(path),
         "content": bounded_text("\n".join(found.lines)),
         "numLines": len(found.lines),
         "startLine": found.start,
@@ -117,21 +124,24 @@ def _text(path: str, info: FileInfo, wanted: tuple[int, int], found: TextRange, 
     }
     structured = {"type": "text", "file": file}
     if found.empty:
-        return ToolResult(f"(The file {path} exists, but it is empty)", structured=structured)
+        return ToolResult(f"(The file {spelled(path)} exists, but it is empty)", structured=structured)
     text = "\n".join(f"{number}\t{line}" for number, line in enumerate(found.lines, found.start))
     if found.next_line <= found.total:
         total = f"{found.total:,} lines" if found.whole else f"more than {found.total:,} lines"
         why = "the result is full" if found.full else "the range ends"
         text += f"\n\n[{why} at line {found.next_line - 1} of {total}; go on with offset={found.next_line}]"
+    if found.encoding:
+        text += f"\n\n[{_NOT_UTF8 if found.encoding == NOT_UTF8 else _IN_UTF16.format(found.encoding)}]"
     return ToolResult(text, structured=structured)
 
 
 async def _image(path: str, info: FileInfo, media_type: str, context: ToolContext) -> ToolResult:
+    name = spelled(path)
     data = await host_of(context).read(path, 0, media.MAX_SCALED_BYTES + 1)
     size = image_size(data)
     if len(data) > media.MAX_SCALED_BYTES or size is None or not is_whole(data):
         why = media.TOO_LARGE if len(data) > media.MAX_SCALED_BYTES else DAMAGED
-        return refusal(f"{path} is an image that cannot be shown: {why}. Bash can tell more (`file`, `identify`).")
+        return refusal(f"{name} is an image that cannot be shown: {why}. Bash can tell more (`file`, `identify`).")
     shown, note = data, ""
     if media.wants_scaling(data):
         from ..documents import images
@@ -146,11 +156,11 @@ async def _image(path: str, info: FileInfo, media_type: str, context: ToolContex
         trouble = f"it has {len(shown):,} bytes, and at most {MAX_IMAGE_BYTES:,} can be shown"
     if trouble:
         return refusal(
-            f"{path} is an image that cannot be shown: {trouble}, and nothing on this host can make it smaller. "
+            f"{name} is an image that cannot be shown: {trouble}, and nothing on this host can make it smaller. "
             "Install ImageMagick there, and read it again."
         )
     context.files.read(context.host.real_path(path), digest_of(data), info, _WHOLE)
-    file: Json = {"filePath": path, "type": media_type, "originalSize": len(data)}
+    file: Json = {"filePath": name, "type": media_type, "originalSize": len(data)}
     if note:
         file["dimensions"] = {"originalWidth": size[0], "originalHeight": size[1]}
     blocks = [image_block(shown, media_type), *([{"type": "text", "text": note}] if note else [])]
@@ -160,7 +170,8 @@ async def _image(path: str, info: FileInfo, media_type: str, context: ToolContex
 async def _pdf(path: str, info: FileInfo, pages: str | None, context: ToolContext) -> ToolResult:
     from ..documents import pdf
 
-    file: Json = {"filePath": path, "originalSize": info.size}
+    name = spelled(path)
+    file: Json = {"filePath": name, "originalSize": info.size}
     if pages is not None:
         try:
             blocks = await pdf.page_blocks(context, path, pages)
@@ -168,28 +179,29 @@ async def _pdf(path: str, info: FileInfo, pages: str | None, context: ToolContex
             return refusal(str(refused))
         return ToolResult(blocks, structured={"type": "parts", "file": {**file, "count": len(blocks)}})
     if info.size > pdf.MAX_BYTES:
-        return refusal(f"{path} has {info.size:,} bytes, too many to be shown whole. Give pages, such as 1-10.")
+        return refusal(f"{name} has {info.size:,} bytes, too many to be shown whole. Give pages, such as 1-10.")
     data = await host_of(context).read(path, 0, pdf.MAX_BYTES + 1)
     count = pdf.count_pages(data)
     if count > pdf.MAX_PAGES or len(data) > pdf.MAX_BYTES:
-        return refusal(f"{path} has {count:,} pages, too many to be shown whole. Give pages, such as 1-10.")
+        return refusal(f"{name} has {count:,} pages, too many to be shown whole. Give pages, such as 1-10.")
     if b"%%EOF" not in data[-2048:]:
-        return refusal(f"{path} is a PDF that is damaged or not complete. Bash can tell more (`pdfinfo`, `pdftotext`).")
+        return refusal(f"{name} is a PDF that is damaged or not complete. Bash can tell more (`pdfinfo`, `pdftotext`).")
     context.files.read(context.host.real_path(path), digest_of(data), info, _WHOLE)
     return ToolResult([pdf.document_block(data)], structured={"type": "pdf", "file": file})
 
 
 async def _notebook(path: str, info: FileInfo, context: ToolContext) -> ToolResult:
+    name = spelled(path)
     if info.size > notebook.MAX_BYTES:
-        return refusal(f"{path} has {info.size:,} bytes, too many for a notebook; use jq in Bash for a part of it.")
+        return refusal(f"{name} has {info.size:,} bytes, too many for a notebook; use jq in Bash for a part of it.")
     data = await host_of(context).read(path, 0, notebook.MAX_BYTES + 1)
     try:
         blocks = notebook.notebook_blocks(data)
     except notebook.NotANotebook as error:
-        return refusal(f"{path} is not a valid notebook ({error}). Read it as text with offset and limit.")
-    context.files.read(context.host.real_path(path), digest_of(data), info, _WHOLE)
+        return refusal(f"{name} is not a valid notebook ({error}). Read it as text with offset and limit.")
+    context.files.read(context.host.real_path(path), digest_of(data), info, _WHOLE, data)
     texts = "\n".join(block["text"] for block in blocks if block["type"] == "text")
-    structured = {"type": "notebook", "file": {"filePath": path, "content": bounded_text(texts)}}
+    structured = {"type": "notebook", "file": {"filePath": name, "content": bounded_text(texts)}}
     if all(block["type"] == "text" for block in blocks):
         return ToolResult(texts, structured=structured)
     return ToolResult(blocks, structured=structured)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
+from dataclasses import replace
 
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ...system.host import Host
+from ...system.text_encoding import SNIFF, is_binary, name_of, wide_decoder
 
 MAX_LINES = 2000
 MAX_LINE = 2000
@@ -20,7 +23,9 @@ MAX_BYTES = 150_000
 _BLOCK = 1 << 20
 _MAX_SCANNED = 256 << 20  # bytes read past the wanted lines to count the others and to know the version
 _LINE_BYTES = 4 * MAX_LINE + 16  # bytes of a line that are kept: enough for MAX_LINE characters
-_SNIFF = 8192
+LINE_CUT = "… [line cut: it has "
+NOT_UTF8 = "?"
+"""The encoding of a text that is not in UTF-8 and has no byte order mark."""
 
 
 class Binary(Exception):
@@ -35,7 +40,7 @@ class Binary(Exception):
 class TextRange:
     """The lines from `start` (counted from 1) on. `total` is the number of lines in the file; if `whole` is false, the
     file has at least that many and `digest` is "". `full`: a size limit ended the result before the last line that was
-    asked for."""
+    asked for. `encoding` is "" for UTF-8. `content` is that of the whole file if it is small."""
 
     lines: list[str]
     start: int
@@ -44,6 +49,8 @@ class TextRange:
     whole: bool
     full: bool
     empty: bool
+    encoding: str = ""
+    content: bytes | None = None
 
     @property
     def next_line(self) -> int:
@@ -54,18 +61,33 @@ async def read_range(host: Host, path: str, offset: int, limit: int) -> TextRang
     """Return `limit` lines from line `offset` on (counted from 1). Raise Binary, NotAFile or OSError."""
     sha = hashlib.sha256()
     wanted = _Wanted(offset, limit)
-    position = 0
+    position, content, encoding = 0, None, ""
+    wide: codecs.IncrementalDecoder | None = None
+    strict = codecs.getincrementaldecoder("utf-8")()
     while position < _MAX_SCANNED or not wanted.done:
         block = await host.read(path, position, _BLOCK)
-        if position == 0 and b"\0" in block[:_SNIFF]:
-            raise Binary(block[:_SNIFF])
-        if not block:
-            wanted.finish()
-            return wanted.result(sha.hexdigest(), whole=True, empty=position == 0)
+        if position == 0:
+            content = block if len(block) < _BLOCK else None
+            if is_binary(block, whole=content is not None):
+                raise Binary(block[:SNIFF])
+            wide = wide_decoder(block, whole=content is not None)
+            encoding = name_of(block) if wide else ""
         sha.update(block)
         position += len(block)
-        wanted.feed(block)
-    return wanted.result("", whole=False, empty=False)
+        if wide is not None:
+            wanted.feed(wide.decode(block, not block).encode("utf-8"))
+        elif not encoding:
+            try:
+                strict.decode(block, not block)
+            except UnicodeDecodeError:
+                encoding = NOT_UTF8
+        if not block:
+            wanted.finish()
+            result = wanted.result(sha.hexdigest(), whole=True, empty=position == 0)
+            return replace(result, encoding=encoding, content=content)
+        if wide is None:
+            wanted.feed(block)
+    return replace(wanted.result("", whole=False, empty=False), encoding=encoding)
 
 
 class _Wanted:
@@ -129,7 +151,7 @@ class _Wanted:
         if self._number == 1 and text.startswith("\ufeff"):
             text = text[1:]
         if cut or len(text) > MAX_LINE:
-            text = f"{text[:MAX_LINE]}… [line cut: it has {self._line_size:,} bytes]"
+            text = f"{text[:MAX_LINE]}{LINE_CUT}{self._line_size:,} bytes]"
         chars = len(text) + len(str(self._number)) + 2
         size = len(json.dumps(text, ensure_ascii=False).encode("utf-8", "replace")) + len(str(self._number)) + 2
         if self._lines and (self._chars + chars > MAX_CHARS or self._bytes + size > MAX_BYTES):

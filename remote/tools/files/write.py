@@ -6,6 +6,7 @@ from typing import Any
 
 from ccb.tunnel.wire import tool_traits
 
+from ...system.text_encoding import shown, text_of
 from ..contract import Preview, Tool, ToolContext, ToolDeclaration, ToolResult
 from .edit_common import (
     ChangeRefused,
@@ -18,9 +19,10 @@ from .edit_common import (
     store,
     text_error,
 )
-from .edit_text import NOT_UTF8, is_utf8
+from .edit_text import NO_TEXT, NOT_UTF8, with_endings_of
 from .patch import bounded_text, structured_patch, whole_or_none
 from .paths import os_error
+from .read_text import LINE_CUT
 
 Json = dict[str, Any]
 
@@ -38,7 +40,7 @@ _WRITE_SCHEMA: Json = {
 _WRITE_DESCRIPTION = (
     "Writes a file, replacing the one that is there. Directories that are missing are made.\n"
     "- A file that exists must have been read in this conversation first, and must not have changed since.\n"
-    "- The content is written as it is given, line endings included.\n"
+    "- A file that exists keeps its encoding, its byte order mark and its line endings (unless the content has CRLF).\n"
     "- Prefer Edit for changes to an existing file: it sends only what changes."
 )
 
@@ -60,34 +62,56 @@ class Write(Tool):
         except OSError as error:
             return refusal(os_error(error, tool_input["file_path"]))
         # A new file is shown from the call itself: its content need not be sent twice.
-        return preview_of(file, tool_input["content"].encode() if file.data is not None else b"")
+        return preview_of(file, _content(tool_input["content"], file)[0] if file.data is not None else b"")
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         content = tool_input["content"]
         try:
             file = await _replaceable(tool_input, context)
-            await store(context, file, content.encode())
+            data, kept = _content(content, file)
+            notes = await store(context, file, data)
         except ChangeRefused as refused:
             return refusal(str(refused))
         except OSError as error:
             return refusal(os_error(error, tool_input["file_path"]))
-        old = None if file.data is None else file.data.decode("utf-8", "replace")
+        old = None if file.data is None else shown(file.data)
         structured = {
             "type": "create" if old is None else "update",
-            "filePath": file.path,
+            "filePath": file.name,
             "content": bounded_text(content),
-            "structuredPatch": [] if old is None else structured_patch(old, content),
+            "structuredPatch": [] if old is None else structured_patch(old, shown(data)),
             "originalFile": whole_or_none(old),
             "userModified": False,
         }
         if old is None:
-            return ToolResult(f"File created successfully at: {file.path}", structured=structured)
-        return ToolResult(f"The file {file.path} has been updated successfully.", structured=structured)
+            return ToolResult(f"File created successfully at: {file.name}{notes}", structured=structured)
+        return ToolResult(f"The file {file.name} has been updated successfully.{kept}{notes}", structured=structured)
 
 
 async def _replaceable(tool_input: Json, context: ToolContext) -> Current:
     """Return the file if the call may replace it. Raise ChangeRefused or OSError."""
     file = await current(context, tool_input["file_path"])
-    if file.data is not None and "\ufffd" in tool_input["content"] and not is_utf8(file.data):
-        raise ChangeRefused(f"{NOT_UTF8} The content has replacement characters for what Read could not show.")
+    content, text = tool_input["content"], text_of(file.data or b"")
+    if text is None:
+        raise ChangeRefused(NO_TEXT)
+    if not text.codec:
+        raise ChangeRefused(f"{NOT_UTF8} Write would lose what Read could not show.")
+    for sign, stands_for in ((LINE_CUT, True), ("\ufffd", "\0" in text.text)):
+        if stands_for and sign in content and sign not in text.text:
+            raise ChangeRefused(f"The content has {sign!r}, which stands for what Read could not show. Use Edit.")
     return file
+
+
+def _content(content: str, file: Current) -> tuple[bytes, str]:
+    """Return the bytes that the file gets, in the encoding and with the line endings that it has, and a sentence about
+    what was kept."""
+    text = text_of(file.data) if file.data else None
+    if text is None:
+        return content.encode(), ""
+    kept = [text.codec.upper()] if text.codec != "utf-8" else []
+    kept += ["byte order mark"] if text.mark else []
+    if "\r" in text.text and "\r" not in content:
+        content = with_endings_of(text.text, content, "\r\n" if "\r\n" in text.text else "\n")
+        kept += ["CRLF line endings"] if "\r" in content else []
+    data = text.encoded(content[1:] if text.mark and content.startswith("\ufeff") else content)
+    return data, f" Kept as it was: {', '.join(kept)}." if kept else ""

@@ -9,8 +9,10 @@ from typing import Any
 from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ...system.text_encoding import shown, text_of
 from ..contract import Preview, Tool, ToolContext, ToolDeclaration, ToolResult
 from ..files.edit_common import (
+    CHANGED,
     ChangeRefused,
     Current,
     current,
@@ -21,6 +23,7 @@ from ..files.edit_common import (
     store,
     text_error,
 )
+from ..files.edit_text import with_endings_of
 from ..files.patch import bounded_text, whole_or_none
 from ..files.paths import missing, os_error
 
@@ -73,7 +76,7 @@ class NotebookEdit(Tool):
             return f"cell_id is needed to {mode} a cell."
         if mode == _INSERT and not tool_input.get("cell_type"):
             return "cell_type is needed to insert a cell."
-        return path_refusal(path) or text_error(tool_input["new_source"]) or peek_refusal(context, path)
+        return path_refusal(path) or text_error(tool_input["new_source"]) or peek_refusal(context, path, merge=True)
 
     async def preview(self, tool_input: Json, context: ToolContext) -> Preview | ToolResult | None:
         try:
@@ -87,7 +90,7 @@ class NotebookEdit(Tool):
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         try:
             file, edited = await _planned(tool_input, context)
-            await store(context, file, edited.data)
+            notes = await store(context, file, edited.data)
         except ChangeRefused as refused:
             return refusal(str(refused))
         except OSError as error:
@@ -101,31 +104,32 @@ class NotebookEdit(Tool):
             "language": edited.language,
             "edit_mode": mode,
             "error": "",
-            "notebook_path": file.path,
-            "original_file": whole_or_none((file.data or b"").decode("utf-8", "replace")),
-            "updated_file": whole_or_none(edited.data.decode("utf-8", "replace")),
+            "notebook_path": file.name,
+            "original_file": whole_or_none(shown(file.data or b"")),
+            "updated_file": whole_or_none(shown(edited.data)),
         }
-        return ToolResult(f"{verb} cell {edited.cell_id} of {file.path}.", structured=structured)
+        return ToolResult(f"{verb} cell {edited.cell_id} of {file.name}.{notes}", structured=structured)
 
 
 async def _planned(tool_input: Json, context: ToolContext) -> tuple[Current, _Edited]:
     """Return the file, and what it becomes. Raise ChangeRefused or OSError."""
-    file = await current(context, tool_input["notebook_path"])
+    file = await current(context, tool_input["notebook_path"], merge=True)
     if file.data is None:
         raise ChangeRefused(await missing(context.host, file.path, context.cwd))
     return file, _edited(file, tool_input)
 
 
 def _edited(file: Current, tool_input: Json) -> _Edited:
-    data = file.data or b""
+    text = text_of(file.data or b"")
+    if text is None or not text.codec:
+        raise ChangeRefused(f"{file.name} is not a valid notebook: it is not in UTF-8.")
     try:
-        book = json.loads(data)
-        cells: list[Json] = book["cells"]
-        if not all(isinstance(each, dict) for each in cells):
-            raise TypeError("a cell is no object")
+        book, cells = _book(text.text)
         language = str(book.get("metadata", {}).get("language_info", {}).get("name", "python"))
+        if file.seen is not None:
+            _refuse_changed(_book(shown(file.seen))[1], cells, tool_input)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ChangeRefused(f"{file.path} is not a valid notebook ({error}).") from None
+        raise ChangeRefused(f"{file.name} is not a valid notebook ({error}).") from None
     mode, wanted = tool_input.get("edit_mode", _REPLACE), tool_input.get("cell_id") or ""
     place = _place(cells, wanted) if wanted else -1
     if mode == _INSERT:
@@ -137,13 +141,41 @@ def _edited(file: Current, tool_input: Json) -> _Edited:
     else:
         cell = cells[place]
         _replace(cell, tool_input)
-    shown = str(cell.get("id") or (wanted if mode != _INSERT else f"cell-{place}"))
-    text = json.dumps(book, ensure_ascii=False, indent=_indent(data)) + ("\n" if data.endswith(b"\n") else "")
+    name = str(cell.get("id") or (wanted if mode != _INSERT else f"cell-{place}"))
     try:
-        encoded = text.encode()
+        encoded = text.encoded(_printed(book, text.text, escape=False))
     except UnicodeEncodeError:  # the notebook holds a lone surrogate as an escape
-        encoded = (json.dumps(book, indent=_indent(data)) + ("\n" if data.endswith(b"\n") else "")).encode()
-    return _Edited(encoded, shown, str(cell.get("cell_type", "code")), language)
+        encoded = text.encoded(_printed(book, text.text, escape=True))
+    return _Edited(encoded, name, str(cell.get("cell_type", "code")), language)
+
+
+def _book(text: str) -> tuple[Json, list[Json]]:
+    """Return a notebook and its cells. Raise ValueError, KeyError, TypeError, AttributeError, RecursionError."""
+    book = json.loads(text)
+    cells: list[Json] = book["cells"]
+    if not all(isinstance(each, dict) for each in cells):
+        raise TypeError("a cell is no object")
+    return book, cells
+
+
+def _printed(book: Json, old: str, *, escape: bool) -> str:
+    """Return the text of a notebook in the style of its old text."""
+    text = json.dumps(book, ensure_ascii=escape, indent=_indent(old)) + ("\n" if old.endswith("\n") else "")
+    return with_endings_of(old, text, "\r\n") if "\r" in old else text
+
+
+def _refuse_changed(seen: list[Json], cells: list[Json], tool_input: Json) -> None:
+    """Raise ChangeRefused unless the cell that a call names is as the model has seen it."""
+    wanted = tool_input.get("cell_id")
+    if not wanted:
+        return
+    try:
+        then, now = seen[_place(seen, wanted)], cells[_place(cells, wanted)]
+    except ChangeRefused:
+        raise ChangeRefused(CHANGED) from None
+    is_numbered = "id" not in now and len(seen) != len(cells)
+    if is_numbered or (then.get("cell_type"), then.get("source")) != (now.get("cell_type"), now.get("source")):
+        raise ChangeRefused(CHANGED)
 
 
 def _place(cells: list[Json], wanted: str) -> int:
@@ -182,7 +214,7 @@ def _lines(source: str) -> list[str]:
     return source.splitlines(keepends=True)
 
 
-def _indent(data: bytes) -> int | None:
+def _indent(text: str) -> int | None:
     """Return the indentation that the file has: the blanks before its first key."""
-    line = data[:4096].split(b"\n", 2)[1:2]
-    return (len(line[0]) - len(line[0].lstrip(b" "))) or 1 if line and line[0].strip() else 1 if b"\n" in data else None
+    line = text[:4096].split("\n", 2)[1:2]
+    return (len(line[0]) - len(line[0].lstrip(" "))) or 1 if line and line[0].strip() else 1 if "\n" in text else None

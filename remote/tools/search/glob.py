@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.spelling import spelled
 
 from ...system.regular_files import FileKind
 from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
@@ -60,7 +61,8 @@ class Glob(Tool):
         return path_error(tool_input["pattern"]) or path_error(tool_input.get("path") or ".")
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        base = absolute(tool_input.get("path") or context.cwd, context.cwd)
+        where = tool_input.get("path")
+        base = absolute(where, context.cwd) if where else context.cwd
         head, pattern = _literal_head(tool_input["pattern"])
         root = context.host.real_path(absolute(head, base)) if head else base
         root = tree_path(context.host, root)
@@ -69,13 +71,13 @@ class Glob(Tool):
             if info is None:
                 return refusal(await missing(context.host, root, context.cwd))
             if info.kind is not FileKind.DIRECTORY:
-                return refusal(f"{root} is not a directory.")
+                return refusal(f"{spelled(root)} is not a directory.")
             found = await search(context, {"op": "glob", "root": root, "globs": [pattern], "limit": MAX_FILES}, SECONDS)
         except SearchFailed as error:
             return refusal(str(error))
         except OSError as error:
-            return refusal(os_error(error, root))
-        names = [os.path.join(root, path) for path in found["items"]]
+            return refusal(os_error(error, spelled(root)))
+        names = [os.path.join(spelled(root), path) for path in found["items"]]
         lines = list(names) or ["No files found"]
         if found["more"]:
             lines.append("(Results are truncated. Consider using a more specific path or pattern.)")

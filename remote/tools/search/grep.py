@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.spelling import spelled
 
 from ...system.regular_files import FileKind
 from ..contract import Tool, ToolContext, ToolDeclaration, ToolResult
@@ -102,13 +103,14 @@ class Grep(Tool):
         return path_error(tool_input.get("path") or ".")
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        path = tree_path(context.host, absolute(tool_input.get("path") or context.cwd, context.cwd))
+        where = tool_input.get("path")
+        path = tree_path(context.host, absolute(where, context.cwd) if where else context.cwd)
         try:
             info = await context.host.stat(path)
             if info is None:
                 return refusal(await missing(context.host, path, context.cwd))
             if info.kind is FileKind.OTHER:
-                return refusal(f"{path} is a {info.kind.value}; only files and directories can be searched.")
+                return refusal(f"{spelled(path)} is a {info.kind.value}; only files and directories can be searched.")
             if info.kind is FileKind.FILE:
                 path = context.host.real_path(path)
             request = _request(tool_input, path, info.kind is FileKind.FILE)
@@ -116,7 +118,7 @@ class Grep(Tool):
         except SearchFailed as error:
             return refusal(str(error))
         except OSError as error:
-            return refusal(os_error(error, path))
+            return refusal(os_error(error, spelled(path)))
         prefix = _prefix(request["root"], [context.cwd, context.host.real_path(context.cwd)])
         return _result(request, found, prefix, context)
 
@@ -129,8 +131,8 @@ def _prefix(root: str, session: list[str]) -> str:
         if below == ".":
             return ""
         if below.split("/")[0] != "..":
-            return below + "/"
-    return root.rstrip("/") + "/"
+            return spelled(below) + "/"
+    return spelled(root).rstrip("/") + "/"
 
 
 def _request(tool_input: Json, path: str, is_file: bool) -> Json:

@@ -15,7 +15,7 @@ from typing import Any, Callable
 
 from ...system.host import Host, LocalHost
 from ...system.process import MARK, Process, child_environment, new_mark, spawn
-from .run_program import BOOT, load_program
+from .run_program import BOOT, NAMES, load_program
 
 Json = dict[str, Any]
 
@@ -84,7 +84,7 @@ class NameFinder:
         self._end()
         mark = new_mark(self._token)
         argv = [sys.executable or "python3", "-I", "-S", "-c", BOOT]
-        argv += [load_program(("globs", "ignore", "names")), self._root]
+        argv += [load_program((NAMES, "globs", "ignore", "names")), self._root]
         given, self._stdin = os.pipe()
         try:
             os.set_blocking(self._stdin, False)

@@ -29,20 +29,25 @@ MAX_PATTERN = 10_000
 
 _KILL_AFTER = 5.0  # seconds after the limit at which a program that is stuck in a pattern is killed
 _MAX_ANSWER = 16 << 20
+NAMES, TEXTS = "ccb.tunnel.wire.spelling", "ccb.remote.system.text_encoding"
 _MODULES = (  # in the order of their imports
-    *("running", "globs", "ignore", "literals", "file_types", "narrowing", "walk", "scan", "main"),
+    *("running", NAMES, TEXTS, "globs", "ignore", "literals", "file_types", "narrowing", "walk", "scan", "main"),
 )
 
 BOOT = """
 import binascii, marshal, sys, zlib
 Module = type(sys)
-package = sys.modules["search"] = Module("search")
-package.__path__ = []
 for name, code in marshal.loads(zlib.decompress(binascii.a2b_base64(sys.argv[1]))):
-    module = sys.modules["search." + name] = Module("search." + name)
-    module.__package__ = "search"
+    parts = name.split(".")
+    for at in range(1, len(parts)):
+        package = ".".join(parts[:at])
+        if package not in sys.modules:
+            sys.modules[package] = Module(package)
+            sys.modules[package].__path__ = []
+    module = sys.modules[name] = Module(name)
+    module.__package__ = package
     exec(code, module.__dict__)
-    if name == "running" and sys.argv[4:]:
+    if parts[-1] == "running" and sys.argv[4:]:
         module.start_ahead(sys.argv[3], sys.argv[4:])
 if sys.argv[2:]:
     module.main(sys.argv[2])
@@ -66,6 +71,12 @@ def unsearched(found: Json) -> list[str]:
         notes.append(f"{_counted(unread, 'file or directory', 'files or directories')} could not be read.")
     if cut:
         notes.append(f"{_counted(cut, 'line', 'lines')} over 1 MiB {_was(cut)} searched only in the first MiB.")
+    foreign = found.get("foreign", {"count": 0})
+    if foreign["count"]:
+        such = f"{', '.join(foreign['named'])}{', …' if foreign['count'] > len(foreign['named']) else ''}"
+        notes.append(f"Not in UTF-8, so that only ASCII text is found and shown in {_it(foreign['count'])}: {such}.")
+    if found.get("binary"):
+        notes.append("It is a binary file, and was not searched. Use a program in Bash, such as `strings`.")
     if large:
         notes.append(f"{_counted(large, 'file', 'files')} over 32 MiB {_was(large)} not searched: multiline is on.")
     return [f"({note})" for note in notes]
@@ -79,6 +90,10 @@ def _them(number: int) -> str:
     return "it" if number == 1 else f"{number:,} entries"
 
 
+def _it(number: int) -> str:
+    return "it" if number == 1 else f"{number:,} files"
+
+
 def _was(number: int) -> str:
     return "was" if number == 1 else "were"
 
@@ -89,14 +104,14 @@ class SearchFailed(Exception):
 
 @lru_cache(maxsize=2)
 def load_program(modules: tuple[str, ...] = _MODULES) -> str:
-    """Return the compiled modules of a program, packed for a command line of this Python. `main` of the last module is
-    its entry point."""
+    """Return the compiled modules of a program, packed for a command line of this Python: those of the package
+    `program`, and any others by their whole names. `main` of the last module is its entry point."""
     codes = []
     for name in modules:
-        full_name = f"{__package__}.program.{name}"
+        full_name = name if "." in name else f"{__package__}.program.{name}"
         spec = importlib.util.find_spec(full_name)
         assert spec is not None
-        codes.append((name, cast("InspectLoader", spec.loader).get_code(full_name)))
+        codes.append((full_name, cast("InspectLoader", spec.loader).get_code(full_name)))
     return binascii.b2a_base64(zlib.compress(marshal.dumps(codes), 9), newline=False).decode("ascii")
 
 

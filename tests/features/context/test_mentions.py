@@ -43,6 +43,21 @@ async def test_files_that_a_prompt_names_come_with_it(host: WorkerHost, session:
     assert "mail me @notes.txt" in told and "three" not in told, "a file of the laptop names nothing on the host"
 
 
+async def test_a_name_that_is_no_plain_text_is_named_as_it_is_spelled(host: WorkerHost, session: str) -> None:
+    for name in ("caf\udce9.txt", r"caf\xe9.txt", "two\nlines"):
+        (host.project / name).write_text(f"this is {name!a}\n")
+    (host.project / "sub\udce9").mkdir()
+    laptop = await host.connect(session)
+    await laptop.attach()
+    await laptop.send(FindNames(laptop.epoch, 1, "caf"))
+    found = (await laptop.next(NamesFound, lambda frame: frame.request == 1)).body["names"]
+    assert set(found) == {r"caf\xe9.txt", r"caf\\xe9.txt"}
+    told = await asked(laptop, r"see @caf\xe9.txt, @caf\\xe9.txt, @two\nlines and @sub\xe9", "a")
+    for name in ("caf\udce9.txt", r"caf\xe9.txt", "two\nlines"):
+        assert f"1\tthis is {name!a}" in told
+    assert rf"the directory {host.project}/sub\xe9:" in told
+
+
 async def test_a_file_that_a_prompt_names_brings_the_instructions_of_its_directories(
     host: WorkerHost, session: str
 ) -> None:
@@ -156,6 +171,11 @@ async def test_a_note_goes_into_the_instruction_file_of_the_project(host: Worker
     told = await asked(laptop, "hello", "a")
     assert "The user has added this to" in told and "be kind or not" in told
     assert "empty" in (await noted(" "))["error"]
+    (host.project / "CLAUDE.md").write_bytes("# Größe\r\n".encode("utf-16"))
+    await noted("é")
+    assert (host.project / "CLAUDE.md").read_bytes() == "# Größe\r\n- é\r\n".encode("utf-16")
+    (host.project / "CLAUDE.md").write_bytes(b"Gr\xf6\xdfe\n")
+    assert "not in UTF-8" in (await noted("x"))["error"]
     (host.project / "CLAUDE.md").unlink()
     (host.project / "CLAUDE.md").symlink_to(host.home / ".profile")
     assert "leads out of the project" in (await noted("x"))["error"]

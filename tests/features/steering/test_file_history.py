@@ -83,6 +83,41 @@ def texts(host: WorkerHost) -> dict[str, str]:
     return {path.name: path.read_text() for path in sorted(host.project.iterdir())}
 
 
+async def test_a_hard_link_and_an_odd_name_go_back_as_the_same_files(host: WorkerHost, session: str) -> None:
+    first, second = host.project / "caf\udce9.txt", host.project / "two\nnames"
+    first.write_bytes(b"caf\xe9 = 1\n")
+    os.link(first, second)
+    inode = first.stat().st_ino
+    laptop = await host.connect(session)
+    await laptop.attach(OPTIONS)
+    name = r"caf\xe9.txt"
+    edit = {"file_path": name, "old_string": "= 1", "new_string": "= 2"}
+    request = await turn(laptop, "u1", ("Read", {"file_path": name}), ("Edit", edit))
+    assert "2 hard links" in json.dumps(request["messages"][-1])
+    assert second.read_bytes() == b"caf\xe9 = 2\n"
+    done = (await asked(laptop, "rewind_files", user_message_id="u1"))["response"]
+    assert done["filesChanged"] == [rf"{host.project}/caf\xe9.txt"] and not done["failed"]
+    assert second.read_bytes() == b"caf\xe9 = 1\n" and first.stat().st_ino == second.stat().st_ino == inode
+
+
+async def test_the_old_content_comes_back_after_a_write_in_place_that_was_cut(host: WorkerHost, session: str) -> None:
+    path = host.project / "h1"
+    path.write_text("one\ntwo\n")
+    os.link(path, host.project / "h2")
+    laptop = await host.connect(session)
+    hello = await laptop.attach(OPTIONS)
+    edit = {"file_path": str(path), "old_string": "one\ntwo", "new_string": "1\n2"}
+    await turn(laptop, "u1", ("Read", {"file_path": str(path)}), ("Edit", edit))
+    with path.open("r+b") as file:  # as a power cut leaves it
+        file.write(b"1\n2\ntwo\n")
+    await host.kill_worker(hello.pid)
+    laptop = await host.connect(session)
+    await laptop.attach()
+    done = (await asked(laptop, "rewind_files", user_message_id="u1"))["response"]
+    assert done["filesChanged"] == [str(path)] and not done["failed"]
+    assert (host.project / "h2").read_text() == "one\ntwo\n"
+
+
 async def test_files_go_back_to_how_they_were_before_a_prompt(host: WorkerHost, session: str) -> None:
     laptop = await worked(host, session)
     after = {"a.txt": "1\n1.5\n2\n", "b.txt": "B\n", "new.txt": "made again\n"}

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
-from ccb.remote.tools.contract import CallContext, Preview, ToolResult
+from ccb.remote.tools.contract import CallContext, Preview, ToolResult, UpcomingChange
 from ccb.remote.tools.files.edit_text import EditRefused, replaced
 from ccb.remote.tools.files.file_state import FileState
 from ccb.remote.tools.files.patch import MAX_PREVIEW, structured_patch
@@ -189,11 +189,11 @@ async def test_bytes_that_are_no_utf8_stay(box: Toolbox) -> None:
 
 
 async def test_write_writes_the_bytes_given(box: Toolbox) -> None:
-    path = await _seen(box, "a.sh", b"old\r\n")
-    result = await box("Write", file_path=str(path), content="#!/bin/sh\necho\n")
-    assert path.read_bytes() == b"#!/bin/sh\necho\n"
+    path = await _seen(box, "a.sh", b"old\n")
+    result = await box("Write", file_path=str(path), content="#!/bin/sh\r\necho\n")
+    assert path.read_bytes() == b"#!/bin/sh\r\necho\n"
     assert result.structured["type"] == "update"
-    assert result.structured["originalFile"] == "old\r\n"
+    assert result.structured["originalFile"] == "old\n"
     created = await box("Write", file_path=str(box.root / "b"), content="x\r\n")
     assert (box.root / "b").read_bytes() == b"x\r\n"
     assert (created.structured["type"], created.structured["originalFile"]) == ("create", None)
@@ -319,8 +319,8 @@ async def test_a_file_in_another_encoding_gets_no_utf8_mixed_into_it(box: Toolbo
     assert path.read_bytes() == before
     await box("Edit", file_path=str(path), old_string="caf", new_string="Caf")
     assert path.read_bytes() == before.replace(b"caf", b"Caf")
-    await box("Write", file_path=str(path), content="café\n")
-    assert path.read_text() == "café\n"
+    assert "would lose" in await box.error("Write", file_path=str(path), content="cafe\n")
+    assert path.read_bytes() == before.replace(b"caf", b"Caf")
 
 
 def _one(old: str, new: str) -> Json:
@@ -332,7 +332,8 @@ CHANGES: list[tuple[str, Json, str, str]] = [
     ("Edit", {"old_string": "o", "new_string": "0", "replace_all": True}, "o\r\nx\r\no", "0\r\nx\r\n0"),
     ("MultiEdit", {"edits": [_one("a", "b"), _one("b", "c")]}, "a\n", "c\n"),
     ("Write", {"content": "one\nthree\n"}, "one\ntwo\nthree\n", "one\nthree\n"),
-    ("Write", {"content": "one\n"}, "one\r\n", "one\n"),
+    ("Write", {"content": "one\n2\n"}, "one\r\n", "one\r\n2\r\n"),
+    ("Write", {"content": "one\n2\n3\r\n"}, "one\r\n", "one\n2\n3\r\n"),
     ("Write", {"content": "one"}, "one\n", "one"),
 ]  # fmt: skip
 
@@ -355,11 +356,11 @@ async def test_the_person_is_shown_the_change_that_is_then_made(
 
 
 async def test_a_patch_names_carriage_returns_and_a_missing_newline(box: Toolbox) -> None:
-    path = await _seen(box, "a.txt", "one\r\ntwo")
-    preview = await box.tools["Write"].preview({"file_path": str(path), "content": "one\ntwo\n"}, box.context)
+    path = await _seen(box, "a.txt", "one\ntwo")
+    preview = await box.tools["Write"].preview({"file_path": str(path), "content": "one\r\ntwo\n"}, box.context)
     assert isinstance(preview, Preview)
     (hunk,) = preview.public["patch"]
-    assert hunk["lines"] == ["-one\r", "-two", "\\ No newline at end of file", "+one", "+two"]
+    assert hunk["lines"] == ["-one", "-two", "\\ No newline at end of file", "+one\r", "+two"]
 
 
 async def test_a_new_file_is_foretold_as_one(box: Toolbox) -> None:
@@ -429,3 +430,153 @@ async def test_an_approval_counts_only_for_the_version_that_was_shown(box: Toolb
     if meanwhile != "removed" or tool == "Write":
         assert "modified since the user was asked" in str(result.content)
     assert {each: each.read_bytes() for each in (path, other) if each.exists()} == kept
+
+
+SEEN = "import os\nimport sys\n\n\ndef one():\n    return 1\n\n\ndef two():\n    return 2\n"
+FORMATTED = "import sys\n\n\ndef one() -> int:\n    return 1\n\n\ndef two():\n    return 2\n"
+
+
+@pytest.mark.parametrize("tool", ["Edit", "MultiEdit"])
+async def test_an_edit_is_made_where_a_formatter_has_changed_other_lines(box: Toolbox, tool: str) -> None:
+    path = await _seen(box, "a.py", SEEN)
+    path.write_text(FORMATTED)
+    first, second = _one("return 1", "return 10"), _one("return 2", "return 20")
+    change: Json = {**first} if tool == "Edit" else {"edits": [first, second]}
+    preview = await box.tools[tool].preview({"file_path": str(path), **change}, box.context)
+    assert isinstance(preview, Preview) and preview.public["removed"] == (1 if tool == "Edit" else 2)
+    text = await box.text(tool, file_path=str(path), **change)
+    assert path.read_text() == FORMATTED.replace("1", "10").replace("2", "2" if tool == "Edit" else "20")
+    assert "had changed elsewhere since you saw it:\n@@ -1,8 +1,7 @@\n-import os\n import sys\n" in text
+    assert "+def one() -> int:\n" in text and "return 10" not in text, "only what others have changed is shown"
+    assert "elsewhere" not in await box.text("Edit", file_path=str(path), **_one("import sys", "import sys, os"))
+
+
+@pytest.mark.parametrize(
+    ("seen", "present", "after"),
+    [
+        ("a  \nx = 1  \nb  \n", "a\nx = 1\nb\n", "a\nx = 3\nb\n"),
+        ("a\nx = 1\nb\n", "\ta\n\tx = 1\n\tb\n", "\ta\n\tx = 3\n\tb\n"),
+        ("a\nx = 1\nb", "a\r\nx = 1\r\nb\r\n", "a\r\nx = 3\r\nb\r\n"),
+    ],
+    ids=["blanks at the ends", "indentation", "line endings"],
+)
+async def test_white_space_that_a_formatter_has_changed_is_no_conflict(
+    box: Toolbox, seen: str, present: str, after: str
+) -> None:
+    path = await _seen(box, "a", seen)
+    path.write_bytes(present.encode())
+    assert "elsewhere" in await box.text("Edit", file_path=str(path), **_one("x = 1", "x = 3"))
+    assert path.read_bytes() == after.encode()
+
+
+@pytest.mark.parametrize(
+    ("seen", "present"),
+    [
+        pytest.param("[a]\nx = 1\n[b]\ny = 2\n", "[a]\nx = 2\n[b]\nx = 1\n", id="it stands elsewhere now"),
+        pytest.param("a\nx = 1\nb\n", "a\nx = 1\nb\nx = 1\n", id="it stands there twice now"),
+        pytest.param("a\nx = 1\nb\n", "a\nx = 10\nb\n", id="its line has changed"),
+        pytest.param("a\nx = 1\nb\n", "a\nb\n", id="it is gone"),
+        pytest.param("x = 1\nb\n", "b\nx = 1\n", id="it has moved"),
+    ],
+)
+async def test_an_edit_of_a_place_that_has_changed_asks_to_read_again(box: Toolbox, seen: str, present: str) -> None:
+    path = await _seen(box, "a.ini", seen)
+    path.write_text(present)
+    change = {"file_path": str(path), **_one("x = 1", "x = 3")}
+    assert "modified since it was read" in (box.refusal("Edit", **change) or "")
+    assert "modified since it was read" in await box.error("Edit", **change)
+    edits = [_one("a", "A"), _one("x = 1", "x = 3")]
+    assert "modified since it was read" in await box.error("MultiEdit", file_path=str(path), edits=edits)
+    assert path.read_text() == present
+
+
+async def test_all_places_are_replaced_only_if_all_stand_where_they_stood(box: Toolbox) -> None:
+    path = await _seen(box, "a", "x\na\nb\nx\n")
+    path.write_text("top\nx\na\nb\nx\n")
+    await box.text("Edit", file_path=str(path), old_string="x", new_string="y", replace_all=True)
+    assert path.read_text() == "top\ny\na\nb\ny\n"
+    path.write_text("top\ny\na\nb\ny\nmore\ny\n")
+    assert "modified since" in await box.error(
+        "Edit", file_path=str(path), old_string="y", new_string="z", replace_all=True
+    )
+
+
+async def test_a_save_with_the_old_size_and_times_is_a_change_all_the_same(box: Toolbox) -> None:
+    path = await _seen(box, "a", "one\ntwo\n")
+    times = path.stat()
+    path.write_text("ONE\ntwo\n")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert "modified since" in await box.error("Write", file_path=str(path), content="x")
+    assert "-one\n+ONE\n" in await box.text("Edit", file_path=str(path), **_one("two", "2"))
+    assert path.read_text() == "ONE\n2\n"
+
+
+async def test_what_was_changed_elsewhere_is_shown_within_a_limit(box: Toolbox) -> None:
+    path = await _seen(box, "a", "one\n" + "x\n" * 1000)
+    path.write_text("top\none\n" + "x\n" * 990 + "y\n" * 10_000)
+    text = await box.text("Edit", file_path=str(path), **_one("one", "1"))
+    assert len(text) < 5_000 and "There is more: read the file again" in text
+
+
+def test_contents_that_were_seen_are_remembered_within_a_limit() -> None:
+    files = FileState()
+    for number in range(20):
+        files.written(f"/{number}", "d", _info(), b"x" * (1 << 20))
+    kept = [seen is not None and seen.content is not None for seen in (files.get(f"/{n}") for n in range(20))]
+    assert kept == [False] * 16 + [True] * 4
+    files.written("/huge", "d", _info(), b"x" * (1 << 21))
+    huge = files.get("/huge")
+    assert huge is not None and huge.content is None
+
+
+@pytest.mark.parametrize("tool", ["Edit", "MultiEdit", "Write"])
+async def test_the_result_names_the_file_behind_a_link(box: Toolbox, tool: str) -> None:
+    path = await _seen(box, "real/a.txt", "one\n")
+    (box.root / "link").symlink_to(path)
+    (box.root / "current").symlink_to("real")
+    one = _one("one", "1")
+    changes: dict[str, Json] = {"Edit": one, "MultiEdit": {"edits": [one]}, "Write": {"content": "1\n"}}
+    text = await box.text(tool, file_path=str(box.root / "link"), **changes[tool])
+    assert f"It is a link: the file is {path}." in text
+    text = await box.text("Edit", file_path=str(box.root / "current" / "a.txt"), **_one("1", "2"))
+    assert f"It is a link: the file is {path}." in text
+    assert "link" not in await box.text("Edit", file_path=str(path), **_one("2", "3"))
+    (box.root / "dangling").symlink_to("real/new.txt")
+    text = await box.text("Write", file_path="dangling", content="x")
+    assert f"It is a link: the file is {box.root}/real/new.txt." in text and (box.root / "real/new.txt").is_file()
+
+
+async def test_a_session_behind_a_link_has_no_links_for_that(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "home").symlink_to("disk")
+    async with open_toolbox(tmp_path / "home") as box:
+        path = await _seen(box, "a.txt", "one\n")
+        assert "It is a link" not in await box.text("Edit", file_path=str(path), **_one("one", "1"))
+
+
+async def test_a_file_is_written_in_place_only_after_its_content_was_kept(box: Toolbox) -> None:
+    path, alone = await _seen(box, "h1", "one\n"), await _seen(box, "alone", "one\n")
+    os.link(path, box.root / "h2")
+    kept: list[tuple[bytes | None, bytes]] = []
+
+    async def keep(change: UpcomingChange) -> str:
+        kept.append((change.data, Path(change.path).read_bytes()))
+        return "" if len(kept) > 2 else "the disk is full"
+
+    box.context = box.context.for_call(CallContext(before_change=keep))
+    said = await box.error("Edit", file_path=str(path), **_one("one", "1"))
+    assert "could not be kept before (the disk is full): use Bash" in said and path.read_text() == "one\n"
+    await box.text("Edit", file_path=str(alone), **_one("one", "1"))
+    await box.text("Edit", file_path=str(path), **_one("one", "1"))
+    assert (box.root / "h2").read_text() == "1\n" and kept == [(b"one\n", b"one\n")] * 3
+
+
+@pytest.mark.parametrize("tool", ["Edit", "MultiEdit", "Write"])
+async def test_hard_links_stay_links_and_are_told(box: Toolbox, tool: str) -> None:
+    path = await _seen(box, "h1", "one\n")
+    os.link(path, box.root / "h2")
+    one = _one("one", "1")
+    changes: dict[str, Json] = {"Edit": one, "MultiEdit": {"edits": [one]}, "Write": {"content": "1\n"}}
+    text = await box.text(tool, file_path=str(path), **changes[tool])
+    assert text.endswith("The file has 2 hard links, and all of them have the new content.")
+    assert (box.root / "h2").read_text() == "1\n"

@@ -58,9 +58,12 @@ def test_what_git_ignores_is_left_out_and_links_are_not_followed(tmp_path: Path)
     assert index.find("x.o", 50)[0] == index.find("key", 50)[0] == []
 
 
-def test_a_name_that_cannot_be_written_is_left_out(tmp_path: Path) -> None:
-    index = index_of(tmp_path, ["two words.txt", 'a"quote', "a\nline", "a\x1b[31m", "ä.txt"])
-    assert index.find("", 50)[0] == ["two words.txt", "ä.txt"]
+def test_a_name_that_is_no_plain_text_is_spelled_and_one_that_cannot_be_written_is_left_out(tmp_path: Path) -> None:
+    index = index_of(tmp_path, ["two words.txt", 'a"quote', "a\nline", "a\x1b[31m", "ä.txt", "caf\udce9/menu"])
+    names = [r"a\nline", r"a\x1b[31m", r"caf\xe9/", "two words.txt", "ä.txt"]
+    assert index.find("", 50)[0] == names
+    assert index.find(r"caf\xe", 50)[0] == [r"caf\xe9/", r"caf\xe9/menu"]
+    assert index.find(rf"{tmp_path}/caf\xe9/", 50)[0] == [rf"{tmp_path}/caf\xe9/menu"]
 
 
 def test_a_name_that_leads_out_of_the_tree_lists_its_directory(tmp_path: Path) -> None:

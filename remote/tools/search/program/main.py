@@ -10,6 +10,8 @@ import sys
 import time
 import warnings
 
+from ccb.tunnel.wire.spelling import spelled
+
 from .file_types import TYPES
 from .globs import BadGlob, Globs
 from .literals import required
@@ -74,7 +76,7 @@ def _check_readable(root: str, file: str) -> None:
         else:
             os.scandir(path).close()
     except OSError as error:
-        raise BadRequest(f"{path}: {error.strerror or error}") from None
+        raise BadRequest(f"{spelled(path)}: {error.strerror or error}") from None
 
 
 def compiled(text: str, ignore_case: bool, multiline: bool) -> Pattern:
@@ -91,7 +93,10 @@ def compiled(text: str, ignore_case: bool, multiline: bool) -> Pattern:
         raise BadRequest(f"The pattern is not a valid regular expression: {error}") from None
     encoded = tuple((each.lower() if folded else each).encode() for each in texts)
     keeps_returns = "\\r" in text or "\r" in text
-    return Pattern(regex, encoded, ignore_case=folded, keeps_returns=keeps_returns, multiline=multiline)
+    is_ascii = text.isascii() and not re.search(r"\\[xuUN]", text)
+    return Pattern(
+        regex, encoded, ignore_case=folded, keeps_returns=keeps_returns, multiline=multiline, is_ascii=is_ascii
+    )
 
 
 _POSIX = {
@@ -129,7 +134,7 @@ def _glob(request: Json, limits: Limits) -> Json:
     allowed = _PathFilter(request)
     found = allowed.of(with_times(root, paths, limits))
     return {
-        "items": [_show(file.path) for file in found[:limit]],
+        "items": [spelled(file.path) for file in found[:limit]],
         "more": len(found) > limit,
         "partial": limits.late,
         "left_out": allowed.left_out,
@@ -165,16 +170,18 @@ def _grep(request: Json, limits: Limits) -> Json:
         "ignored": _few(limits.ignored),
         "cut": limits.cut,
         "large": limits.large,
+        "foreign": _few({os.path.relpath(path, request["root"]) for path in limits.foreign}),
+        "binary": limits.binary if request.get("file") else 0,
     }
 
 
 _NAMED = 3
 
 
-def _few(ignored: set[str]) -> Json:
-    """Return how many entries .gitignore leaves out, and the names of the first few."""
-    named = sorted(ignored, key=lambda path: (path.count("/"), path))[:_NAMED]
-    return {"count": len(ignored), "named": [_show(path) for path in named]}
+def _few(paths: set[str]) -> Json:
+    """Return how many paths there are, and the first few of them."""
+    named = sorted(paths, key=lambda path: (path.count("/"), path))[:_NAMED]
+    return {"count": len(paths), "named": [spelled(path) for path in named]}
 
 
 class _PathFilter:
@@ -222,7 +229,7 @@ def _candidates(request: Json, pattern: Pattern, limits: Limits) -> list[Found]:
         if matching is not None:
             return with_times(root, matching, limits)
     paths = in_time(files(root, chosen, request["rg"], limits), limits)
-    if texts and request["grep"]:
+    if texts and request["grep"] and pattern.is_ascii:
         paths = in_time(matching_by_grep(root, request["grep"], paths, texts, pattern.ignore_case, limits), limits)
     return with_times(root, paths, limits)
 
@@ -237,7 +244,7 @@ def first_command(request: Json) -> list[str]:
         pattern = _pattern(request)
         texts = [text.decode() for text in pattern.texts]
         if texts:
-            return matching_command(request["rg"], chosen, texts, pattern.ignore_case)
+            return matching_command(request["rg"], chosen, texts, pattern.ignore_case, not pattern.is_ascii)
     return listing_command(request["rg"], chosen)
 
 
@@ -280,7 +287,7 @@ def _list_file(request: Json, file: Found, pattern: Pattern, collected: _Collect
     if next(scan(_full_path(request, file), pattern, 0, 0, limits), None) is not None:
         limits.cut = cut  # a match was found, so it does not matter that some line was not searched to its end
         collected.files += 1
-        collected.add(_show(file.path))
+        collected.add(spelled(file.path))
 
 
 def _count_in_file(request: Json, file: Found, pattern: Pattern, collected: _Collected, limits: Limits) -> None:
@@ -289,13 +296,13 @@ def _count_in_file(request: Json, file: Found, pattern: Pattern, collected: _Col
     if count:
         collected.files += 1
         collected.matches += count
-        collected.add(f"{_show(file.path)}:{count}")
+        collected.add(f"{spelled(file.path)}:{count}")
 
 
 def _show_file(request: Json, file: Found, pattern: Pattern, collected: _Collected, limits: Limits) -> None:
     """Collect the matching lines of a file and their context; `--` stands between lines that do not follow each
     other."""
-    name, before, after = _show(file.path), request["before"], request["after"]
+    name, before, after = spelled(file.path), request["before"], request["after"]
     last = 0
     for line in scan(_full_path(request, file), pattern, before, after, limits):
         if last == 0:

@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from ccb.tunnel.wire.spelling import spelled, unspelled
+
 from .ignore import Ignore
 
 Json = dict[str, Any]
@@ -27,12 +29,12 @@ _MAX_HITS = 1_500  # entries of one kind of match that are ranked
 _FRESH_S = 2.0
 _FIRST_S = 0.05  # longest wait of the first question for the first names
 _IDLE_S = 300.0
-_UNTYPED = re.compile(rb'[\x00-\x1f\x7f"]')  # such a name cannot be written behind an `@`
+_UNTYPED = b'"'  # a name with it cannot be written behind an `@`
 
 
 class NameIndex:
-    """The files and directories below `root`, those near it first. What git ignores is left out. Directories end with
-    a slash, and links to directories are not followed."""
+    """The files and directories below `root` as they are spelled, those near it first. What git ignores is left out.
+    Directories end with a slash, and links to directories are not followed."""
 
     def __init__(self, root: str) -> None:
         self.cut = False
@@ -89,8 +91,8 @@ class NameIndex:
         if query.startswith(("/", "~", "./", "../")) or query in (".", ".."):
             found = _listed(self._root, query)
         else:
-            found = self._ranked(os.fsencode(query).lower(), most)
-        shown = [name.decode() for name in found if not _UNTYPED.search(name) and _is_text(name)]
+            found = self._ranked(query.encode("utf-8", "replace").lower(), most)
+        shown = [name.decode() for name in found if _UNTYPED not in name]
         return shown[:most], len(shown) > most
 
     def _ranked(self, query: bytes, most: int) -> list[bytes]:
@@ -133,8 +135,8 @@ def _walk(root: str) -> Iterator[bytes | None]:
             if entry.name == ".git" or rules.ignores(entry.path, is_directory and not entry.is_symlink()):
                 continue
             name = prefix + entry.name + ("/" if is_directory else "")
-            encoded = os.fsencode(name)
-            if len(encoded) > _MAX_NAME or b"\n" in encoded:
+            encoded = spelled(name).encode("utf-8", "replace")
+            if len(encoded) > _MAX_NAME:
                 continue
             yield encoded
             if is_directory and not entry.is_symlink():
@@ -156,13 +158,15 @@ def _listed(root: str, query: str) -> list[bytes]:
     if query in (".", "..", "~"):
         return [query.encode() + b"/"]
     try:
-        with os.scandir(os.path.join(root, os.path.expanduser(head + slash))) as entries:
-            found = [(entry.name, _is_directory(entry)) for entry, _ in zip(entries, range(_MAX_HITS))]
+        with os.scandir(os.path.join(root, os.path.expanduser(unspelled(head + slash)))) as entries:
+            found = [(spelled(entry.name), _is_directory(entry)) for entry, _ in zip(entries, range(_MAX_HITS))]
     except OSError:
         return []
     tail = tail.lower()
     chosen = [(not name.lower().startswith(tail), name, inside) for name, inside in found if tail in name.lower()]
-    return [os.fsencode(head + slash + name + ("/" if inside else "")) for _, name, inside in sorted(chosen)]
+    return [
+        (head + slash + name + ("/" if inside else "")).encode("utf-8", "replace") for _, name, inside in sorted(chosen)
+    ]
 
 
 def _lines_with(text: bytes, wanted: bytes) -> Iterator[tuple[int, int]]:
@@ -215,14 +219,6 @@ def _holds(name: bytes, query: bytes) -> bool:
         at = name.find(query[i : i + 1], at) + 1
         if not at:
             return False
-    return True
-
-
-def _is_text(name: bytes) -> bool:
-    try:
-        name.decode()
-    except UnicodeDecodeError:
-        return False
     return True
 
 

@@ -3,6 +3,7 @@ options."""
 
 from __future__ import annotations
 
+import os
 import re
 
 _IGNORED = re.compile(rb"ignoring (?:\./)?(.+?): Ignore\(IgnoreMatch\(Gitignore\(Glob \{ from: Some\(\"(.*?)\"\)")
@@ -15,7 +16,7 @@ def left_out(told: bytes) -> tuple[set[str], bool]:
     is_foreign = False
     for path, source in _IGNORED.findall(told):
         if source.endswith(b".gitignore"):
-            ignored.add(path.decode("utf-8", "replace"))
+            ignored.add(os.fsdecode(path))
         else:
             is_foreign = True
     return ignored, is_foreign

@@ -9,6 +9,7 @@ import stat
 from collections import deque
 from collections.abc import Iterator
 
+from ....system.text_encoding import is_binary, wide_decoder
 from .walk import Limits
 
 MAX_LINE = 1 << 20
@@ -20,13 +21,13 @@ MAX_MULTILINE = 32 << 20
 
 _BLOCK = 1 << 20
 _FIRST_BLOCK = 1 << 16  # most files end in it, and room for a larger one would take time
-_SNIFF = 8192
+_MARK = b"\xef\xbb\xbf"
 
 
 class Pattern:
     """A pattern to search for. Lines end at a line feed. A carriage return before it belongs to the line ending, unless
     the pattern contains one (`keeps_returns`). If there are `texts`, every match contains one of them (see
-    `literals`)."""
+    `literals`). `is_ascii`: it names no character that is not ASCII."""
 
     def __init__(
         self,
@@ -36,12 +37,14 @@ class Pattern:
         ignore_case: bool,
         keeps_returns: bool,
         multiline: bool,
+        is_ascii: bool,
     ) -> None:
         self.regex = regex
         self.texts = texts
         self.ignore_case = ignore_case
         self.keeps_returns = keeps_returns
         self.multiline = multiline
+        self.is_ascii = is_ascii
 
     def may_match(self, data: bytes) -> bool:
         """Return False if there is certainly no match in these bytes."""
@@ -75,6 +78,23 @@ class Line:
         self.text = text
         self.matches = matches
 
+    @property
+    def is_utf8(self) -> bool:
+        return not _LOST.search(self.text)
+
+
+_LOST = re.compile("[\udc80-\udcff]")
+_FOREIGN = Line(0, "\udcff", False)
+"""Stands for a part of a file that is not in UTF-8, and may hide a match."""
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
 
 def scan(path: str, pattern: Pattern, before: int, after: int, limits: Limits) -> Iterator[Line]:
     """Yield the matching lines and their context, each once, in order. Yield nothing for a binary file (a NUL in the
@@ -88,9 +108,14 @@ def scan(path: str, pattern: Pattern, before: int, after: int, limits: Limits) -
         status = os.fstat(file)
         if stat.S_ISREG(status.st_mode):
             if pattern.multiline:
-                yield from _scan_whole(file, status.st_size, pattern, before, after, limits)
+                lines = _scan_whole(file, status.st_size, pattern, before, after, limits)
             else:
-                yield from _scan_lines(file, pattern, before, after, limits)
+                lines = _scan_lines(file, pattern, before, after, limits)
+            for line in lines:
+                if not line.is_utf8:
+                    limits.foreign.add(path)
+                if line.number:
+                    yield line
     except OSError as error:
         limits.missed(path, error)
     finally:
@@ -102,6 +127,8 @@ def _scan_lines(file: int, pattern: Pattern, before: int, after: int, limits: Li
     number = 0
     owed = 0  # number of context lines still to show after the last match
     for chunk in _chunks(file, pattern, limits):
+        if not pattern.is_ascii and chunk.endswith(b"\n") and not _is_utf8(chunk):
+            yield _FOREIGN
         if not owed and not pattern.may_match(chunk):
             count = chunk.count(b"\n") + (not chunk.endswith(b"\n"))
             if before:
@@ -165,19 +192,21 @@ def _chunks(file: int, pattern: Pattern, limits: Limits) -> Iterator[bytes]:
 
 def _blocks(file: int, limits: Limits) -> Iterator[bytes]:
     """Yield the blocks of a text file, and an empty one at its end. A binary file yields nothing."""
-    is_first = True
-    size = _FIRST_BLOCK
-    while True:
+    block = os.read(file, _FIRST_BLOCK)
+    whole = len(block) < _FIRST_BLOCK
+    wide = wide_decoder(block, whole=whole)
+    if is_binary(block, whole=whole):
+        limits.binary += 1
+        return
+    if block.startswith(_MARK):
+        block = block[len(_MARK) :] or os.read(file, _BLOCK)
+    while block:
         limits.check()
-        block = os.read(file, size)
-        if len(block) == size:
-            size = _BLOCK
-        if is_first and b"\0" in block[:_SNIFF]:
-            return
-        is_first = False
-        yield block
-        if not block:
-            return
+        yield wide.decode(block).lstrip("\ufeff").encode("utf-8", "replace") if wide else block
+        block = os.read(file, _FIRST_BLOCK if whole else _BLOCK)
+    if wide:
+        yield wide.decode(b"", True).encode("utf-8", "replace")
+    yield b""
 
 
 def _scan_whole(file: int, size: int, pattern: Pattern, before: int, after: int, limits: Limits) -> Iterator[Line]:
@@ -186,7 +215,15 @@ def _scan_whole(file: int, size: int, pattern: Pattern, before: int, after: int,
         return
     data = b"".join(iter(lambda: os.read(file, _BLOCK), b""))
     limits.check()
-    if b"\0" in data[:_SNIFF] or not pattern.may_match(data):
+    if is_binary(data, whole=True):
+        limits.binary += 1
+        return
+    wide = wide_decoder(data, whole=True)
+    data = wide.decode(data, True).encode("utf-8", "replace") if wide else data
+    data = data[len(_MARK) :] if data.startswith(_MARK) else data
+    if not pattern.is_ascii and not _is_utf8(data):
+        yield _FOREIGN
+    if not pattern.may_match(data):
         return
     text = data.decode("utf-8", "surrogateescape")
     if not pattern.keeps_returns:

@@ -27,7 +27,7 @@ class Limits:
     """The time to stop (`until`, monotonic seconds), and a record of what was not searched. `late`: something was left
     out for lack of time. `unread`: the paths that could not be read. `cut`: the number of lines that were not searched
     to their end. `large`: the number of files that are too large for a multi-line search. `ignored`: the entries that
-    .gitignore leaves out."""
+    .gitignore leaves out. `foreign`: the files that are not in UTF-8. `binary`: how many files are no text."""
 
     def __init__(self, until: float) -> None:
         self.until = until
@@ -36,6 +36,8 @@ class Limits:
         self.cut = 0
         self.large = 0
         self.ignored: set[str] = set()
+        self.foreign: set[str] = set()
+        self.binary = 0
 
     def missed(self, path: str, error: OSError) -> None:
         """Note that `path` (absolute) could not be read. A file that is gone is not noted."""
@@ -69,7 +71,7 @@ class Found:
 
 RIPGREP = (
     *("--no-config", "--hidden", "--no-ignore-dot", "--no-ignore-global", "--no-ignore-exclude"),
-    *("--glob", "!.git", "--null", "--encoding=none"),
+    *("--glob", "!.git", "--null"),
     f"--threads={min(12, 2 * (os.cpu_count() or 1))}",  # it waits for the kernel more than it computes
 )
 """Options with which ripgrep sees the tree as the walker does."""
@@ -108,9 +110,24 @@ def type_options(chosen: list[Globs]) -> list[str]:
     return [*(f"--type-add=ccbwanted:{name}" for name in named[0]), _OF_A_TYPE]
 
 
-def matching_command(rg: str, chosen: list[Globs], texts: list[str], ignore_case: bool) -> list[str]:
-    """Return the command of ripgrep that lists the files that contain one of the texts, and perhaps some others."""
-    options = ["--text", "--fixed-strings", "--files-with-matches", *(["--ignore-case"] if ignore_case else ())]
+_NO_CONTINUATION = r"(?:[\x01-\x09\x0b-\x7f\xc0-\xff]|$)"
+_NOT_UTF8 = (  # bytes that show, in one line, that a file is not in UTF-8
+    rf"(?-u:[\xc0-\xff]{_NO_CONTINUATION}|[\xe0-\xff][\x80-\xbf]{_NO_CONTINUATION}"
+    rf"|[\xf0-\xff][\x80-\xbf][\x80-\xbf]{_NO_CONTINUATION}|(?:^|[\x01-\x09\x0b-\x7f])[\x80-\xbf])"
+)
+_SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$#&~-]")
+
+
+def matching_command(
+    rg: str, chosen: list[Globs], texts: list[str], ignore_case: bool, foreign: bool = False
+) -> list[str]:
+    """Return the command of ripgrep that lists the files that contain one of the texts, and perhaps some others. With
+    `foreign`, it lists those that are not in UTF-8 as well."""
+    options = ["--text", "--files-with-matches", *(["--ignore-case"] if ignore_case else ())]
+    if foreign:
+        texts = [*(_SPECIAL.sub(r"\\\g<0>", text) for text in texts), _NOT_UTF8]
+    else:
+        options.append("--fixed-strings")
     wanted = [option for text in texts for option in ("-e", text)]
     return _telling([rg, *RIPGREP, *type_options(chosen), *options, *wanted, "--", "./"])
 
@@ -143,7 +160,23 @@ def matching_by_grep(
         if code > 1 or (listed and not listed.endswith(b"\0")):
             yield from batch  # grep met unreadable files or lacks these options: let the scan decide
         else:
-            yield from _names(listed)
+            found = _names(listed)
+            yield from found
+            yield from (path for path in batch if _is_wide(os.path.join(root, path)) and path not in found)
+
+
+def _is_wide(path: str) -> bool:
+    """Return whether a file has the byte order mark of UTF-16, in which grep does not find a text."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.read(file, 2) in (b"\xff\xfe", b"\xfe\xff")
+    except OSError:
+        return False
+    finally:
+        os.close(file)
 
 
 def _batches(paths: Iterable[str]) -> Iterator[list[str]]:

@@ -1,0 +1,202 @@
+"""Files keep their encoding, byte order mark and line endings, and every tool says what it cannot read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.remote.tools_kit import Toolbox, open_toolbox
+
+from ccb.remote.system.text_encoding import text_of
+from ccb.remote.tools.contract import Preview
+from ccb.remote.tools.files.edit_text import EditRefused, replaced, with_endings_of
+
+Json = dict[str, Any]
+
+
+@pytest.fixture
+async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
+    async with open_toolbox(tmp_path) as toolbox:
+        yield toolbox
+
+
+async def _seen(box: Toolbox, name: str, content: bytes) -> Path:
+    path = box.write(name, content)
+    await box("Read", file_path=str(path))
+    return path
+
+
+UTF16 = [pytest.param("utf-16-le", b"\xff\xfe", id="little"), pytest.param("utf-16-be", b"\xfe\xff", id="big")]
+
+
+@pytest.mark.parametrize(("codec", "mark"), UTF16)
+async def test_utf16_is_read_searched_edited_and_written_as_utf16(box: Toolbox, codec: str, mark: bytes) -> None:
+    path = box.write("a.txt", mark + "größe\r\n表 = 1\r\n".encode(codec))
+    text = await box.text("Read", file_path=str(path))
+    assert text.startswith("1\tgröße\n2\t表 = 1\n\n[The file is in " + codec.upper())
+    assert await box.text("Grep", pattern="größe|表", output_mode="content") == "a.txt:1:größe\na.txt:2:表 = 1"
+    change = {"file_path": str(path), "old_string": "größe\n表", "new_string": "Maß\n紙"}
+    preview = await box.tools["Edit"].preview(change, box.context)
+    assert isinstance(preview, Preview) and preview.public["decoded"]
+    assert "+Maß\r" in preview.public["patch"][0]["lines"]
+    await box.text("Edit", **change)
+    assert path.read_bytes() == mark + "Maß\r\n紙 = 1\r\n".encode(codec)
+    said = await box.text("Write", file_path=str(path), content="neu\nzwei\n")
+    assert path.read_bytes() == mark + "neu\r\nzwei\r\n".encode(codec)
+    assert f"Kept as it was: {codec.upper()}, byte order mark, CRLF line endings." in said
+
+
+async def test_a_long_utf16_file_is_read_and_searched_to_its_end(box: Toolbox) -> None:
+    lines = "".join(f"line {n} é😀\n" for n in range(200_000))
+    path = box.write("long.txt", (lines + "the needle\n").encode("utf-16"))
+    assert "200001\tthe needle" in await box.text("Read", file_path=str(path), offset=199_990)
+    assert "200001:the needle" in await box.text("Grep", pattern="needle$", output_mode="content")
+    assert "long.txt" in await box.text("Grep", pattern=r"line 7 é😀\nline 8", multiline=True)
+
+
+async def test_a_byte_order_mark_and_crlf_survive_every_change(box: Toolbox) -> None:
+    path = await _seen(box, "a.ps1", b"\xef\xbb\xbfone\r\ntwo\r\n")
+    await box.text("Edit", file_path=str(path), old_string="one", new_string="1\n1.5")
+    assert path.read_bytes() == b"\xef\xbb\xbf1\r\n1.5\r\ntwo\r\n"
+    await box.text("Write", file_path=str(path), content="\ufeffnew\n")
+    assert path.read_bytes() == b"\xef\xbb\xbfnew\r\n"
+    assert await box.text("Grep", pattern="^new", output_mode="content") == "a.ps1:1:new"
+
+
+async def test_write_keeps_the_endings_of_the_lines_that_stay(box: Toolbox) -> None:
+    path = await _seen(box, "mixed.txt", b"a\r\nb\nc\r\nd\ne")
+    await box.text("Write", file_path=str(path), content="a\nb\nC\nc2\nd\ne\n")
+    assert path.read_bytes() == b"a\r\nb\nC\r\nc2\r\nd\ne\n"
+    path = await _seen(box, "lone.txt", b"a\r")
+    await box.text("Write", file_path=str(path), content="b\na")
+    assert path.read_bytes() == b"b\na\r"
+
+
+async def test_an_edit_across_mixed_endings_changes_only_the_lines_it_touches(box: Toolbox) -> None:
+    path = await _seen(box, "mixed.txt", b"a\r\nb\nc\r\nd\ne\r\n")
+    await box.text("Edit", file_path=str(path), old_string="a\nb\nc\nd", new_string="a\nB\nnew\nc\nd")
+    assert path.read_bytes() == b"a\r\nB\nnew\nc\r\nd\ne\r\n"
+    await box.text("Edit", file_path=str(path), old_string="c\nd\n", new_string="d\n")
+    assert path.read_bytes() == b"a\r\nB\nnew\nd\ne\r\n"
+
+
+SHIFT_JIS = "ア = 表; x = 1\nA = B\n".encode("shift_jis")  # ア is 83 41, 表 is 95 5C
+
+
+@pytest.mark.parametrize("old", ["A", "\\", "\\; x"])
+async def test_half_of_a_character_is_never_replaced(box: Toolbox, old: str) -> None:
+    path = await _seen(box, "legacy.c", SHIFT_JIS)
+    for name, change in (
+        ("Edit", {"old_string": old, "new_string": "B", "replace_all": True}),
+        ("MultiEdit", {"edits": [{"old_string": old, "new_string": "B", "replace_all": True}]}),
+    ):
+        assert "may be a part of a character" in await box.error(name, file_path=str(path), **change)
+    assert path.read_bytes() == SHIFT_JIS
+
+
+async def test_ascii_text_is_edited_in_a_file_of_an_unknown_encoding(box: Toolbox) -> None:
+    path = await _seen(box, "legacy.c", SHIFT_JIS)
+    await box.text("Edit", file_path=str(path), old_string=" = B", new_string=" = C")
+    await box.text("Edit", file_path=str(path), old_string="x = 1\n", new_string="x = 2\n")
+    assert path.read_bytes() == "ア = 表; x = 2\nA = C\n".encode("shift_jis")
+
+
+@given(
+    st.sampled_from(["shift_jis", "gb18030", "big5", "euc_jp", "euc_kr", "latin-1"]),
+    st.text(alphabet="aA\\1 é表ア中한~|\n", max_size=20),
+    st.text(alphabet="aA\\1 ~|", min_size=1, max_size=3),
+)
+def test_in_no_encoding_does_an_edit_touch_another_character(codec: str, text: str, old: str) -> None:
+    text = text.encode(codec, "ignore").decode(codec)
+    data = text.encode(codec)
+    known = text_of(data)
+    assert known is not None
+    try:
+        done, _ = replaced(data, old, "Z", True)
+    except EditRefused:
+        return
+    assert done.decode(codec if not known.codec else known.codec) == (text if not known.codec else known.text).replace(
+        old, "Z"
+    )
+
+
+LATIN = "caf\xe9 = 1\n".encode("latin-1")
+
+
+async def test_a_file_that_is_not_utf8_is_said_at_every_door(box: Toolbox) -> None:
+    path = box.write("menu.txt", LATIN)
+    box.write("utf8.txt", "café = 2\n")
+    text = await box.text("Read", file_path=str(path))
+    assert text.startswith("1\tcaf\ufffd = 1\n") and "not in UTF-8" in text and "iconv" in text
+    text = await box.text("Grep", pattern="= 1", output_mode="content")
+    assert text.startswith("menu.txt:1:caf\ufffd = 1\n") and "Not in UTF-8" in text and "in it: menu.txt." in text
+    for name, change in (
+        ("Edit", {"old_string": "caf\ufffd", "new_string": "cafe"}),
+        ("Edit", {"old_string": "= 1", "new_string": "= é"}),
+        ("Write", {"content": "cafe = 1\n"}),
+    ):
+        said = await box.error(name, file_path=str(path), **change)
+        assert "not in UTF-8" in said and "iconv" in said
+    assert path.read_bytes() == LATIN
+
+
+@pytest.mark.parametrize("backend", ["rg", "grep", "neither"])
+@pytest.mark.parametrize("pattern", ["café", r"caf\xe9", "caf[éè]", "(?i)CAFÉ"])
+async def test_a_search_for_other_than_ascii_names_the_files_that_may_hide_it(
+    box: Toolbox, monkeypatch: pytest.MonkeyPatch, backend: str, pattern: str
+) -> None:
+    box.write("menu.txt", b"x\n" * 100_000 + LATIN)
+    box.write("utf8.txt", "café = 2\n")
+    box.write("plain.txt", "cafe = 3\n")
+    box.write("picture.bin", b"\x89\0\xff\xe9")
+    which = box.context.host.which
+    monkeypatch.setattr(box.context.host, "which", lambda name: which(name) if name == backend else None)
+    text = await box.text("Grep", pattern=pattern)
+    assert text.startswith("Found 1 file\nutf8.txt\n") and "shown in it: menu.txt." in text
+    assert "UTF-8" not in await box.text("Grep", pattern="cafe|caff")
+
+
+async def test_a_binary_file_is_said_to_be_one_and_not_to_be_read_again(box: Toolbox) -> None:
+    path = box.write("a.out", b"\x7fELF\0\0needle")
+    assert "binary file, and was not searched" in await box.text("Grep", pattern="needle", path=str(path))
+    for name, change in (("Edit", {"old_string": "ELF", "new_string": "x"}), ("Write", {"content": "x"})):
+        said = box.refusal(name, file_path=str(path), **change)
+        assert said is not None and "binary" in said and "Read it first" not in said
+        assert said == await box.error(name, file_path=str(path), **change)
+
+
+async def test_write_refuses_what_stands_for_text_that_read_has_cut(box: Toolbox) -> None:
+    path = box.write("long.json", "x" * 5000 + "\n")
+    shown = (await box.text("Read", file_path=str(path))).removeprefix("1\t")
+    assert "could not show" in await box.error("Write", file_path=str(path), content=shown + "\n")
+    assert path.stat().st_size == 5001
+
+
+BOOK = {"cells": [{"cell_type": "code", "id": "a", "source": ["x = 'é'\n"], "outputs": []}], "nbformat": 4}
+
+
+@pytest.mark.parametrize(("codec", "mark"), [*UTF16, pytest.param("utf-8", b"\xef\xbb\xbf", id="utf-8 with a mark")])
+async def test_a_notebook_keeps_its_encoding_and_line_endings(box: Toolbox, codec: str, mark: bytes) -> None:
+    text = json.dumps(BOOK, ensure_ascii=False, indent=1).replace("\n", "\r\n")
+    path = await _seen(box, "n.ipynb", mark + text.encode(codec))
+    await box.text("NotebookEdit", notebook_path=str(path), cell_id="a", new_source="x = 'ß'\n")
+    data = path.read_bytes()
+    assert data.startswith(mark)
+    written = data[len(mark) :].decode(codec)
+    assert "ß" in written and written.count("\n") == written.count("\r\n") > 5
+
+
+_LINES = st.lists(st.sampled_from(["a", "b", "", "a\r", "b\r", "c\r\r"]), min_size=1, max_size=8)
+
+
+@given(_LINES, st.lists(st.sampled_from(["a", "b", "c", ""]), min_size=1, max_size=8))
+def test_only_line_endings_differ_from_what_was_given(old: list[str], new: list[str]) -> None:
+    made = with_endings_of("\n".join(old), "\n".join(new), "\r\n")
+    assert [line.rstrip("\r") for line in made.split("\n")] == new
+    same = "\n".join(line.rstrip("\r") for line in old)
+    assert with_endings_of("\n".join(old), same, "\n") == "\n".join(old)

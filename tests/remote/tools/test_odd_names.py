@@ -1,0 +1,107 @@
+"""Names that are not UTF-8 or hold control characters: what one tool prints, the others take back."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.remote.tools_kit import Toolbox, open_toolbox
+from tests.support.worker.cages import sandbox
+from tests.support.worker.permission_desk import Desk, on_file
+
+from ccb.remote.permissions.decision import Behavior
+
+NAMES = {
+    "caf\udce9.txt": r"caf\xe9.txt",
+    r"caf\xe9.txt": r"caf\\xe9.txt",
+    "two\nlines.txt": r"two\nlines.txt",
+    r"two\nlines.txt": r"two\\nlines.txt",
+    "\udcff\udcfe dir/a\tb\x1b.txt": r"\xff\xfe dir/a\x09b\x1b.txt",
+    "größe.txt": "größe.txt",
+    r"unit\x2dname.txt": r"unit\x2dname.txt",
+}
+
+
+@pytest.fixture
+async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
+    async with open_toolbox(tmp_path) as toolbox:
+        for number, name in enumerate(NAMES):
+            toolbox.write(name, f"text {number}\n")
+        yield toolbox
+
+
+@pytest.mark.parametrize("backend", ["rg", "grep", "neither"])
+async def test_every_file_is_found_once_and_its_name_is_taken_back(
+    box: Toolbox, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    which = box.context.host.which
+    monkeypatch.setattr(box.context.host, "which", lambda name: which(name) if name == backend else None)
+    expected = sorted(NAMES.values())
+    assert sorted((await box.text("Glob", pattern="**/*.txt")).splitlines()) == [f"{box.root}/{n}" for n in expected]
+    assert sorted((await box.text("Grep", pattern="text")).splitlines()[1:]) == expected
+    lines = (await box.text("Grep", pattern="text", output_mode="content")).splitlines()
+    numbers = list(NAMES)
+    assert sorted(lines) == sorted(f"{NAMES[name]}:1:text {numbers.index(name)}" for name in NAMES)
+    for number, shown in enumerate(NAMES.values()):
+        assert await box.text("Grep", pattern=f"text {number}", path=shown, output_mode="count") != "No matches found"
+
+
+async def test_read_edit_and_write_take_the_name_and_print_it_so(box: Toolbox) -> None:
+    for number, (name, shown) in enumerate(NAMES.items()):
+        assert await box.text("Read", file_path=shown) == f"1\ttext {number}"
+        text = await box.text("Edit", file_path=shown, old_string="text", new_string="new")
+        assert text == f"The file {box.root}/{shown} has been updated successfully."
+        await box.text("Write", file_path=f"{box.root}/{shown}", content=f"written {number}\n")
+        assert (box.root / name).read_text() == f"written {number}\n"
+    await box.text("Write", file_path=r"new\xe9/file\n", content="x")
+    assert (box.root / "new\udce9" / "file\n").read_text() == "x"
+    assert len(os.listdir(box.root)) == len(NAMES) + 1, "no file was made beside one that was meant"
+
+
+async def test_ls_gives_one_line_for_each_name_and_takes_it_back(box: Toolbox) -> None:
+    (box.root / "link\n").symlink_to("two\nlines.txt")
+    lines = (await box.text("LS", path=str(box.root))).splitlines()
+    assert r"link\n -> two\nlines.txt" in lines
+    assert {r"caf\xe9.txt", r"caf\\xe9.txt", r"\xff\xfe dir/"} < set(lines) and len(lines) == len(NAMES) + 1
+    assert await box.text("LS", path=r"\xff\xfe dir") == r"a\x09b\x1b.txt"
+    found = await box.text("Glob", pattern="*", path=r"\xff\xfe dir/")
+    assert found == rf"{box.root}/\xff\xfe dir/a\x09b\x1b.txt"
+    found = await box.text("Grep", pattern="text", path=r"\xff\xfe dir")
+    assert found == "Found 1 file\n" + r"\xff\xfe dir/a\x09b\x1b.txt"
+
+
+async def test_a_near_name_is_offered_as_it_is_spelled(box: Toolbox) -> None:
+    (box.root / "C:\\new").write_text("x")
+    said = await box.error("Read", file_path=r"C:\new")
+    assert rf"Did you mean {box.root}/C:\\new?" in said
+    assert rf"{box.root}/caf\xe9.txt" in await box.error(
+        "Edit", file_path=r"caf\xe8.txt", old_string="a", new_string="b"
+    )
+
+
+def test_permission_rules_see_the_file_that_is_meant(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    (desk.cwd / "sub\udce9").mkdir()
+    (desk.cwd / "sub\udce9" / "link").symlink_to("/etc")
+    decision = on_file(desk.engine(), "Read", r"sub\xe9/link/passwd")
+    assert decision.behavior is Behavior.ASK and "/etc/passwd is outside" in decision.reason
+    denied = desk.engine(disallowed="Edit(sub*/secret*)")
+    assert on_file(denied, "Write", r"sub\xe9/secret").behavior is Behavior.DENY
+    pinned = on_file(desk.engine(sandbox=sandbox("workspace")), "Write", r"sub\xe9/new").pinned
+    assert pinned == str(desk.cwd / "sub\udce9" / "new")
+
+
+def test_a_question_about_an_odd_name_holds_plain_text_only(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    for tool, path in (
+        ("Write", r"/etc/caf\xe9"),
+        ("Read", r"/etc/caf\xe9"),
+        ("Read", r"\xe9/id_rsa"),
+        ("Edit", r"\xe9"),
+    ):
+        decision = on_file(desk.engine(), tool, path)
+        texts = json.dumps([decision.reason, decision.blocked_path, decision.suggestions], ensure_ascii=False)
+        assert decision.behavior is Behavior.ASK and texts.encode() and r"\\xe9" in texts
