@@ -11,8 +11,11 @@ import pytest
 from ccb.local.files.copy import CopyOrder, OpenTransport
 from ccb.local.files.orders import get_order, put_order, remote_path
 from ccb.local.files.transfers import Transfers
+from ccb.local.tui.completion.file_names import Mention, offer_of
+from ccb.local.tui.completion.path_arguments import path_argument_at
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.transports.pipe import Transport
+from ccb.tunnel.wire.spelling import spelled
 
 
 def test_paths_are_read_as_a_person_means_them() -> None:
@@ -22,6 +25,14 @@ def test_paths_are_read_as_a_person_means_them() -> None:
     assert put_order("a b/", "/srv/shop") == CopyOrder(True, "a", "/srv/shop/b/")
     assert put_order("a", "/srv/shop") == CopyOrder(True, "a", "/srv/shop")
     assert remote_path("/", "/srv") == "/"
+
+
+@pytest.mark.parametrize("name", ["caf\udce9", r"caf\xe9", "two\nlines", "C:\\new dir", "plain \\", "größe"])
+def test_a_name_that_the_host_offers_is_taken_back(name: str) -> None:
+    typed = "/get " + offer_of(spelled(name), Mention("", 5, 5, sign="")).insert.rstrip(" ")
+    again = path_argument_at(typed.removesuffix('"'), len(typed.removesuffix('"')))
+    assert again is not None and again.query == spelled(name), "what the list is asked while the name is typed on"
+    assert get_order(typed.removeprefix("/get "), "/srv") == CopyOrder(False, ".", f"/srv/{name}")
 
 
 @pytest.mark.parametrize("argument", ["", "a b c", '"a', '""', "a\0b"])
