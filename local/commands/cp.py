@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.transports.pipe import Transport
+from ccb.tunnel.wire.spelling import spelled
 
 from ..command_line.exit_codes import ExitCode
 from ..command_line.model import Arguments
@@ -68,7 +69,7 @@ async def copy_files(arguments: Arguments, environ: Mapping[str, str] = os.envir
         await stack.enter_async_context(_shown(line, order, progress))
         await copy(order, open_transport, progress)
     for path, why in progress.skipped:
-        sys.stderr.write(f"ccb: left out: {one_line(path)}: {one_line(why)}\n")
+        sys.stderr.write(f"ccb: left out: {one_line(spelled(path))}: {one_line(why)}\n")
     sys.stderr.write(_summary(order, progress))
     return ExitCode.AGENT_FAILED if progress.skipped else ExitCode.OK
 

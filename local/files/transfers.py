@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.spelling import spelled
 
 from .copy import CopyOrder, OpenTransport, copy
 from .progress import CopyProgress, size_of
@@ -47,7 +48,7 @@ class Transfer:
         )
         lines = [f"Copied {name} ({files}{size_of(progress.done)}) to {where}"]
         for left, why in progress.skipped[:10]:
-            lines.append(f"  left out: {one_line(left)[:200]}: {one_line(why)[:200]}")
+            lines.append(f"  left out: {one_line(spelled(left))[:200]}: {one_line(why)[:200]}")
         more = len(progress.skipped) - 10
         return "\n".join([*lines, f"  and {more} more"] if more > 0 else lines)
 
