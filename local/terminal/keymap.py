@@ -12,7 +12,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 DEFAULT_KEYS: Mapping[str, tuple[str, ...]] = {
     "send": ("enter",),
     "steer": ("ctrl+s",),
-    "newline": ("ctrl+j", "shift+enter"),
+    "newline": ("ctrl+j", "shift+enter", "ctrl+enter", "alt+enter"),
     "history": ("ctrl+r",),
     "editor": ("ctrl+g",),
     "paste": ("ctrl+v",),
@@ -144,10 +144,10 @@ def keymap_of(chosen: Mapping[str, object]) -> Keymap:
         if not texts:
             raise KeyRefused(key_id, "it needs a key")
         keys[key_id] = tuple(_named_key(key_id, text) for text in texts)
-    taken = {key for key_id in chosen if not _place(key_id) for key in keys[key_id]}
     for key_id in keys.keys() - chosen.keys():
-        if _place(key_id):  # it has other keys, too, or the refusal below names it
-            keys[key_id] = tuple(key for key in keys[key_id] if key not in taken) or keys[key_id]
+        taken = {key for each in chosen if _gives_way(key_id, each) for key in keys[each]}
+        # It has other keys, too, or the refusal below names it.
+        keys[key_id] = tuple(key for key in keys[key_id] if key not in taken) or keys[key_id]
     owners: dict[str, list[str]] = {}
     in_order = [*(each for each in keys if each not in chosen), *chosen]  # the refusal names one that was chosen
     for key_id in in_order:
@@ -167,6 +167,12 @@ def _place(key_id: str) -> str:
     return (
         "answer-" if key_id.endswith("-question") else next((each for each in _PLACES if key_id.startswith(each)), "")
     )
+
+
+def _gives_way(key_id: str, chosen: str) -> bool:
+    """Return whether the usual keys of an id are fewer where the person has chosen them for another id: in places with
+    keys of their own for one that holds everywhere, and those of a new line in the composer."""
+    return (_place(key_id) != "" and not _place(chosen)) or (key_id == "newline" and _place(chosen) == "send")
 
 
 def _meet(one: str, other: str) -> bool:

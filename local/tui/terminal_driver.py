@@ -12,44 +12,31 @@ import selectors
 import signal
 import termios
 import time
-from codecs import getincrementaldecoder
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TextIO
 
 from textual import events
-from textual._parser import ParseError, Read1
-from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from ..command_line.exit_codes import ExitCode
-from ..terminal.asking.answers import AnswerFilter, AnswerKind, TerminalAnswer
+from ..terminal.asking.answers import AnswerKind, TerminalAnswer
 from ..terminal.asking.background import QUESTION, is_light
 from ..terminal.asking.graphics import CELL_ASKED
+from ..terminal.input_machine import ESCAPE_S, InputMachine
+from .keys.decoding import KeyDecoder
 from .painting.key_priority import KeyPriority
 
 _INPUT_S = 0.1
-_ESCAPE_S = 0.025
-"""Seconds after which Esc is the key and not the beginning of another one, whose characters come together. Textual's
-tenth of a second could be felt. ESCDELAY, in milliseconds, is another time, as in other programs."""
-
 _INPUT_BYTES = 4096
 _ANSWERS_S = 3.0
 """Seconds after a question in which Esc alone may be the first character of an answer, and is kept back a little."""
 
-
-class _SoonRead(Read1):
-    """Waits _ESCAPE_S for a character where Textual waits ESCDELAY."""
-
-    def __new__(cls, timeout: float | None = None) -> _SoonRead:
-        return super().__new__(cls, timeout if timeout is None or "ESCDELAY" in os.environ else _ESCAPE_S)
-
-
-class _InputParser(XTermParser):
-    read1 = _SoonRead
+_ESCDELAY = "ESCDELAY"
+"""The variable for the milliseconds after which Esc is the key, as in other programs."""
 
 
 class _ClosableFile:
@@ -106,7 +93,6 @@ class TerminalDriver(LinuxDriver):
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
-        self._answers = AnswerFilter()
         self._asked_at = -_ANSWERS_S
         self.keys_first = KeyPriority()
         self.translate: Callable[[str], str] | None = None
@@ -157,35 +143,34 @@ class TerminalDriver(LinuxDriver):
             self._read_input()
         except OSError:
             self._window_closed()
+        except Exception as error:  # noqa: BLE001 - Textual's own handler would end ccb without a word
+            self._soon(partial(self._app._handle_exception, error))
 
     def _read_input(self) -> None:
-        """Turn what the terminal sends into messages. Textual's own loop would take answers to `ask_background` for
-        keys."""
-        parser = _InputParser(self._debug)
-        decode = getincrementaldecoder("utf-8")().decode
-        try:
-            with selectors.DefaultSelector() as selector:
-                selector.register(self.fileno, selectors.EVENT_READ)
-                while not self.exit_event.is_set():
-                    if selector.select(_INPUT_S if parser._timeout_time is None else _ESCAPE_S):
-                        data = os.read(self.fileno, _INPUT_BYTES)
-                        if not data:
-                            self.exit_event.wait(_INPUT_S)  # the window is closed, which SIGHUP tells
-                            continue
-                        self._answers.expects = time.monotonic() - self._asked_at < _ANSWERS_S
-                        typed, answers = self._answers.feed(decode(data))
-                        for answer in answers:
-                            self._take(answer)
-                    else:
-                        typed = self._answers.nothing_came()
-                    for event in (*(parser.feed(typed) if typed else ()), *parser.tick()):
+        """Turn what the terminal sends into messages."""
+        machine, decoder = InputMachine(_escape_seconds()), KeyDecoder()
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.fileno, selectors.EVENT_READ)
+            while not self.exit_event.is_set():
+                wait = _INPUT_S if machine.deadline is None else machine.deadline - time.monotonic()
+                if selector.select(min(max(wait, 0), _INPUT_S)):
+                    data = os.read(self.fileno, _INPUT_BYTES)
+                    if not data:
+                        self.exit_event.wait(_INPUT_S)  # the window is closed, which SIGHUP tells
+                        continue
+                    machine.expects = time.monotonic() - self._asked_at < _ANSWERS_S
+                    tokens = machine.feed(data, time.monotonic())
+                else:
+                    tokens = machine.tick(time.monotonic())
+                for token in tokens:
+                    if isinstance(token, TerminalAnswer):
+                        self._take(token)
+                        continue
+                    decoder.takes_size = self._in_band_window_resize
+                    for event in decoder.messages(token):
                         if isinstance(event, events.Key | events.Paste):
                             self.keys_first.came()
                         self.process_message(event)
-        finally:
-            with suppress(EOFError, ParseError):
-                for _ in parser.feed(""):
-                    pass
 
     def _take(self, answer: TerminalAnswer) -> None:
         """Tell the application what the terminal has answered."""
@@ -245,3 +230,10 @@ class TerminalDriver(LinuxDriver):
 
     def _window_closed(self) -> None:
         self._soon(partial(self._app.exit, int(ExitCode.HANGUP)))
+
+
+def _escape_seconds() -> float:
+    try:
+        return min(max(int(os.environ[_ESCDELAY]) / 1000, 0.001), 1.0)
+    except (KeyError, ValueError):
+        return ESCAPE_S

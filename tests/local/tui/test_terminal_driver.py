@@ -11,7 +11,6 @@ import pytest
 from textual import events
 from textual.message import Message
 
-from ccb.local.terminal.asking.answers import AnswerFilter
 from ccb.local.tui.painting.key_priority import KeyPriority
 from ccb.local.tui.terminal_driver import TerminalDriver
 
@@ -28,8 +27,8 @@ def test_esc_alone_is_a_key_long_before_a_tenth_of_a_second(monkeypatch: pytest.
     monkeypatch.setattr(selectors, "DefaultSelector", Selector)
     reads, writes = os.pipe()
     driver = TerminalDriver.__new__(TerminalDriver)
-    driver.fileno, driver.exit_event, driver._debug = reads, threading.Event(), False
-    driver._answers, driver.keys_first, driver._asked_at = AnswerFilter(), KeyPriority(), time.monotonic() - 10
+    driver.fileno, driver.exit_event, driver._in_band_window_resize = reads, threading.Event(), False
+    driver.keys_first, driver._asked_at = KeyPriority(), time.monotonic() - 10
     keys: list[str] = []
 
     def process(message: Message) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ccb.local.terminal.asking.answers import AnswerFilter
+from ccb.local.terminal.asking.answers import TerminalAnswer
 from ccb.local.terminal.asking.graphics import Graphics, Protocol, can_be_asked, questions
+from ccb.local.terminal.input_machine import InputMachine
 
 OK = "\x1b_Gi=31;OK\x1b\\"
 CELL = "\x1b[6;20;10t"
@@ -20,7 +21,8 @@ NOTHING = Graphics()
 
 
 def told(answers: str, graphics: Graphics = NOTHING) -> Graphics:
-    for answer in AnswerFilter().feed(answers)[1]:
+    for answer in InputMachine().feed(answers.encode(), 0):
+        assert isinstance(answer, TerminalAnswer)
         graphics = graphics.told(answer)
     return graphics
 

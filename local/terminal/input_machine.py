@@ -1,0 +1,370 @@
+"""What a terminal sends, taken apart: bytes in, tokens out.
+
+Keys, pastes and answers come in one stream, in pieces that may end anywhere. Over a slow link the pieces come tenths of
+a second apart, so what has begun waits long for its rest. Only Esc alone acts soon, unless there is a sign that it
+begins something.
+
+Nothing here reads a clock: `feed` and `tick` are told the time in monotonic seconds, and `deadline` says when `tick`
+has something to do.
+"""
+
+from __future__ import annotations
+
+import re
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+from .asking.answers import TerminalAnswer, answer_of
+
+ESC = "\x1b"
+ESCAPE_S = 0.025
+"""Seconds after which Esc is the key, and not the beginning of a sequence."""
+
+_SLOW_ESCAPE_S = 0.6
+"""The same where pieces of sequences come apart, or an answer is awaited, or text came with the Esc."""
+
+_SLOW_LINK_S = 10.0
+"""Seconds for which a link counts as slow after pieces of a sequence have come apart."""
+
+_SHORT_READ = 64
+"""Bytes. Longer pieces come apart where ccb itself is slow."""
+
+_CHORD_S = 1.0
+"""Seconds after which what looks like the beginning of a sequence is a chord, such as Alt+[."""
+
+_SEQUENCE_S = 3.0
+_STRING_S = 10.0
+"""Seconds without a byte after which a sequence, or a string of an answer, is given up."""
+
+_BURST_S = 0.03
+"""Seconds without a byte after which a burst of characters is complete."""
+
+_STALLED_PASTE_S = 3.0
+"""Seconds without a byte after which the text of a paste is shown, and a key ends a paste whose end is lost."""
+
+_BARE = len("\x1b[")
+_MAX_SEQUENCE = 256
+_MAX_STRING = 512
+_MAX_PASTE = 1 << 20
+_TYPED_AT_MOST = 32
+"""Characters that somebody may type while ccb stands still. In more of them, a Tab or a control character is text."""
+
+_PASTE, _PASTE_END = "\x1b[200~", "\x1b[201~"
+_C1 = {chr(high + code): chr(code - 0x40) for high in (0, 0xDC00) for code in range(0x80, 0xA0)}
+"""The 8-bit forms of ESC and a character: in UTF-8, and as a byte by itself, which is not UTF-8."""
+
+_NO_UTF8 = re.compile("[\ud800-\udfff]")
+_SPECIAL = re.compile("[\x1b\x80-\x9f\udc80-\udc9f]")
+_STRING_END = re.compile("[\x07\x1b\x9c\udc9c]")
+_STRINGS = "]P_^X"  # after ESC: OSC, DCS, APC, PM, SOS
+_LINES = re.compile(r"[\r\n][^\r\n]")
+_CONTROLS = re.compile(r"[\x00-\x07\x09\x0b\x0c\x0e-\x1f]")
+_ERASED = re.compile(r"[\x08\x7f]")
+_LATE = re.compile(
+    r"\[(?:[\d<-?]|[A-DFHIOZ]?\Z)|\](?:[\dlL]|\Z)|P[01>!]|_G|O[A-DFHP-S]\Z|[]P_^X][^\x07\x1b]*[\x07\x1b]"
+)
+_LATE_CSI = re.compile(r"\x1b\[(?:[<-?]?\d[\d;:]*[ -/]*[A-DFHIMORScmntuxy~]|[A-DFHIOZ])")
+"""How the rest of a sequence begins, and how a CSI looks, if its ESC was taken for the key because it came late."""
+
+
+class State(Enum):
+    """Where in its input the machine is."""
+
+    TEXT = auto()
+    ESCAPE = auto()  # after ESC
+    CSI = auto()  # after ESC [
+    MOUSE = auto()  # after ESC [ M, before three characters
+    SS3 = auto()  # after ESC O
+    STRING = auto()  # in an OSC, DCS, APC, PM or SOS
+    STRING_ESCAPE = auto()  # after an ESC in there
+    PASTE = auto()
+
+
+@dataclass(frozen=True)
+class Typed:
+    """Characters, each of which is a key."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Pasted:
+    """Text in which nothing is a key."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Control:
+    """A complete escape sequence that is no answer to ccb: a key, the mouse, or something nobody asked for."""
+
+    sequence: str
+
+
+Token = Typed | Pasted | Control | TerminalAnswer
+
+
+class InputMachine:
+    """`expects`: an answer of the terminal may come soon. `escape_s` is the time of Esc alone."""
+
+    def __init__(self, escape_s: float = ESCAPE_S) -> None:
+        self.expects = False
+        self.deadline: float | None = None
+        self._escape_s = escape_s
+        self._decoder = getincrementaldecoder("utf-8")("surrogateescape")
+        self._state = State.TEXT
+        self._begun = ""  # the sequence, or the head of the string, that is not complete
+        self._text = ""  # typed or pasted, and not told yet
+        self._out: list[Token] = []
+        self._is_apart = False  # this piece came after a pause
+        self._alone = False  # it is one character, too: a key that somebody presses
+        self._last = 0.0
+        self._slow_until = 0.0
+        self._waits_long = False  # for what follows ESC
+        self._late_until = 0.0  # the rest of a sequence may come late, after its ESC was told as Esc
+        self._is_late = False
+        self._ended = False  # the end of the paste has come
+        self._stalled = False  # no end came for long
+
+    def feed(self, data: bytes, now: float) -> list[Token]:
+        """Take a piece of input. Return what is complete."""
+        if now - self._last > _SEQUENCE_S:
+            self._decoder.reset()  # half of a character is not completed any more
+        piece = self._decoder.decode(data)
+        self._is_apart = now - self._last >= ESCAPE_S
+        self._last, self._alone = now, self._is_apart and len(piece) == 1
+        late = self._state is State.TEXT and not self._text and now < self._late_until and _LATE.match(piece)
+        self._late_until = 0.0
+        if late:
+            self._state, self._begun, self._is_late = State.ESCAPE, ESC, True
+            self._slow_until = now + _SLOW_LINK_S
+        elif self._is_apart and self._state not in (State.TEXT, State.ESCAPE) and len(data) < _SHORT_READ:
+            self._slow_until = now + _SLOW_LINK_S
+        if self._stalled and (self._alone or piece[:1] == ESC) and not self._may_end_paste(piece):
+            self._state, self._text = State.TEXT, ""
+        self._stalled = False
+        self._take(piece)
+        return self._told(now)
+
+    def tick(self, now: float) -> list[Token]:
+        """Do what is due at `deadline`. Return what is complete by now."""
+        if self.deadline is None or now < self.deadline:
+            return []
+        if self._state is State.PASTE:
+            self._paste_is_due()
+            self._stalled = self._state is State.PASTE
+        elif self._state is State.ESCAPE:
+            self._late_until = now + _SLOW_ESCAPE_S
+            self._complete(ESC)
+        elif len(self._begun) == _BARE and not self._is_late:
+            self._out.append(Control(self._begun))
+            self._give_up()
+        elif self._state is not State.TEXT:
+            self._give_up()
+        self._end_text()
+        return self._told(now)
+
+    def _told(self, now: float) -> list[Token]:
+        if self._state is State.TEXT and not (len(self._text) > 1 and _has_lines(self._text)):
+            self._end_text()
+        wait = self._wait()
+        self.deadline = None if wait is None else now + wait
+        told, self._out = self._out, []
+        return told
+
+    def _wait(self) -> float | None:
+        """Return for how many seconds the next byte is awaited in this state."""
+        slow = self._last < self._slow_until
+        match self._state:
+            case State.TEXT:
+                return _BURST_S if self._text else None
+            case State.ESCAPE:
+                return max(self._escape_s, _SLOW_ESCAPE_S) if self._waits_long or slow else self._escape_s
+            case State.PASTE if self._ended:
+                return _SLOW_ESCAPE_S if slow else _BURST_S
+            case State.PASTE:
+                return None if self._stalled else _STALLED_PASTE_S
+            case State.STRING if len(self._begun) > _BARE:
+                return _STRING_S
+            case _:
+                return _SEQUENCE_S if len(self._begun) > _BARE else _CHORD_S
+
+    def _take(self, piece: str) -> None:
+        at = 0
+        while at < len(piece):
+            at = _STEPS[self._state](self, piece, at)
+
+    # One step for each state: each takes some of `piece` from `at` on, and returns how far it got.
+
+    def _in_text(self, piece: str, at: int) -> int:
+        found = _SPECIAL.search(piece, at)
+        end = found.start() if found else len(piece)
+        self._text += piece[at:end]
+        if found is None:
+            return end
+        self._waits_long = bool(self._text) or self.expects
+        self._end_text()
+        if found[0] == ESC:
+            self._state, self._begun = State.ESCAPE, ESC
+        elif (state := _INTRODUCED.get(_C1[found[0]])) is not None:
+            self._state, self._begun = state, ESC + _C1[found[0]]
+        return end + 1
+
+    def _in_escape(self, piece: str, at: int) -> int:
+        char = piece[at]
+        state = _INTRODUCED.get(char)
+        if char == ESC or (state is None and self._is_apart and at == 0):
+            self._complete(ESC)  # the key: a chord such as Alt+T comes as one piece
+            return at
+        if state is not None:
+            self._state, self._begun = state, ESC + char
+            if self._is_apart and at == 0:
+                self._slow_until = self._last + _SLOW_LINK_S
+        else:
+            self._complete(ESC + _NO_UTF8.sub("\ufffd", char))
+        return at + 1
+
+    def _in_csi(self, piece: str, at: int) -> int:
+        char = piece[at]
+        if not " " <= char <= "~":  # Esc, Ctrl+C: what has begun is broken
+            self._give_up()
+            return at
+        if len(self._begun) < _MAX_SEQUENCE:
+            self._begun += char
+        if self._begun == "\x1b[M":
+            self._state = State.MOUSE
+        elif char >= "@" and self._begun != "\x1b[[":  # the console of Linux begins F1 to F5 with ESC [ [
+            if self._is_late and not _LATE_CSI.fullmatch(self._begun):
+                self._give_up()
+            else:
+                self._complete(self._begun)
+        return at + 1
+
+    def _in_mouse(self, piece: str, at: int) -> int:
+        self._begun += piece[at]
+        if len(self._begun) == len("\x1b[M123"):
+            self._give_up()  # places that ccb cannot use
+        return at + 1
+
+    def _in_ss3(self, piece: str, at: int) -> int:
+        char = piece[at]
+        if not " " <= char <= "~":
+            self._give_up()
+            return at
+        if len(self._begun) < _MAX_SEQUENCE:
+            self._begun += char
+        if char >= "@":
+            self._complete(self._begun)
+        return at + 1
+
+    def _in_string(self, piece: str, at: int) -> int:
+        if self._alone and piece[at] < " " and piece[at] not in "\x07\x1b":
+            self._give_up()
+            return at
+        found = _STRING_END.search(piece, at)
+        end = found.start() if found else len(piece)
+        self._begun += piece[at : min(end, at + _MAX_STRING - len(self._begun))]
+        if found is None:
+            return end
+        if found[0] == ESC:
+            self._state = State.STRING_ESCAPE
+        else:
+            self._complete(self._begun)
+        return end + 1
+
+    def _in_string_escape(self, piece: str, at: int) -> int:
+        if piece[at] == "\\":
+            self._complete(self._begun)
+            return at + 1
+        self._give_up()
+        self._state, self._begun = State.ESCAPE, ESC  # another sequence begins
+        return at
+
+    def _in_paste(self, piece: str, at: int) -> int:
+        """Take all. Where the paste ends is known only when nothing more comes: a marker may be part of the text."""
+        search_from = max(0, len(self._text) - len(_PASTE_END))
+        self._text += piece[at:]
+        self._ended = self._ended or self._text.find(_PASTE_END, search_from) >= 0
+        if len(self._text) > _MAX_PASTE:
+            self._paste_is_due()
+        return len(piece)
+
+    # What is complete, and what is not.
+
+    def _complete(self, sequence: str) -> None:
+        string = self._state in (State.STRING, State.STRING_ESCAPE)
+        self._state, self._begun, self._is_late = State.TEXT, "", False
+        if (answer := answer_of(sequence)) is not None:
+            self._out.append(answer)
+        elif sequence == _PASTE:
+            self._state, self._ended, self._stalled = State.PASTE, False, False
+        elif sequence != _PASTE_END and not string:
+            self._out.append(Control(sequence))
+
+    def _give_up(self) -> None:
+        """Drop a sequence that broke off. After an Esc that acted, it is what somebody types, unless it is long."""
+        if self._is_late and self._state is State.CSI and len(self._begun) <= _TYPED_AT_MOST:
+            self._out.append(Typed(self._begun[1:]))
+        elif self._is_late and self._begun == "\x1b]":
+            self._out.append(Typed("]"))
+        self._state, self._begun, self._is_late = State.TEXT, "", False
+
+    def _end_text(self) -> None:
+        """Tell what was typed. A burst of several lines is a paste of a terminal without markers."""
+        if self._text and self._state is not State.PASTE:
+            text, self._text = _NO_UTF8.sub("\ufffd", self._text), ""
+            self._out.append(Pasted(text) if _is_pasted(text) else Typed(text))
+
+    def _paste_is_due(self) -> None:
+        """Tell the text of a paste. It goes on if its end has not come."""
+        text, marker, rest = self._text.rpartition(_PASTE_END)
+        if marker:
+            self._state, self._text, self._ended = State.TEXT, "", False
+            text = text.replace(_PASTE_END + _PASTE, "")
+        else:
+            size = next(size for size in range(len(_PASTE_END), -1, -1) if rest.endswith(_PASTE_END[:size]))
+            text, self._text = rest[: len(rest) - size], rest[len(rest) - size :]
+        if text or marker:
+            self._out.append(Pasted(_NO_UTF8.sub("\ufffd", text)))
+        if marker:
+            self._take(rest)
+
+    def _may_end_paste(self, piece: str) -> bool:
+        return _PASTE_END.startswith((self._text + piece)[: len(_PASTE_END)])
+
+
+_INTRODUCED: Mapping[str, State] = {"[": State.CSI, "O": State.SS3, **dict.fromkeys(_STRINGS, State.STRING)}
+_STEPS: Mapping[State, Callable[[InputMachine, str, int], int]] = {
+    State.TEXT: InputMachine._in_text,
+    State.ESCAPE: InputMachine._in_escape,
+    State.CSI: InputMachine._in_csi,
+    State.MOUSE: InputMachine._in_mouse,
+    State.SS3: InputMachine._in_ss3,
+    State.STRING: InputMachine._in_string,
+    State.STRING_ESCAPE: InputMachine._in_string_escape,
+    State.PASTE: InputMachine._in_paste,
+}
+
+
+def typed_line(line: str) -> str:
+    """Return a line that the terminal's own line editing has read, without the answers and keys in it."""
+    machine = InputMachine()
+    tokens = machine.feed(f"{line}\n".encode("utf-8", "surrogateescape"), 0.0)
+    while machine.deadline is not None:
+        tokens += machine.tick(machine.deadline)
+    return "".join(each.text for each in tokens if isinstance(each, Typed | Pasted)).removesuffix("\n")
+
+
+def _has_lines(text: str) -> bool:
+    return "\r" in text or "\n" in text
+
+
+def _is_pasted(text: str) -> bool:
+    """Return whether a burst of characters is a paste. Somebody who types ahead may have pressed Enter at the end, and
+    Backspace."""
+    if _ERASED.search(text):
+        return False
+    return bool(_LINES.search(text) or (len(text) > _TYPED_AT_MOST and _CONTROLS.search(text)))

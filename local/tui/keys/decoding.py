@@ -1,0 +1,180 @@
+"""What the tokens of the terminal are to Textual: keys, pastes, the mouse and the focus.
+
+The tables of keys and the reading of the mouse are private parts of Textual 8.2; nothing else here uses them. Its own
+parser raises for what terminals may send, and takes answers for keys.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from enum import IntFlag
+
+from textual import constants, events, messages
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS, IgnoredSequence
+from textual._keyboard_protocol import FUNCTIONAL_KEYS, MODIFIER_FUNCTIONAL_KEYS
+from textual._xterm_parser import IS_ITERM, XTermParser
+from textual.keys import Keys, _character_to_key
+from textual.message import Message
+
+from ...terminal.input_machine import ESC, Control, Pasted, Typed
+
+_EXTENDED = re.compile(
+    r"\x1b\[(?:(\d{1,7})(?::(\d{0,7}))?(?::\d{0,7})?)?(?:;(\d{0,3})(?::(\d))?(?:;([\d:]{0,128}))?)?([u~ABCDEFHPQS])"
+)
+"""A key in the form of Kitty: code, code with Shift, modifiers, press or release, text."""
+
+_OTHER_KEY = re.compile(r"\x1b\[27;(\d{1,3});(\d{1,7})~")
+"""A key in the form of xterm's modifyOtherKeys."""
+
+_NO_KEY = re.compile(r"\x1b\[(?:[\d;]*;[\d;]*R|~)")
+"""What Textual's table has for keys: the place of the cursor, and a tilde alone."""
+
+_MOUSE = re.compile(r"\x1b\[<\d{1,4};\d{1,5};\d{1,5}[Mm]")
+_MODE = re.compile(r"\x1b\[\?(2026|2048);(\d)\$y")
+_SIZE = re.compile(r"\x1b\[48;(\d{1,4})(?::\d*)?;(\d{1,4})(?::\d*)?;(\d{1,5})(?::\d*)?;(\d{1,5})(?::\d*)?t")
+_MAX_SIZE = 2000  # rows or columns; the largest screens have a third of it
+_RELEASED = "3"
+_CHARACTERS: Mapping[str, str] = {"backspace": "\x7f", "enter": "\r", "tab": "\t"}
+_NO_TEXT = ("[", "O", "]", "P", "_", "^", "X", "\\")
+"""What ends or begins a sequence: after ESC these are a chord at most, and never text."""
+
+
+class _Modifier(IntFlag):
+    """The modifiers of a key, as terminals number them, without those that stay on."""
+
+    SHIFT = 1
+    ALT = 2
+    CTRL = 4
+    SUPER = 8
+    HYPER = 16
+    META = 32
+
+
+class KeyDecoder:
+    """Makes messages for Textual of tokens. `takes_size`: the terminal was asked to say when its size changes."""
+
+    def __init__(self) -> None:
+        self.takes_size = False
+        self._mouse = XTermParser()
+        self._blurred = False
+
+    def messages(self, token: Typed | Pasted | Control) -> Iterator[Message]:
+        """Yield what a token means. Nothing, if it means nothing to ccb."""
+        for message in self._meant(token):
+            if isinstance(message, events.AppBlur | events.AppFocus):
+                self._blurred = isinstance(message, events.AppBlur)
+            elif self._blurred and isinstance(message, events.Key | events.Paste):
+                self._blurred = False  # the report of it was lost: only a window with the focus gets keys
+                yield events.AppFocus()
+            yield message
+
+    def _meant(self, token: Typed | Pasted | Control) -> Iterator[Message]:
+        if isinstance(token, Pasted):
+            yield events.Paste(token.text.replace("\0", ""))
+        elif isinstance(token, Typed):
+            yield from map(_typed, token.text)
+        elif token.sequence == "\x1b[I":
+            yield events.AppFocus()
+        elif token.sequence == "\x1b[O":
+            yield events.AppBlur()
+        elif _MOUSE.fullmatch(token.sequence):
+            if (mouse := self._mouse.parse_mouse_code(token.sequence)) is not None:
+                yield mouse
+        elif mode := _MODE.fullmatch(token.sequence):
+            yield from _mode(mode[1], int(mode[2]))
+        elif size := _SIZE.fullmatch(token.sequence):
+            yield from self._resized(*map(int, size.groups()))
+        else:
+            yield from _keys(token.sequence)
+
+    def _resized(self, rows: int, columns: int, height: int, width: int) -> Iterator[Message]:
+        if not self.takes_size or not (0 < rows <= _MAX_SIZE and 0 < columns <= _MAX_SIZE):
+            return
+        resized = events.Resize.from_dimensions((columns, rows), (width, height))
+        if width and height:  # else the terminal does not know how large its characters are
+            self._mouse.mouse_pixels = True
+            self._mouse.terminal_size, self._mouse.terminal_pixel_size = resized.size, resized.pixel_size
+        yield resized
+
+
+def _mode(number: str, setting: int) -> Iterator[Message]:
+    if number == "2026" and setting > 0:
+        yield messages.TerminalSupportsSynchronizedOutput()
+    elif number == "2048" and constants.SMOOTH_SCROLL and not IS_ITERM:
+        yield messages.InBandWindowResize.from_setting_parameter(setting)
+
+
+def _typed(char: str) -> events.Key:
+    known = ANSI_SEQUENCES_KEYS.get(char)
+    if isinstance(known, tuple):
+        return events.Key(known[0].value, char)
+    return events.Key(_character_to_key(char), char)
+
+
+def _keys(sequence: str) -> Iterator[events.Key]:
+    """Yield the keys of an escape sequence: one, or none if it is no key."""
+    if sequence == ESC:
+        yield events.Key("escape", ESC)
+    elif _NO_KEY.fullmatch(sequence):
+        return
+    elif other := _OTHER_KEY.fullmatch(sequence):
+        yield from _modified(int(other[2]), "u", _modifiers(other[1]), shifted=int(other[2]))
+    elif (sequence[-1] == "u" or ";" in sequence or ":" in sequence) and (key := _EXTENDED.fullmatch(sequence)):
+        code, shifted, modifiers, event, text, final = key.groups(default="")
+        if event != _RELEASED:
+            number = int(code or "1")
+            yield from _modified(number, final, _modifiers(modifiers), shifted=int(shifted or "0"), text=text)
+    elif sequence == "\x1bOM":
+        yield events.Key("shift+enter", None)  # as Konsole sends it; ccb never asks for the keys of a keypad
+    elif isinstance(known := ANSI_SEQUENCES_KEYS.get(sequence), tuple):
+        yield from (events.Key(each.value, None) for each in known)
+    elif isinstance(known, str):
+        yield _typed(known)
+    elif len(sequence) == len("\x1bx") and not isinstance(known, IgnoredSequence):
+        yield _alt(sequence[1])
+
+
+def _alt(char: str) -> events.Key:
+    """Return the key that a terminal sends as ESC and a character: with Alt."""
+    if char in "\r\n":
+        return events.Key("alt+enter", None)
+    if isinstance(known := ANSI_SEQUENCES_KEYS.get(char), tuple) and known[0] is not Keys.Space:
+        return events.Key(known[0].value, char)
+    name = f"shift+{char.lower()}" if char.isupper() else _character_to_key(char)
+    return events.Key(f"alt+{name}", None if char in _NO_TEXT else char)
+
+
+def _modifiers(number: str) -> _Modifier:
+    return _Modifier((max(int(number or "1"), 1) - 1) & 0b111111)  # the others are Caps Lock and Num Lock
+
+
+def _modified(code: int, final: str, held: _Modifier, *, shifted: int = 0, text: str = "") -> Iterator[events.Key]:
+    """Yield the key of a code with modifiers, once for each character of what it types."""
+    char = _character(code) if final == "u" else ""
+    name = FUNCTIONAL_KEYS.get(f"{code}{final}") or (_character_to_key(char) if char else "")
+    typed = "".join(_character(int(each)) for each in text.split(":") if each)
+    if not typed and held in (_Modifier(0), _Modifier.SHIFT) and name:
+        if held and char:
+            typed = _character(shifted) or (char.upper() if char.isalpha() else "")
+        elif not held:
+            typed = char or (name if len(name) == 1 else "")
+    if typed:
+        held &= ~_Modifier.ALT if typed.isspace() else ~(_Modifier.ALT | _Modifier.SHIFT)
+        for each in typed:
+            functional = name if not char else _character_to_key(each)
+            yield events.Key(_with_modifiers(held, functional), None if held & ~_Modifier.SHIFT else each)
+    elif name:
+        name = name.lower() if len(name) == 1 else name
+        yield events.Key(_with_modifiers(held, name), None if held else _CHARACTERS.get(name))
+
+
+def _with_modifiers(held: _Modifier, name: str) -> str:
+    names = [] if name in MODIFIER_FUNCTIONAL_KEYS else sorted(str(each.name).lower() for each in held)
+    return "+".join([*names, name])
+
+
+def _character(code: int) -> str:
+    """Return the character that a code types, "" if it is none: a control, half of a pair, or a key of Kitty's."""
+    types = 0x20 <= code < 0x7F or 0xA0 <= code < 0xD800 or 0xF900 <= code < 0x110000
+    return chr(code) if types else ""

@@ -1,0 +1,233 @@
+"""What a terminal sends, taken apart wherever it is cut, and however far the pieces come apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ccb.local.terminal.asking.answers import AnswerKind, TerminalAnswer
+from ccb.local.terminal.input_machine import Control, InputMachine, Pasted, Token, Typed, typed_line
+
+COLOUR = "rgb:1c1c/1c1c/1c1c"
+ANSWERS = {
+    f"\x1b]11;{COLOUR}\x07": TerminalAnswer(AnswerKind.BACKGROUND, COLOUR),
+    f"\x1b]11;{COLOUR}\x1b\\": TerminalAnswer(AnswerKind.BACKGROUND, COLOUR),
+    "\x1b_Gi=31;OK\x1b\\": TerminalAnswer(AnswerKind.KITTY_GRAPHICS, "i=31;OK"),
+    "\x1bP>|kitty(0.32.2)\x1b\\": TerminalAnswer(AnswerKind.NAME, "kitty(0.32.2)"),
+    "\x1b[?62;4;22c": TerminalAnswer(AnswerKind.ATTRIBUTES, "62;4;22"),
+    "\x1b[6;20;10t": TerminalAnswer(AnswerKind.CELL, "20;10"),
+}
+STRAY = [
+    "\x1b]10;rgb:ffff/ffff/ffff\x07", "\x1b]4;1;rgb:ffff/ffff/ffff\x1b\\", "\x1bP1+r544e=787465726d\x1b\\",
+    "\x1b]52;c;" + "QUJD" * 1000 + "\x07", "\x1b_other\x1b\\", "\x1b^private\x1b\\", "\x1bXstring\x1b\\",
+    "\x9d10;rgb:ffff/ffff/ffff\x9c", "\x1bP!|00000000\x1b\\", "\x1b]lA title\x1b\\", "\x1b[Mabc", "\x1b[\x1b]4;1;x\x07",
+]  # fmt: skip
+PASTE, END = "\x1b[200~", "\x1b[201~"
+
+
+def read(pieces: Sequence[bytes], gap_s: float, machine: InputMachine | None = None) -> list[Token]:
+    """Give pieces to a machine, `gap_s` apart, and wait at the end. A clock that ticks stands for the driver."""
+    machine, now, told = machine or InputMachine(), 100.0, []
+    for piece in pieces:
+        until = now + gap_s
+        while machine.deadline is not None and machine.deadline < until:
+            told += machine.tick(machine.deadline)
+        now = until
+        told += machine.feed(piece, now)
+    while machine.deadline is not None:
+        told += machine.tick(machine.deadline)
+    return told
+
+
+def cut(text: str, size: int) -> list[bytes]:
+    data = text.encode("utf-8", "surrogateescape")
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+def typed(tokens: Sequence[Token]) -> str:
+    return "".join(each.text for each in tokens if isinstance(each, Typed))
+
+
+def pasted(tokens: Sequence[Token]) -> list[str]:
+    return [each.text for each in tokens if isinstance(each, Pasted)]
+
+
+@pytest.mark.parametrize(("sequence", "answer"), ANSWERS.items(), ids=[each.kind.name for each in ANSWERS.values()])
+def test_an_answer_is_taken_out_wherever_it_is_cut(sequence: str, answer: TerminalAnswer) -> None:
+    data = f"ab{sequence}cd".encode()
+    for first in range(len(data)):
+        for second in range(first, len(data)):
+            tokens = read([data[:first], data[first:second], data[second:]], 0.1)
+            assert typed(tokens) == "abcd"
+            assert [each for each in tokens if isinstance(each, TerminalAnswer)] == [answer]
+
+
+def test_answers_that_come_together_keep_their_order() -> None:
+    tokens = read(["x".join(ANSWERS).encode()], 0)
+    assert [each for each in tokens if isinstance(each, TerminalAnswer)] == list(ANSWERS.values())
+    assert typed(tokens) == "x" * (len(ANSWERS) - 1)
+
+
+@pytest.mark.parametrize("gap_s", [0.0, 0.1, 0.4])
+@pytest.mark.parametrize("sequence", STRAY, ids=repr)
+def test_what_nobody_asked_for_is_neither_text_nor_a_key(sequence: str, gap_s: float) -> None:
+    data = f"ab{sequence}c".encode()
+    for at in range(len(data)):
+        assert typed(read([data[:at], data[at:]], gap_s)) == "abc"
+
+
+def test_a_late_half_of_an_answer_is_still_its_half() -> None:
+    tokens = read([b"\x1b]11;rgb:1c1c/", b"1c1c/1c1c\x07", b"x"], 5.0)
+    assert tokens == [TerminalAnswer(AnswerKind.BACKGROUND, COLOUR), Typed("x")]
+
+
+def test_a_string_without_an_end_does_not_hold_the_keys_for_ever() -> None:
+    assert read([b"\x1b]11;rgb:1c", b"x"], 11.0) == [Typed("x")]
+    for key in ("\x03", "\r"):
+        assert read([b"\x1b]11;rgb:1c", key.encode()], 0.5) == [Typed(key)]
+    assert read([b"\x1b]11;rgb:1c", b"\x1b[A"], 0.5) == [Control("\x1b[A")]
+
+
+def test_esc_alone_acts_soon_unless_something_speaks_against_it() -> None:
+    def waits(*pieces: bytes, expects: bool = False) -> float:
+        machine, now = InputMachine(), 100.0
+        machine.expects = expects
+        for piece in pieces:
+            now += 0.1
+            told = machine.feed(piece, now)
+            assert Control("\x1b") not in told
+        assert machine.deadline is not None
+        wait = machine.deadline - now
+        assert machine.tick(now + wait) == [Control("\x1b")]
+        return wait
+
+    assert waits(b"\x1b") < 0.03
+    assert waits(b"\x1b[A\x1b") < 0.03
+    assert waits(b"\x1b", expects=True) > 0.4, "an answer may begin"
+    assert waits(b"ab\x1b") > 0.4, "nobody types so fast: it is a piece"
+    assert waits(b"\x1b[1;", b"5C", b"\x1b") > 0.4, "pieces have come apart"
+
+
+@pytest.mark.parametrize("keys", ["\x1b[A", "\x1b[1;5C", "\x1b[200~a\x1b[201~", "\x1b[<0;1;1M", "\x1bOP"])
+def test_a_sequence_is_whole_also_if_its_esc_was_taken_for_the_key(keys: str) -> None:
+    tokens = read([b"\x1b", keys[1:].encode()], 0.1)
+    assert tokens[0] == Control("\x1b")
+    assert not typed(tokens)
+    assert pasted(tokens) == (["a"] if "200~" in keys else [])
+
+
+def test_what_is_typed_after_esc_stays_text() -> None:
+    for text in ("[x] done", "Open it", "[", "]", "[[link]]", "Pay", "_ ", "jj"):
+        keys = [bytes([each]) for each in text.encode()]
+        assert typed(read([b"\x1b", *keys], 0.2)) == text
+
+
+def test_a_chord_that_begins_like_a_sequence_is_a_chord() -> None:
+    for chord in ("\x1b[", "\x1bO", "\x1b]", "\x1bP", "\x1b_"):
+        assert read([chord.encode(), b"x"], 2.0) == [Control(chord), Typed("x")]
+    assert read([b"\x1bt"], 0) == [Control("\x1bt")]
+    assert read([b"\x1b", b"t"], 0.2) == [Control("\x1b"), Typed("t")]
+
+
+@pytest.mark.parametrize("gap_s", [0.0, 0.1, 0.4])
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 1000])
+def test_a_paste_is_one_text_however_its_pieces_come(size: int, gap_s: float) -> None:
+    text = "one\rtwo\x07\x03 ä€😀\x1b[A\x1b[20 x\x00"
+    tokens = read(cut(f"{PASTE}{text}{END}", size), gap_s)
+    assert pasted(tokens) == [text] and not typed(tokens)
+    assert [each for each in tokens if isinstance(each, Control)] in ([], [Control("\x1b")])
+
+
+@pytest.mark.parametrize("size", [3, 1000])
+def test_a_marker_in_the_pasted_text_does_not_end_the_paste(size: int) -> None:
+    for text in (f"one{END}\rtwo", f"one{END}two{PASTE}three", f"{END}{END}"):
+        assert pasted(read(cut(f"{PASTE}{text}{END}", size), 0.1)) == [text]
+
+
+def test_keys_after_a_paste_are_keys() -> None:
+    tokens = read([f"{PASTE}one{END}\r".encode(), b"x"], 0.1)
+    assert (pasted(tokens), typed(tokens)) == (["one"], "\rx")
+    assert pasted(read([f"{PASTE}one{END}{PASTE}two{END}".encode()], 0)) == ["onetwo"]
+
+
+def test_a_paste_whose_end_is_lost_shows_its_text_and_lets_go_of_the_keys() -> None:
+    for key, token in ((b"\x03", Typed("\x03")), (b"x", Typed("x")), (b"\x1b[A", Control("\x1b[A"))):
+        assert read([f"{PASTE}one\rtwo".encode(), key], 4.0) == [Pasted("one\rtwo"), token]
+    more = read([f"{PASTE}one\r".encode(), b"two\rthree\r", b"\x1b[201~x"], 4.0)
+    assert (pasted(more), typed(more)) == (["one\r", "two\rthree\r", ""], "x"), "it was only late"
+
+
+def test_a_paste_has_a_limit() -> None:
+    machine = InputMachine()
+    machine.feed(PASTE.encode(), 0)
+    told = [token for at in range(1000) for token in machine.feed(b"x" * 4096, at / 1000)]
+    assert 2 <= len(pasted(told)) <= 4
+
+
+@pytest.mark.parametrize(
+    "text", ["one\rtwo", "one\rtwo\rthree\r", "one\ntwo\n", "\rone", "\t" * 40, "x" * 40 + "\x07y"]
+)
+def test_a_burst_of_several_lines_is_a_paste_without_markers(text: str) -> None:
+    assert read([text.encode()], 0) == [Pasted(text)]
+
+
+def test_a_burst_goes_on_over_several_reads() -> None:
+    assert read([b"one\r", b"two\rthree", b"\rfour\r"], 0.01) == [Pasted("one\rtwo\rthree\rfour\r")]
+
+
+@pytest.mark.parametrize("text", ["one\r", "\r", "1\r", "\r\r", "x\x07y", "onr\x7fe\rtwo", "one two"])
+def test_what_somebody_types_ahead_is_keys(text: str) -> None:
+    assert read([text.encode()], 0) == [Typed(text)]
+
+
+def test_characters_come_whole_and_broken_ones_are_shown() -> None:
+    assert typed(read(cut("ä€😀", 1), 0.1)) == "ä€😀"
+    assert typed(read([b"caf\xe9 au lait"], 0)) == "caf\ufffd au lait"
+
+
+def test_a_line_is_read_without_what_the_terminal_has_sent_between() -> None:
+    assert typed_line("fi\x1b]11;rgb:0/0/0\x07x \x1b[200~it\x1b[201~\x1b[A ä\udce9") == "fix it ä\ufffd"
+
+
+PARAMETERS = st.text("0123456789:;<=>?", max_size=12)
+CSI = st.builds(
+    "\x1b[{}{}{}".format,
+    PARAMETERS,
+    st.text(" !$'*+-/", max_size=2),
+    st.characters(min_codepoint=64, max_codepoint=126),
+)
+STRINGS = st.builds(
+    "\x1b{}{}{}".format,
+    st.sampled_from("]P_^X"),
+    st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=30),
+    st.sampled_from(["\x07", "\x1b\\", "\x9c"]),
+)
+SS3 = st.builds("\x1bO{}".format, st.sampled_from("ABCDFHPQRS"))
+SEQUENCES = st.one_of(CSI, STRINGS, SS3).filter(lambda each: not re.search(r"\[M|\[200~|\[\[", each))
+
+
+@pytest.mark.hypothesis
+@given(
+    st.lists(SEQUENCES, min_size=1, max_size=6), st.lists(st.integers(1, 8), max_size=12), st.sampled_from([0.0, 0.1])
+)
+def test_no_sequence_types_a_character_wherever_it_is_cut(sequences: list[str], sizes: list[int], gap_s: float) -> None:
+    data, pieces = "".join(sequences).encode(), []
+    for size in sizes:
+        if data[size - 1 : size] != b"\x1b" or not gap_s:  # Esc by itself is a key
+            pieces.append(data[:size])
+            data = data[size:]
+    tokens = read([*pieces, data], gap_s)
+    assert not typed(tokens) and not pasted(tokens)
+
+
+@pytest.mark.hypothesis
+@given(st.lists(st.binary(max_size=20) | SEQUENCES.map(str.encode) | st.sampled_from([b"\x1b", b"\x1b[200~", b"\x9b"])))
+@example([b"\x1b[200~x\x1b[20"])
+def test_any_bytes_can_come_and_ctrl_c_works_afterwards(pieces: list[bytes]) -> None:
+    machine = InputMachine()
+    read(pieces, 0.05, machine)
+    assert machine.feed(b"\x03", 1e6) == [Typed("\x03")]
