@@ -27,7 +27,7 @@ from ..terminal.asking.answers import AnswerKind, TerminalAnswer
 from ..terminal.asking.background import QUESTION, is_light
 from ..terminal.asking.graphics import CELL_ASKED
 from ..terminal.input_machine import ESCAPE_S, InputMachine
-from .keys.decoding import KeyDecoder
+from .key_decoding import KeyDecoder
 from .painting.key_priority import KeyPriority
 
 _INPUT_S = 0.1

@@ -29,7 +29,9 @@ async def test_a_prompt_typed_before_a_login_with_questions_is_sent_once_and_not
     argv = [sys.executable, "-m", "ccb", "ssh", f"{host_user.name}@127.0.0.1:~", *options, "-o", "IdentitiesOnly=yes"]
     async with terminal(argv, laptop.env, str(laptop.home)) as running:
         await running.shows("Connecting to")
-        running.type("fix it\ryes\r")
+        running.type("fix it\r")
+        await running.shows("fix it  (queued)")
+        running.type("yes\r")
         await running.shows("Alt+R answers it")
         await running.chord("\x1br")
         await running.shows("Trust it and go on?")

@@ -9,7 +9,7 @@ from textual import events
 
 from ccb.local.terminal.input_machine import Control, Pasted, Typed
 from ccb.local.terminal.keymap import DEFAULT_KEYMAP
-from ccb.local.tui.keys.decoding import KeyDecoder
+from ccb.local.tui.key_decoding import KeyDecoder
 
 ESC = "\x1b"
 

@@ -6,6 +6,7 @@ import os
 import selectors
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 from textual import events
@@ -45,3 +46,25 @@ def test_esc_alone_is_a_key_long_before_a_tenth_of_a_second(monkeypatch: pytest.
     assert len(waits) < 5, "Textual's own time is four of these"
     os.close(reads)
     os.close(writes)
+
+
+def test_a_bug_in_reading_keys_ends_the_interface_with_that_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Exception] = []
+
+    class Application:
+        def _handle_exception(self, error: Exception) -> None:
+            seen.append(error)
+
+    class Loop:
+        def call_soon_threadsafe(self, action: Callable[[], object]) -> None:
+            action()
+
+    def fails() -> None:
+        raise ValueError("a bug")
+
+    driver = TerminalDriver.__new__(TerminalDriver)
+    monkeypatch.setattr(driver, "_app", Application(), raising=False)
+    monkeypatch.setattr(driver, "_loop", Loop(), raising=False)
+    monkeypatch.setattr(driver, "_read_input", fails)
+    driver.run_input_thread()
+    assert [str(each) for each in seen] == ["a bug"]

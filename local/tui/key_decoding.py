@@ -17,7 +17,7 @@ from textual._xterm_parser import IS_ITERM, XTermParser
 from textual.keys import Keys, _character_to_key
 from textual.message import Message
 
-from ...terminal.input_machine import ESC, Control, Pasted, Typed
+from ..terminal.input_machine import ESC, Control, Pasted, Typed
 
 _EXTENDED = re.compile(
     r"\x1b\[(?:(\d{1,7})(?::(\d{0,7}))?(?::\d{0,7})?)?(?:;(\d{0,3})(?::(\d))?(?:;([\d:]{0,128}))?)?([u~ABCDEFHPQS])"
