@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from ...terminal.image_clipboard import NoImage
 from ...terminal.keymap import Keymap
 from ...terminal.stdio import in_thread
 from ..vim.machine import VimEffect
-from .composing.attachments import Attachments
+from .composing.attachments import Attachments, NotAttached, Taken, dropped_files, image_attachment
 from .composing.dropped_paths import may_name_files
 from .composing.pasted_texts import PastedTexts
 from .composing.prompt_recall import PromptKeeper, PromptRecall
@@ -273,17 +272,28 @@ class Composer(TextArea):
 
     async def _pasted_text(self, text: str) -> None:
         """Insert a text that the person has pasted. If it names files, they go along with the prompt."""
-        files = None
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_MAX_READ_S):
-                files = await in_thread(lambda: self.attachments.take(text)) if may_name_files(text) else None
+        taken = await self._taken(text) if may_name_files(text) else None
+        if self.read_only:
+            return
         self.type(self._pasted.shortened(_harmless(text)))
-        if files is not None and files.shown:
+        if taken is not None and taken.shown:
             end = self.cursor_at
             self.history.checkpoint()  # so that undo gives the path back
-            self.put(f"{files.shown} ", end - len(_harmless(text)), end)
-        if files is not None:
-            self.around.says(files.said)
+            self.put(f"{taken.shown} ", end - len(_harmless(text)), end)
+        if taken is not None:
+            self.around.says(taken.said)
+
+    async def _taken(self, text: str) -> Taken | None:
+        """Return what became of the files that a text names, None if it names none. Only what was read in time counts:
+        the thread may end much later."""
+        try:
+            async with asyncio.timeout(_MAX_READ_S):
+                files = await in_thread(lambda: dropped_files(text))
+        except TimeoutError:
+            return Taken("", f"it was not read within {_MAX_READ_S:.0f} seconds: the path stays text")
+        except NotAttached as error:
+            return Taken("", str(error))
+        return self.attachments.take(files, self.text) if files and not self.read_only else None
 
     @work(exclusive=True, group="clipboard")
     async def paste_image(self) -> None:
@@ -296,7 +306,14 @@ class Composer(TextArea):
             if not self.app.clipboard:
                 self.around.says(str(error))
             return
-        taken = await in_thread(lambda: self.attachments.take_image(data))
+        try:
+            image = await in_thread(lambda: image_attachment(data, "the image in the clipboard", None))
+        except NotAttached as error:
+            self.around.says(str(error))
+            return
+        if self.read_only:
+            return
+        taken = self.attachments.take_image(image, self.text)
         self.type(f"{taken.shown} " if taken.shown else "")
         self.around.says(taken.said)
 
@@ -335,6 +352,7 @@ class Composer(TextArea):
             return
         self.vim.sent()
         self.recall.add(text, kept=self.attachments.with_paths(text))
+        self.attachments.submitted(text)
         before, self.recall.before = self.recall.before, ()
         self.text = ""
         self.post_message(self.Submitted(text, before, steers))

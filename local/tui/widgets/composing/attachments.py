@@ -10,9 +10,8 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from threading import Lock
 
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.content.attached import attached_file
@@ -80,43 +79,39 @@ class Taken:
 
 class Attachments:
     """Keeps files by their placeholders: those that wait in the composer, and, while there is room, those that were
-    sent, so that a prompt that comes back still has them. Files are taken in threads, beside an interface that reads:
-    so what is kept is replaced as a whole, by one thread at a time."""
+    sent, so that a prompt that comes back still has them."""
 
     def __init__(self) -> None:
-        self._kept: Mapping[str, Attachment] = {}
+        self._kept: dict[str, Attachment] = {}
         self._sent: frozenset[str] = frozenset()
+        self._leaving: frozenset[str] = frozenset()  # of prompts that were submitted and are not sent yet
         self._images = 0
-        self._taking = Lock()
 
-    def take_image(self, data: bytes) -> Taken:
-        """Take an image out of the clipboard. Blocks."""
+    def take_image(self, image: Attachment, composed: str = "") -> Taken:
+        """Keep an image of the clipboard. `composed` is what the composer holds."""
         try:
-            image = image_attachment(data, "the image in the clipboard", None)
-            with self._taking:
-                self._make_room(1, image.size)
-                self._images += 1
-                shown = image.placeholder.replace("[Image ", f"[Image #{self._images} ")
-                self._kept = {**self._kept, shown: image}
+            self._make_room(1, image.size, composed)
         except NotAttached as error:
             return Taken("", str(error))
+        self._images += 1
+        shown = image.placeholder.replace("[Image ", f"[Image #{self._images} ")
+        self._kept[shown] = image
         return Taken(shown, f"the image will go along with the prompt{_scaled_note([image])}; Backspace removes it")
 
-    def take(self, text: str) -> Taken | None:
-        """Read the files that a pasted text names. None if it is not such a text. Blocks."""
-        paths = dropped_paths(text)
-        if not paths:
-            return None
+    def take(self, files: Sequence[Attachment], composed: str = "") -> Taken:
+        """Keep files that were dropped. `composed` is what the composer holds."""
         try:
-            files = [read_attachment(path) for path in paths]
-            with self._taking:
-                self._make_room(len(files), sum(each.size for each in files))
-                shown = [self._keep(each) for each in files]
+            self._make_room(len(files), sum(each.size for each in files), composed)
         except NotAttached as error:
             return Taken("", str(error))
-        names = shown_name(paths[0]) if len(paths) == 1 else f"{len(paths)} files"
+        shown = [self._keep(each) for each in files]
+        names = shown_name(files[0].path) if len(files) == 1 and files[0].path else f"{len(files)} files"
         said = f"{names} of this laptop will go along with the prompt{_scaled_note(files)}; undo makes it text"
         return Taken(" ".join(shown), said)
+
+    def submitted(self, text: str) -> None:
+        """Note that a prompt with this text is on its way out of the composer."""
+        self._leaving |= set(self.named_in(text))
 
     def named_in(self, text: str) -> list[str]:
         """Return the placeholders in a text, each once, in order."""
@@ -128,6 +123,7 @@ class Attachments:
         """Return the content of a prompt with this text: the text, then the files that it names."""
         named = self.named_in(text)
         self._sent |= set(named)
+        self._leaving -= self._sent
         return [{"type": "text", "text": text}, *(self._kept[each].block for each in named)]
 
     def with_paths(self, text: str) -> str:
@@ -148,11 +144,14 @@ class Attachments:
             return text
         return re.sub("|".join(map(re.escape, self._kept)), lambda found: by(found[0]), text)
 
-    def _make_room(self, count: int, size: int) -> None:
-        """Forget files that were sent, the oldest first, until there is room. Raise NotAttached."""
-        for each in [placeholder for placeholder in self._kept if placeholder in self._sent]:
+    def _make_room(self, count: int, size: int, composed: str) -> None:
+        """Forget files that no prompt needs until there is room, those that were sent first. Raise NotAttached."""
+        needed = self._leaving | set(self.named_in(composed))
+        for each in sorted(
+            (name for name in self._kept if name not in needed), key=lambda name: name not in self._sent
+        ):
             if len(self._kept) + count > _MAX_KEPT or self._bytes + size > MAX_KEPT_BYTES:
-                self._kept = {name: file for name, file in self._kept.items() if name != each}
+                del self._kept[each]
                 self._sent -= {each}
         if len(self._kept) + count > _MAX_KEPT:
             raise NotAttached(f"at most {_MAX_KEPT} files go along with a prompt: send first what you have")
@@ -171,9 +170,14 @@ class Attachments:
         while placeholder in self._kept and self._kept[placeholder].block != new.block:
             number += 1
             placeholder = f"{new.placeholder[:-1]} #{number}]"
-        self._kept = {**self._kept, placeholder: new}
+        self._kept[placeholder] = new
         self._sent -= {placeholder}
         return placeholder
+
+
+def dropped_files(text: str) -> list[Attachment]:
+    """Read the files that a pasted text names; none if it is not such a text. Blocks. Raise NotAttached."""
+    return [read_attachment(path) for path in dropped_paths(text)]
 
 
 def read_attachment(path: Path) -> Attachment:

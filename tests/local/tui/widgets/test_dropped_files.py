@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import os
 import struct
+import threading
 import zlib
 from pathlib import Path
 
@@ -15,7 +17,16 @@ from textual import events
 
 from ccb.local.config.prompt_store import PromptStore
 from ccb.local.terminal.image_clipboard import NoImage
-from ccb.local.tui.widgets.composing.attachments import Attachments, NotAttached, image_attachment, read_attachment
+from ccb.local.tui.widgets import composer
+from ccb.local.tui.widgets.composing import attachments
+from ccb.local.tui.widgets.composing.attachments import (
+    Attachment,
+    Attachments,
+    NotAttached,
+    dropped_files,
+    image_attachment,
+    read_attachment,
+)
 from ccb.local.tui.widgets.composing.dropped_paths import dropped_paths
 from ccb.tunnel.wire.content.attached import is_attached_file
 from ccb.tunnel.wire.content.images import MAX_IMAGE_BYTES
@@ -163,8 +174,8 @@ def test_a_large_photograph_stays_one_when_it_is_scaled(mode: str) -> None:
 def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe", Path("/dev/zero")):
-        taken = Attachments().take(str(path))
-        assert taken is not None and not taken.shown and "its path stays text" in taken.said
+        with pytest.raises(NotAttached, match="its path stays text"):
+            dropped_files(str(path))
 
 
 async def test_a_refused_file_stays_a_path(tmp_path: Path) -> None:
@@ -179,11 +190,49 @@ def test_as_many_files_as_a_request_holds(tmp_path: Path) -> None:
     kept = Attachments()
     for number in range(4):
         (tmp_path / f"{number}.png").write_bytes(png(padding=MAX_IMAGE_BYTES - 500))
-    shown = [taken.shown for number in range(4) if (taken := kept.take(str(tmp_path / f"{number}.png"))) is not None]
+    shown: list[str] = []
+    for number in range(4):
+        shown.append(kept.take(dropped_files(str(tmp_path / f"{number}.png")), " ".join(shown)).shown)
     assert [bool(each) for each in shown] == [True, True, True, False]
+    kept.submitted(" ".join(shown))
+    last = dropped_files(str(tmp_path / "3.png"))
+    assert not kept.take(last).shown, "those that are on their way are still needed"
     assert len(kept.blocks(" ".join(shown))) == 4, "the text and three images"
-    again = kept.take(str(tmp_path / "3.png"))
-    assert again is not None and again.shown, "those that were sent make room"
+    assert kept.take(last).shown, "those that were sent make room"
+
+
+def test_a_file_that_was_taken_out_of_the_prompt_makes_room(tmp_path: Path) -> None:
+    kept, shown = Attachments(), []
+    for number in range(21):
+        (tmp_path / f"{number}.txt").write_text("x")
+        shown.append(kept.take(dropped_files(str(tmp_path / f"{number}.txt")), " ".join(shown)).shown)
+    assert shown[19] and not shown[20]
+    again = kept.take(dropped_files(str(tmp_path / "20.txt")), " ".join(shown[1:])).shown
+    assert again and kept.named_in(" ".join(shown)) == shown[1:20]
+
+
+async def test_a_file_that_was_not_read_in_time_stays_text_and_counts_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x.txt").write_text("x")
+    hangs, is_read = threading.Event(), threading.Event()
+
+    def slow(path: Path) -> Attachment:
+        hangs.wait()
+        read = read_attachment(path)
+        is_read.set()
+        return read
+
+    monkeypatch.setattr(composer, "_MAX_READ_S", 0.05)
+    monkeypatch.setattr(attachments, "read_attachment", slow)
+    async with desk() as at:
+        await paste(at, str(tmp_path / "x.txt"))
+        await at.sees("it was not read within")
+        assert at.app.composer.text == str(tmp_path / "x.txt")
+        hangs.set()
+        await asyncio.to_thread(is_read.wait)
+        await at.pilot.pause()
+        assert not at.app.composer.attachments.placeholder_before("[file: x.txt 1 B]")
 
 
 def test_two_files_of_the_same_name_and_size_are_two(tmp_path: Path) -> None:
@@ -191,9 +240,7 @@ def test_two_files_of_the_same_name_and_size_are_two(tmp_path: Path) -> None:
     for folder in ("a", "b", "a"):
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / "x.txt").write_text(folder)
-        taken = kept.take(str(tmp_path / folder / "x.txt"))
-        assert taken is not None
-        shown.append(taken.shown)
+        shown.append(kept.take(dropped_files(str(tmp_path / folder / "x.txt")), " ".join(shown)).shown)
     assert shown == ["[file: x.txt 1 B]", "[file: x.txt 1 B #2]", "[file: x.txt 1 B]"]
     assert [block["text"].split("\n")[1] for block in kept.blocks(" ".join(shown))[1:]] == ["a", "b"]
 
@@ -262,9 +309,10 @@ async def test_without_an_image_in_the_clipboard_the_reason_is_said() -> None:
 
 def test_an_image_of_the_clipboard_has_no_path_that_later_runs_could_find() -> None:
     kept = Attachments()
-    shown = kept.take_image(png()).shown
+    shown = kept.take_image(image_attachment(png(), "the image", None)).shown
     assert shown == "[Image #1 3x2]" and kept.with_paths(f"see {shown}") == "see "
-    assert kept.take_image(b"no image").shown == ""
+    with pytest.raises(NotAttached):
+        image_attachment(b"no image", "the image", None)
 
 
 def test_an_image_that_is_too_large_is_scaled_where_pillow_is(tmp_path: Path) -> None:
