@@ -25,6 +25,7 @@ from ..files.transfers import Transfers
 from ..files.viewing.fetched import FetchedFiles
 from ..files.viewing.private_folder import PrivateFolder
 from ..login.prompts import prompts_for
+from ..terminal.input_machine import typed_line
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import read_pieces
 from ..tui.sessions.switching import arguments_for
@@ -151,11 +152,11 @@ async def _lines(first: str | None) -> AsyncIterator[str]:
     """Yield the prompt of the command line and then the lines of stdin, without their ends."""
     if first:
         yield first
-    decoder, rest = codecs.getincrementaldecoder("utf-8")("replace"), ""
+    decoder, rest, by_hand = codecs.getincrementaldecoder("utf-8")("replace"), "", sys.stdin.isatty()
     async for piece in read_pieces(sys.stdin.fileno()):
         *whole, rest = (rest + decoder.decode(piece)).split("\n")
         for line in whole:
-            yield line.rstrip("\r")
+            yield typed_line(line.rstrip("\r")) if by_hand else line.rstrip("\r")
         rest = rest[:_MAX_LINE]
     if rest.strip():
         yield rest

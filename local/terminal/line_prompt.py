@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from .input_machine import typed_line
 from .stdio import in_thread
 
 _PIECE = 4096
@@ -66,7 +67,7 @@ def _read_terminal(terminal: int, stop: int | None = None) -> str:
         for file in (terminal, stop):
             if file is not None:
                 os.close(file)
-    return line.decode(sys.stdin.encoding or "utf-8", "replace").rstrip("\r\n")
+    return typed_line(line.decode(sys.stdin.encoding or "utf-8", "replace").rstrip("\r\n"))
 
 
 @contextlib.contextmanager

@@ -136,6 +136,17 @@ def test_a_password_is_not_echoed() -> None:
         terminal.end()
 
 
+def test_an_answer_of_the_terminal_that_comes_late_is_no_part_of_a_password() -> None:
+    terminal = Terminal("password")
+    try:
+        terminal.until("(again): ")
+        terminal.echo_is(False)
+        terminal.type("\x1b]11;rgb:ffff/ffff/ffff\x07hunt\x1b[?62;4cer2\x1b[I\n")
+        terminal.until("answer: hunter2\r\n")
+    finally:
+        terminal.end()
+
+
 def test_the_time_that_a_question_takes_is_known() -> None:
     terminal = Terminal("password")
     try:

@@ -291,7 +291,7 @@ async def test_a_real_terminal_gets_lines_only(tmp_path: Path, fake_model: FakeM
         argv = [sys.executable, "-m", "ccb", str(project), "--plain"]
         async with terminal(argv, laptop.env, str(laptop.home)) as running:
             await running.shows("Type a prompt; /help says more.")
-            running.type("make it\n")
+            running.type("make \x1b]11;rgb:0/0/0\x07it\x1b[?62;4c\n")  # what the terminal itself says comes between
             await running.shows("3: deny (a reason may follow)")
             while not (project / "made").exists():
                 running.type("1\n")
@@ -300,6 +300,7 @@ async def test_a_real_terminal_gets_lines_only(tmp_path: Path, fake_model: FakeM
             running.type("\x04")
             assert await running.ended() == 0
             await running.shows("Come back with:")
+            assert fake_model.requests[0].last_user_text.endswith("\nmake it")
             assert b"\x1b" not in running.written
 
 
