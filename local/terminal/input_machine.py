@@ -60,9 +60,8 @@ _NO_UTF8 = re.compile("[\ud800-\udfff]")
 _SPECIAL = re.compile("[\x1b\x80-\x9f\udc80-\udc9f]")
 _STRING_END = re.compile("[\x07\x1b\x9c\udc9c]")
 _STRINGS = "]P_^X"  # after ESC: OSC, DCS, APC, PM, SOS
-_LINES = re.compile(r"[\r\n][^\r\n]")
+_LINES = re.compile(r"[\r\n].*[^\x00-\x1f\x7f]", re.DOTALL)
 _CONTROLS = re.compile(r"[\x00-\x07\x09\x0b\x0c\x0e-\x1f]")
-_ERASED = re.compile(r"[\x08\x7f]")
 _LATE = re.compile(
     r"\[(?:[\d<-?]|[A-DFHIOZ]?\Z)|\](?:[\dlL]|\Z)|P[01>!]|_G|O[A-DFHP-S]\Z|[]P_^X][^\x07\x1b]*[\x07\x1b]"
 )
@@ -168,7 +167,7 @@ class InputMachine:
         return self._told(now)
 
     def _told(self, now: float) -> list[Token]:
-        if self._state is State.TEXT and not (len(self._text) > 1 and _has_lines(self._text)):
+        if self._state is State.TEXT and not _may_be_lines(self._text):
             self._end_text()
         wait = self._wait()
         self.deadline = None if wait is None else now + wait
@@ -316,7 +315,7 @@ class InputMachine:
         """Tell what was typed. A burst of several lines is a paste of a terminal without markers."""
         if self._text and self._state is not State.PASTE:
             text, self._text = _NO_UTF8.sub("\ufffd", self._text), ""
-            self._out.append(Pasted(text) if _is_pasted(text) else Typed(text))
+            self._out.append(Pasted(_erased(text)) if _is_pasted(text) else Typed(text))
 
     def _paste_is_due(self) -> None:
         """Tell the text of a paste. It goes on if its end has not come."""
@@ -358,13 +357,22 @@ def typed_line(line: str) -> str:
     return "".join(each.text for each in tokens if isinstance(each, Typed | Pasted)).removesuffix("\n")
 
 
-def _has_lines(text: str) -> bool:
-    return "\r" in text or "\n" in text
+def _may_be_lines(text: str) -> bool:
+    return 1 < len(text) < _MAX_PASTE and ("\r" in text or "\n" in text)
 
 
 def _is_pasted(text: str) -> bool:
-    """Return whether a burst of characters is a paste. Somebody who types ahead may have pressed Enter at the end, and
-    Backspace."""
-    if _ERASED.search(text):
-        return False
-    return bool(_LINES.search(text) or (len(text) > _TYPED_AT_MOST and _CONTROLS.search(text)))
+    """Return whether a burst of characters is a paste. Somebody who types ahead may have pressed Enter at its end."""
+    long = len(text) > _TYPED_AT_MOST and any(map(str.isprintable, text))  # else a key that is held down
+    return bool(_LINES.search(text) or (long and _CONTROLS.search(text)))
+
+
+def _erased(text: str) -> str:
+    """Return a text after its Backspaces: it may have been typed ahead, after all."""
+    kept: list[str] = []
+    for char in text:
+        if char not in "\b\x7f":
+            kept.append(char)
+        elif kept and kept[-1] not in "\r\n":
+            kept.pop()
+    return "".join(kept)

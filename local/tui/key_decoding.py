@@ -7,6 +7,7 @@ parser raises for what terminals may send, and takes answers for keys.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from enum import IntFlag
 
@@ -175,6 +176,6 @@ def _with_modifiers(held: _Modifier, name: str) -> str:
 
 
 def _character(code: int) -> str:
-    """Return the character that a code types, "" if it is none: a control, half of a pair, or a key of Kitty's."""
-    types = 0x20 <= code < 0x7F or 0xA0 <= code < 0xD800 or 0xF900 <= code < 0x110000
-    return chr(code) if types else ""
+    """Return the character that a code types, "" if it is none."""
+    char = chr(code) if code <= sys.maxunicode else ""
+    return char if char.isprintable() else ""

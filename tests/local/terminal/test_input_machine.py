@@ -169,17 +169,21 @@ def test_a_paste_has_a_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["one\rtwo", "one\rtwo\rthree\r", "one\ntwo\n", "\rone", "\t" * 40, "x" * 40 + "\x07y"]
+    "text", ["one\rtwo", "one\rtwo\rthree\r", "one\ntwo\n", "\rone", "\t" * 40 + "x", "x" * 40 + "\x07y"]
 )
 def test_a_burst_of_several_lines_is_a_paste_without_markers(text: str) -> None:
     assert read([text.encode()], 0) == [Pasted(text)]
+
+
+def test_lines_that_were_typed_ahead_are_text_too_without_what_was_erased() -> None:
+    assert read([b"twi\x7fo\ronf\x7f\x7fne\r"], 0) == [Pasted("two\rone\r")]
 
 
 def test_a_burst_goes_on_over_several_reads() -> None:
     assert read([b"one\r", b"two\rthree", b"\rfour\r"], 0.01) == [Pasted("one\rtwo\rthree\rfour\r")]
 
 
-@pytest.mark.parametrize("text", ["one\r", "\r", "1\r", "\r\r", "x\x07y", "onr\x7fe\rtwo", "one two"])
+@pytest.mark.parametrize("text", ["one\r", "\r", "1\r", "\r\r", "x\x07y", "onr\x7fe\r", "a\r\x04", "\x0e" * 50])
 def test_what_somebody_types_ahead_is_keys(text: str) -> None:
     assert read([text.encode()], 0) == [Typed(text)]
 
