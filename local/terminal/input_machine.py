@@ -62,6 +62,10 @@ _STRING_END = re.compile("[\x07\x1b\x9c\udc9c]")
 _STRINGS = "]P_^X"  # after ESC: OSC, DCS, APC, PM, SOS
 _LINES = re.compile(r"[\r\n].*[^\x00-\x1f\x7f]", re.DOTALL)
 _CONTROLS = re.compile(r"[\x00-\x07\x09\x0b\x0c\x0e-\x1f]")
+_LINUX_F = "\x1b[["  # F1 to F5 on the console of Linux, before a letter
+_BROKEN_MOUSE = re.compile(r"\x1b\[<[\d;Na]*")
+"""The terminal of VS Code sends NaN for a mouse beside its cells."""
+
 _LATE = re.compile(
     r"\[(?:[\d<-?]|[A-DFHIOZ]?\Z)|\](?:[\dlL]|\Z)|P[01>!]|_G|O[A-DFHP-S]\Z|[]P_^X][^\x07\x1b]*[\x07\x1b]"
 )
@@ -119,7 +123,7 @@ class InputMachine:
         self._text = ""  # typed or pasted, and not told yet
         self._out: list[Token] = []
         self._is_apart = False  # this piece came after a pause
-        self._alone = False  # it is one character, too: a key that somebody presses
+        self._alone = False  # it is one character, too, or one again and again: a key that somebody presses
         self._last = 0.0
         self._slow_until = 0.0
         self._waits_long = False  # for what follows ESC
@@ -134,15 +138,15 @@ class InputMachine:
             self._decoder.reset()  # half of a character is not completed any more
         piece = self._decoder.decode(data)
         self._is_apart = now - self._last >= ESCAPE_S
-        self._last, self._alone = now, self._is_apart and len(piece) == 1
+        self._last, self._alone = now, self._is_apart and len(set(piece)) == 1
         late = self._state is State.TEXT and not self._text and now < self._late_until and _LATE.match(piece)
         self._late_until = 0.0
+        goes_on = self._state not in (State.TEXT, State.ESCAPE) and not self._ended
+        if late or (goes_on and self._is_apart and len(data) < _SHORT_READ):
+            self._slow_until = now + _SLOW_LINK_S
         if late:
             self._state, self._begun, self._is_late = State.ESCAPE, ESC, True
-            self._slow_until = now + _SLOW_LINK_S
-        elif self._is_apart and self._state not in (State.TEXT, State.ESCAPE) and len(data) < _SHORT_READ:
-            self._slow_until = now + _SLOW_LINK_S
-        if self._stalled and (self._alone or piece[:1] == ESC) and not self._may_end_paste(piece):
+        if self._stalled and (len(piece) == 1 or piece[:1] == ESC) and not self._may_end_paste(piece):
             self._state, self._text = State.TEXT, ""
         self._stalled = False
         self._take(piece)
@@ -235,7 +239,7 @@ class InputMachine:
             self._begun += char
         if self._begun == "\x1b[M":
             self._state = State.MOUSE
-        elif char >= "@" and self._begun != "\x1b[[":  # the console of Linux begins F1 to F5 with ESC [ [
+        elif char >= "@" and self._begun != _LINUX_F and not _BROKEN_MOUSE.fullmatch(self._begun):
             if self._is_late and not _LATE_CSI.fullmatch(self._begun):
                 self._give_up()
             else:

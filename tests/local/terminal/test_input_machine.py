@@ -80,6 +80,13 @@ def test_what_nobody_asked_for_is_neither_text_nor_a_key(sequence: str, gap_s: f
         assert typed(read([data[:at], data[at:]], gap_s)) == "abc"
 
 
+@pytest.mark.parametrize("report", ["\x1b[<32;NaN;NaNM", "\x1b[<0;12;NaNm", "\x1b[<35;NaN;7M"])
+def test_a_mouse_beside_the_cells_types_nothing_wherever_its_report_is_cut(report: str) -> None:
+    data = f"a{report}b".encode()
+    for at in range(len(data)):
+        assert typed(read([data[:at], data[at:]], 0.1)) == "ab"
+
+
 def test_a_late_half_of_an_answer_is_still_its_half() -> None:
     tokens = read([b"\x1b]11;rgb:1c1c/", b"1c1c/1c1c\x07", b"x"], 5.0)
     assert tokens == [TerminalAnswer(AnswerKind.BACKGROUND, COLOUR), Typed("x")]
@@ -87,7 +94,7 @@ def test_a_late_half_of_an_answer_is_still_its_half() -> None:
 
 def test_a_string_without_an_end_does_not_hold_the_keys_for_ever() -> None:
     assert read([b"\x1b]11;rgb:1c", b"x"], 11.0) == [Typed("x")]
-    for key in ("\x03", "\r"):
+    for key in ("\x03", "\r", "\x11\x11"):
         assert read([b"\x1b]11;rgb:1c", key.encode()], 0.5) == [Typed(key)]
     assert read([b"\x1b]11;rgb:1c", b"\x1b[A"], 0.5) == [Control("\x1b[A")]
 
@@ -211,7 +218,7 @@ STRINGS = st.builds(
     st.sampled_from(["\x07", "\x1b\\", "\x9c"]),
 )
 SS3 = st.builds("\x1bO{}".format, st.sampled_from("ABCDFHPQRS"))
-SEQUENCES = st.one_of(CSI, STRINGS, SS3).filter(lambda each: not re.search(r"\[M|\[200~|\[\[", each))
+SEQUENCES = st.one_of(CSI, STRINGS, SS3).filter(lambda each: not re.search(r"\[M|\[200~|\[\[|\[<[^A-Z]*[Na]", each))
 
 
 @pytest.mark.hypothesis

@@ -38,6 +38,11 @@ def test_a_key_that_is_given_away_is_no_longer_one_of_the_usual_keys_of_a_list()
         keymap_of({"details": "Ctrl+N"})
 
 
+def test_a_key_of_a_new_line_can_be_that_of_another_id_of_the_input() -> None:
+    chosen = keymap_of({"send": "Ctrl+Enter", "steer": "Alt+Enter"})
+    assert chosen.has("send", "ctrl+enter") and chosen.names("newline") == "Ctrl+J, Shift+Enter"
+
+
 def test_two_ids_may_change_places() -> None:
     chosen = keymap_of({"send": "Ctrl+J", "newline": ["Enter", "Shift+Enter"]})
     assert chosen.has("send", "ctrl+j") and chosen.has("newline", "enter")

@@ -31,7 +31,7 @@ async def test_an_empty_prompt_is_not_sent() -> None:
         assert at.session.prompts == []
 
 
-@pytest.mark.parametrize("key", ["ctrl+j", "shift+enter"])
+@pytest.mark.parametrize("key", ["ctrl+j", "shift+enter", "ctrl+enter", "alt+enter"])
 async def test_a_new_line_does_not_send(key: str) -> None:
     async with desk() as at:
         await at.type("one")
