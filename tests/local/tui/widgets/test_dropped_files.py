@@ -202,7 +202,7 @@ def test_as_many_files_as_a_request_holds(tmp_path: Path) -> None:
 
 
 def test_a_file_that_was_taken_out_of_the_prompt_makes_room(tmp_path: Path) -> None:
-    kept, shown = Attachments(), []
+    kept, shown = Attachments(), list[str]()
     for number in range(21):
         (tmp_path / f"{number}.txt").write_text("x")
         shown.append(kept.take(dropped_files(str(tmp_path / f"{number}.txt")), " ".join(shown)).shown)
@@ -236,7 +236,7 @@ async def test_a_file_that_was_not_read_in_time_stays_text_and_counts_for_nothin
 
 
 def test_two_files_of_the_same_name_and_size_are_two(tmp_path: Path) -> None:
-    kept, shown = Attachments(), []
+    kept, shown = Attachments(), list[str]()
     for folder in ("a", "b", "a"):
         (tmp_path / folder).mkdir(exist_ok=True)
         (tmp_path / folder / "x.txt").write_text(folder)
