@@ -23,8 +23,9 @@ ESC = "\x1b"
 ESCAPE_S = 0.025
 """Seconds after which Esc is the key, and not the beginning of a sequence."""
 
-_SLOW_ESCAPE_S = 0.6
-"""The same where pieces of sequences come apart, or an answer is awaited, or text came with the Esc."""
+_PIECE_S = 0.6
+"""Seconds after which a slow link has brought the next piece. Esc waits so long where pieces have come apart, where an
+answer is awaited, and after text in the same read."""
 
 _SLOW_LINK_S = 10.0
 """Seconds for which a link counts as slow after pieces of a sequence have come apart."""
@@ -60,7 +61,8 @@ _NO_UTF8 = re.compile("[\ud800-\udfff]")
 _SPECIAL = re.compile("[\x1b\x80-\x9f\udc80-\udc9f]")
 _STRING_END = re.compile("[\x07\x1b\x9c\udc9c]")
 _STRINGS = "]P_^X"  # after ESC: OSC, DCS, APC, PM, SOS
-_LINES = re.compile(r"[\r\n].*[^\x00-\x1f\x7f]", re.DOTALL)
+_LINE_END = re.compile(r"[\r\n]")
+_VISIBLE = re.compile(r"[^\x00-\x1f\x7f]")
 _CONTROLS = re.compile(r"[\x00-\x07\x09\x0b\x0c\x0e-\x1f]")
 _LINUX_F = "\x1b[["  # F1 to F5 on the console of Linux, before a letter
 _BROKEN_MOUSE = re.compile(r"\x1b\[<[\d;Na]*")
@@ -129,6 +131,7 @@ class InputMachine:
         self._waits_long = False  # for what follows ESC
         self._late_until = 0.0  # the rest of a sequence may come late, after its ESC was told as Esc
         self._is_late = False
+        self._burst_until = 0.0  # more of a paste without markers may come
         self._ended = False  # the end of the paste has come
         self._stalled = False  # no end came for long
 
@@ -160,7 +163,7 @@ class InputMachine:
             self._paste_is_due()
             self._stalled = self._state is State.PASTE
         elif self._state is State.ESCAPE:
-            self._late_until = now + _SLOW_ESCAPE_S
+            self._late_until = now + _PIECE_S
             self._complete(ESC)
         elif len(self._begun) == _BARE and not self._is_late:
             self._out.append(Control(self._begun))
@@ -185,9 +188,9 @@ class InputMachine:
             case State.TEXT:
                 return _BURST_S if self._text else None
             case State.ESCAPE:
-                return max(self._escape_s, _SLOW_ESCAPE_S) if self._waits_long or slow else self._escape_s
+                return max(self._escape_s, _PIECE_S) if self._waits_long or slow else self._escape_s
             case State.PASTE if self._ended:
-                return _SLOW_ESCAPE_S if slow else _BURST_S
+                return _PIECE_S if slow else _BURST_S
             case State.PASTE:
                 return None if self._stalled else _STALLED_PASTE_S
             case State.STRING if len(self._begun) > _BARE:
@@ -319,7 +322,11 @@ class InputMachine:
         """Tell what was typed. A burst of several lines is a paste of a terminal without markers."""
         if self._text and self._state is not State.PASTE:
             text, self._text = _NO_UTF8.sub("\ufffd", self._text), ""
-            self._out.append(Pasted(_erased(text)) if _is_pasted(text) else Typed(text))
+            if _is_pasted(text) or (self._last < self._burst_until and _may_be_lines(text)):
+                self._burst_until = self._last + _PIECE_S
+                self._out.append(Pasted(_erased(text)))
+            else:
+                self._out.append(Typed(text))
 
     def _paste_is_due(self) -> None:
         """Tell the text of a paste. It goes on if its end has not come."""
@@ -367,8 +374,9 @@ def _may_be_lines(text: str) -> bool:
 
 def _is_pasted(text: str) -> bool:
     """Return whether a burst of characters is a paste. Somebody who types ahead may have pressed Enter at its end."""
-    long = len(text) > _TYPED_AT_MOST and any(map(str.isprintable, text))  # else a key that is held down
-    return bool(_LINES.search(text) or (long and _CONTROLS.search(text)))
+    if (end := _LINE_END.search(text)) is not None and _VISIBLE.search(text, end.end()):
+        return True
+    return len(text) > _TYPED_AT_MOST and bool(_CONTROLS.search(text) and _VISIBLE.search(text))  # not a key held down
 
 
 def _erased(text: str) -> str:

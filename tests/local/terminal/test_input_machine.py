@@ -182,6 +182,12 @@ def test_a_burst_of_several_lines_is_a_paste_without_markers(text: str) -> None:
     assert read([text.encode()], 0) == [Pasted(text)]
 
 
+def test_the_rest_of_such_a_paste_is_text_too_but_enter_by_itself_is_a_key() -> None:
+    assert read([b"one\rtwo", b"three\r"], 0.2) == [Pasted("one\rtwo"), Pasted("three\r")]
+    assert read([b"one\rtwo", b"\r"], 0.2) == [Pasted("one\rtwo"), Typed("\r")]
+    assert read([b"one\rtwo", b"three\r"], 1.0) == [Pasted("one\rtwo"), Typed("three\r")]
+
+
 def test_lines_that_were_typed_ahead_are_text_too_without_what_was_erased() -> None:
     assert read([b"twi\x7fo\ronf\x7f\x7fne\r"], 0) == [Pasted("two\rone\r")]
 
