@@ -325,15 +325,15 @@ async def test_a_jump_host_has_a_jump_host(sshd: Sshd, host_user: HostUser, tmp_
         for server in (outer, inner):
             server.identity.with_name("authorized_keys").write_text(sshd.identity.with_suffix(".pub").read_text())
         lines = ["Host *", f"  User {host_user.name}", "  HostName 127.0.0.1", f"  IdentityFile {sshd.identity}"]
-        for name, server, jump in (("far", sshd, "inner"), ("inner", inner, "outer"), ("outer", outer, "none")):
+        for name, server, jump in (("Far", sshd, "Inner"), ("inner", inner, "outer"), ("outer", outer, "none")):
             lines += [
-                f"Host {name}",
+                f"Match originalhost {name}",
                 f"  Port {server.port}",
                 f"  ProxyJump {jump}",
                 f"  UserKnownHostsFile {server.known_hosts}",
             ]
         no_openssh.write_text("\n".join(lines) + "\n")
-        async with logged_in(SshTarget("far")) as transport:
+        async with logged_in(SshTarget("FAR")) as transport:
             assert (await output(transport, "echo here")) == "here\n"
         assert "Accepted" in outer.log.read_text() and "Accepted" in inner.log.read_text()
 
