@@ -275,7 +275,7 @@ async def _answers_without_input(transport: Transport) -> bool:
     if not isinstance(transport, RunsBeside):
         return False
     try:
-        return sign.encode() in await transport.output_without_input(f"exec sh -c 'echo {sign}'", MAX_NOISE)
+        return sign.encode() in await transport.output_without_input(f"exec /bin/sh -c 'echo {sign}'", MAX_NOISE)
     except CcbError:
         return False
 

@@ -1,7 +1,8 @@
 """The bootstrap command line, which every login shell understands in the same way.
 
-bash, dash, zsh, fish, tcsh and busybox agree on `exec sh -c '…'` if there is no newline and no single quote inside.
-Inside, POSIX sh looks for a Python and runs the stub. All its arguments are base64 or hex, so nothing needs quoting.
+bash, dash, zsh, fish, tcsh and busybox agree on `exec /bin/sh -c '…'` if there is no newline and no single quote
+inside. The path is whole because PATH may lead to nothing but a site's own programs. Inside, POSIX sh looks for a
+Python and runs the stub. All its arguments are base64 or hex, so nothing needs quoting.
 """
 
 from __future__ import annotations
@@ -120,4 +121,4 @@ def _command(
         )
     script = f"{_PLAIN}{sign}{probing}{search}"
     assert "'" not in script and "\n" not in script
-    return f"exec sh -c '{script}'" + (f" {shlex.quote(python)}" if python else "")
+    return f"exec /bin/sh -c '{script}'" + (f" {shlex.quote(python)}" if python else "")

@@ -34,7 +34,7 @@ async def master_finding(config: HostConfig, target: SshTarget, *, allowed: bool
     trial = over_master(found.socket, config, target, NobodyToAsk(), _no_login)
     began = asyncio.get_running_loop().time()
     try:
-        pipe = await trial.answering("exec sh -c 'echo in'")
+        pipe = await trial.answering("exec /bin/sh -c 'echo in'")
         took_ms = (asyncio.get_running_loop().time() - began) * 1000
     except CcbError:
         pipe = None

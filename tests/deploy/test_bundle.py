@@ -65,7 +65,7 @@ def test_the_command_line_is_one_short_line_that_every_shell_reads_alike() -> No
     command = bootstrap_command(MARKER, load(), {"session": "s", "cwd": "/srv/app"})
     assert "\n" not in command
     assert command.count("'") == 2
-    assert command.startswith("exec sh -c '")
+    assert command.startswith("exec /bin/sh -c '")
     assert "!" not in command, "csh expands ! even between single quotes"
     assert len(command) < 16 * 1024
 

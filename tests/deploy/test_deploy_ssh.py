@@ -60,6 +60,15 @@ async def test_every_login_shell_reads_the_command_line_alike(tmp_path: Path, ss
         assert (second.uploaded, said) == (False, b"hello disk ~\n")
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.quick_rows(2)
+async def test_a_path_that_leads_to_no_program_of_the_system_is_enough(tmp_path: Path, shell: str) -> None:
+    with host_user(tmp_path, SHELLS[shell]) as user:
+        async with serve(tmp_path / "narrow", ["SetEnv PATH=/opt/only"]) as server:
+            _, said = await start(server, user, tiny_bundle())
+    assert said == b"hello disk ~\n"
+
+
 NOISE = {
     "text without newline": "printf 'Welcome to devbox'",
     "valid JSON": """printf '{"t":"hello","protocol":1}\\n'""",

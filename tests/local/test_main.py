@@ -94,7 +94,7 @@ def test_the_worker_is_on_its_way_before_what_its_session_needs_is_loaded(tmp_pa
     code = (
         f"import os, sys\nfrom ccb.__main__ import main\n{NEVER_START}"
         "def hook(event, arguments):\n"
-        "    if event == 'subprocess.Popen' and arguments[1][-1].startswith('exec sh -c '):\n"
+        "    if event == 'subprocess.Popen' and arguments[1][-1].startswith('exec /bin/sh -c '):\n"
         "        os.write(1, repr(sorted(sys.modules)).encode())\n"
         "        os._exit(0)\n"
         "sys.addaudithook(hook)\n"

@@ -11,7 +11,7 @@ from ..plain_text import neutralise
 from ..transports.pipe import OnTrial, Pipe, Transport
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,250}")
-_SEALED = re.compile(r"exec sh -c '([^'\n]*)'")
+_SEALED = re.compile(r"exec /bin/sh -c '([^'\n]*)'")
 _UNSAFE = re.compile(r'\\(["$`\\]|$)')  # needs a doubled backslash, which fish reads as a single one
 _NO_ENGINE = 93
 _LAST_WORDS_S = 5.0
@@ -30,15 +30,17 @@ def container_name(text: str) -> str:
 def container_command(name: str, command: str) -> str:
     """Return the line for the host's login shell that runs `command` in container `name`.
 
-    `command` has the form `exec sh -c '…'`, and so has the result, so that every login shell reads it alike. The script
-    stands in double quotes inside, with `"`, `$` and backquotes escaped. Raise ValueError if that is not possible.
+    `command` has the form `exec /bin/sh -c '…'`, and so has the result, so that every login shell reads it alike. The
+    script stands in double quotes inside, with `"`, `$` and backquotes escaped. Raise ValueError if that is not
+    possible.
     """
     sealed = _SEALED.fullmatch(command)
     if sealed is None or _UNSAFE.search(sealed[1]):
         raise ValueError("this line cannot be passed on unchanged")
     script = re.sub(r'(["$`])', r"\\\1", sealed[1])
     return (
-        "exec sh -c 'if test -t 0; then stty raw -echo || exit 94; fi; PATH=$PATH:/usr/local/bin:/usr/bin:/bin; E=; "
+        "exec /bin/sh -c 'if test -t 0; then stty raw -echo || exit 94; fi; "
+        "PATH=$PATH:/usr/local/bin:/usr/bin:/bin; E=; "
         "for D in docker podman; do command -v $D >/dev/null 2>&1 || continue; E=${E:-$D}; "
         f"$D container inspect {name} </dev/null >/dev/null 2>&1 && E=$D && break; done; "
         f'test "$E" || exit {_NO_ENGINE}; exec $E exec -i {name} sh -c "{script}"\''

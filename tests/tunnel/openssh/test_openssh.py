@@ -293,7 +293,7 @@ async def test_options_that_would_keep_our_command_from_running_do_not_count(
     config = tmp_path / "config"
     config.write_text(f"{option}\n")
     async with connected(target(sshd, host_user), env, words=("ssh", "-F", str(config))) as transport:
-        pipe = await transport.execute("exec sh -c 'read x; echo got $x'")
+        pipe = await transport.execute("exec /bin/sh -c 'read x; echo got $x'")
         await pipe.write(b"this\n")
         assert await asyncio.wait_for(pipe.read(), 60) == b"got this\n"
         await pipe.close()

@@ -255,7 +255,7 @@ def engine(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("shell", SHELLS)
 async def test_a_container_behind_every_login_shell(shell: str, engine: Path) -> None:
-    line = 'exec sh -c \'printf "%s\\n" "$INSIDE" "a b" `echo back` "$(echo "deep")"; printf "\\n%s\\n" end\''
+    line = 'exec /bin/sh -c \'printf "%s\\n" "$INSIDE" "a b" `echo back` "$(echo "deep")"; printf "\\n%s\\n" end\''
     path = f"{engine}:{os.environ['PATH']}"
     said = subprocess.run(
         [*shell.split(), "-c", container_command("web", line)], env={"PATH": path}, capture_output=True, check=True
@@ -285,11 +285,11 @@ def test_any_script_arrives_in_the_container_as_it_was(text: str) -> None:
     """The line is read by two shells; what the inner one gets is the script."""
     if unsafe.search(text):
         with pytest.raises(ValueError, match="unchanged"):
-            container_command("web", f"exec sh -c '{text}'")
+            container_command("web", f"exec /bin/sh -c '{text}'")
         return
-    line = container_command("web", f"exec sh -c '{text}'")
+    line = container_command("web", f"exec /bin/sh -c '{text}'")
     docker = 'docker() { [ "$1" = container ] || printf %s "$6"; }; '
-    script = line.removeprefix("exec sh -c '").removesuffix("'").replace("exec $E", "$E")
+    script = line.removeprefix("exec /bin/sh -c '").removesuffix("'").replace("exec $E", "$E")
     said = subprocess.run(["bash", "-c", docker + script], capture_output=True, check=True)
     assert said.stdout.decode() == text
 
@@ -305,7 +305,7 @@ async def test_a_container_that_is_not_there_and_a_host_without_an_engine_say_so
     with pytest.raises(Unreachable) as missing:
         await launch(ContainerTransport(host, "db"), {"command": "ps"}, load())
     assert "No such container: db" in missing.value.evidence and "db on local" in missing.value.what
-    line = container_command("web", "exec sh -c 'true'").replace("docker podman", "no-docker no-podman")
+    line = container_command("web", "exec /bin/sh -c 'true'").replace("docker podman", "no-docker no-podman")
     pipe = ContainerPipe(await host.execute(line), "web", host.name)
     with pytest.raises(DeployError, match="neither docker nor podman"):
         await pipe.read()
