@@ -13,7 +13,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..sandbox.rules import CageRules
 from ..sandbox.server import Availability, CageServer
-from .process import MARK, Process, child_environment, new_mark, spawn, start
+from .process import MARK, QUIET_SSH, Process, child_environment, new_mark, spawn, start
 from .regular_files import FileChanged, FileInfo, FileKind, NotAFile, info_of, open_regular
 
 T = TypeVar("T")
@@ -84,9 +84,9 @@ class Host(Protocol):
         cage: CageRules | None = None,
         redirect: StdioRedirect | None = None,
     ) -> Process:
-        """Start a process (see `process.start`), with `env` added to the environment of children. With a `cage`, run
-        it in that cage with a TMPDIR of its own, or raise CageUnavailable. `redirect` is for a process without a cage.
-        When it is cancelled, nothing runs."""
+        """Start a process (see `process.start`) in `cwd`, or in its nearest ancestor that can be entered, with `env`
+        added to the environment of children. With a `cage`, run it in that cage with a TMPDIR of its own, or raise
+        CageUnavailable. `redirect` is for a process without a cage. When it is cancelled, nothing runs."""
 
     def cages(self) -> Availability:
         """Return which cages hold on this machine. The first call takes about 50 ms; call it from any thread."""
@@ -173,6 +173,9 @@ class LocalHost:
         redirect: StdioRedirect | None = None,
     ) -> Process:
         whole = {**child_environment(self._environ), **(env or {})}
+        cwd, quiet_ssh = await _in_thread(_surroundings, cwd, whole)
+        if not quiet_ssh:
+            whole = {name: value for name, value in whole.items() if name not in QUIET_SSH}
         mark = new_mark(self.session)
         if redirect is not None:
             return await self._start_redirected(argv, cwd, {**whole, MARK: mark}, on_output, redirect)
@@ -220,6 +223,36 @@ class LocalHost:
 
     def close(self) -> None:
         self._cages.close()
+
+
+def nearest_directory(path: str) -> str:
+    """Return `path` if it is a directory that can be entered, else its nearest ancestor that is one."""
+    while path != "/" and not (os.path.isdir(path) and os.access(path, os.X_OK)):
+        path = os.path.dirname(path)
+    return path
+
+
+def _surroundings(cwd: str, env: Mapping[str, str]) -> tuple[str, bool]:
+    """Return the directory in which a process with this environment starts, and whether QUIET_SSH may stand in it."""
+    cwd = nearest_directory(cwd)
+    return cwd, QUIET_SSH.items() <= env.items() and not _names_ssh(cwd, env.get("HOME", ""))
+
+
+def _names_ssh(cwd: str, home: str) -> bool:
+    """Return whether the configuration of git for `cwd` may name an ssh of its own: one of its files does, or it is not
+    all in the usual files."""
+    places = ["/etc/gitconfig", os.path.join(home, ".gitconfig"), os.path.join(home, ".config/git/config")]
+    top = os.path.realpath(cwd)
+    while top != "/" and not os.path.lexists(os.path.join(top, ".git")):
+        top = os.path.dirname(top)
+    if os.path.isfile(os.path.join(top, ".git")):  # a worktree or a submodule
+        return True
+    for place in (*places, os.path.join(top, ".git", "config")):
+        with contextlib.suppress(OSError, NotAFile), open_regular(place) as file:
+            text = _read_at(file, 0, _BLOCK).lower()
+            if b"sshcommand" in text or b"[include" in text:
+                return True
+    return False
 
 
 async def _in_thread(function: Callable[..., T], *args: object) -> T:

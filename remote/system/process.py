@@ -30,14 +30,40 @@ _DRAIN = 0.1  # seconds to wait for more output when the process has ended but a
 _OURS = ("ANTHROPIC_", "CCB_", "CLAUDE_", "OPENAI_", "PYTHONSTARTUP")
 _OF_SHELLS = ("BASHOPTS", "CDPATH", "GLOBIGNORE", "OLDPWD", "PWD", "SHELLOPTS")
 """Variables that change where `cd` leads and what wildcards match. Commands are judged without them."""
+_ASKING = ("EDITOR", "ASKPASS", "PAGER")
+"""The ends of names of programs that wait for somebody: SUDO_ASKPASS, KUBE_EDITOR, AWS_PAGER."""
+_SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "GPG_TTY", "SSH_TTY")
+"""Where a program would ask, on a screen that nobody watches for it."""
+_NOBODY = {
+    **dict.fromkeys(("EDITOR", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "VISUAL"), "true"),
+    **dict.fromkeys(("PAGER", "GIT_PAGER"), "cat"),
+    **dict.fromkeys(("GCM_INTERACTIVE", "SSH_ASKPASS_REQUIRE"), "never"),
+    **dict.fromkeys(("PIP_NO_INPUT", "GH_PROMPT_DISABLED", "POETRY_NO_INTERACTION", "COMPOSER_NO_INTERACTION"), "1"),
+    **dict.fromkeys(("GIT_TERMINAL_PROMPT", "TF_INPUT"), "0"),
+    "DEBIAN_FRONTEND": "noninteractive",
+    "TERM": "dumb",
+    "SHLVL": "1",
+}
+"""How programs are told that nobody can be asked: an editor leaves its file as it is, and a question fails at once.
+SHLVL=1 keeps bash from taking each command for a login over ssh: it would read the start-up files again, and their
+output would mix with the command's."""
+QUIET_SSH = {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes"}
+"""Keeps the ssh of git from asking. It stands above the configuration of git, so it is only for those who have no
+command of their own."""
 
 
 def child_environment(environ: Mapping[str, str], mark: str = "") -> dict[str, str]:
     """Return the environment of child processes: the worker's own, without the variables of ccb and of model providers,
-    and with settings that keep programs from opening an editor or a pager. SHLVL=1 keeps bash from taking each command
-    for a login over ssh: it would read the start-up files again, and their output would mix with the command's."""
-    env = {name: value for name, value in environ.items() if not name.startswith(_OURS) and name not in _OF_SHELLS}
-    env.update(GIT_EDITOR="true", TERM="dumb", PAGER="cat", GIT_PAGER="cat", GIT_TERMINAL_PROMPT="0", SHLVL="1")
+    and with settings that keep programs from asking anybody."""
+    left_out = (*_OF_SHELLS, *_SCREENS)
+    env = {
+        name: value
+        for name, value in environ.items()
+        if not name.startswith(_OURS) and name not in left_out and not name.endswith(_ASKING)
+    }
+    env.update(_NOBODY)
+    if "GIT_SSH" not in env:
+        env = {**QUIET_SSH, **env}
     if mark:
         env[MARK] = mark
     return env

@@ -17,7 +17,7 @@ from ...permissions.matchers import LEAVE_SANDBOX
 from ...sandbox.rules import CageRules
 from ...sandbox.server import CageUnavailable
 from ...sandbox.stops import stopped
-from ...system.host import is_under
+from ...system.host import is_under, nearest_directory
 from ...system.process import Process
 from ..contract import MAX_OUTPUT_CHARS, Tool, ToolContext, ToolDeclaration, ToolResult
 from ..files.edit_common import refusal
@@ -44,6 +44,20 @@ _HOW_TO_ASK = f"To ask the user to run it without the sandbox, call Bash again w
 _SET_ASIDE = "set aside by the sandbox, because it would act outside of the sandbox later"
 _HOW_TO_KEEP = (
     f"If it is needed, ask the user: call Bash with the command that moves it back and {LEAVE_SANDBOX}: true."
+)
+_NO_TERMINAL = re.compile(
+    r"/dev/tty\b|\bnot a (?:tty|terminal)\b|\bnot (?:from )?a terminal|non-TTY|TTY device|terminal is required"
+    r"|no tty present|run from a terminal|connected to a terminal|[Oo]pen(?:ing)? terminal|Inappropriate ioctl"
+    r"|terminal prompts disabled|could not read (?:Username|Password)|password is required|no askpass"
+    r"|EOF when reading a line|end of file on stdin|Host key verification failed"
+    r"|Permission denied \([^)]*(?:publickey|password|keyboard)",
+    re.IGNORECASE,
+)
+"""What programs print when they want to ask somebody."""
+
+_HOW_TO_ANSWER = (
+    "There is no terminal, and nobody can be asked here. Give the answer beforehand (an option such as -y or -m, a "
+    "file, stdin), or ask the user to run this in a terminal of their own."
 )
 _SLEEP = re.compile(r"\s*sleep\b")  # the model waits on purpose
 _HOW_TO_READ = "TaskOutput (or BashOutput) gives its output, TaskStop (or KillShell) ends it."
@@ -138,6 +152,17 @@ def _roots(context: ToolContext) -> list[str]:
     return [context.cwd, *context.add_dirs]
 
 
+def _directory(context: ToolContext) -> tuple[str, str]:
+    """Return the directory in which the next command runs, and a note for the model if it is another one than it should
+    be, because that is gone."""
+    wanted = context.shells.directory(context.host, _roots(context))
+    there = nearest_directory(wanted)
+    if there == wanted:
+        return there, ""
+    why = "cannot be entered" if os.path.isdir(wanted) else "is no directory any more"
+    return there, f"{wanted} {why}: the command ran in {there}"
+
+
 def _start_of(tool_input: Json, context: ToolContext) -> ShellStart:
     description = str(tool_input.get("description") or "")[:_MAX_DESCRIPTION]
     return ShellStart(tool_input["command"], description, context.call.tool_use_id, context.call.agent_id)
@@ -148,7 +173,7 @@ async def _start_in_background(start: ShellStart, context: ToolContext) -> ToolR
         return refusal(
             f"{MAX_RUNNING} background commands are running already. End one with TaskStop or KillShell first."
         )
-    cwd = context.shells.directory(context.host, _roots(context))
+    cwd, moved = _directory(context)
     output = Output(context.spill, "background", to_file=True)
     try:
         process = await context.host.start(
@@ -161,6 +186,7 @@ async def _start_in_background(start: ShellStart, context: ToolContext) -> ToolR
     text = f"Command running in background with ID: {shell.id}. You are told when it ends. {_HOW_TO_READ}"
     if output.path:
         text += f" Output is also written to: {output.path}"
+    text = _joined(text, moved)
     return ToolResult(text, structured=_structured("", backgroundTaskId=shell.id))
 
 
@@ -177,10 +203,12 @@ class _Foreground:
         self._started = time.monotonic()
         self._shown = 0
         self._reports = True
+        self._elsewhere = ""  # a note that the command runs in another directory than the session's
 
     async def run(self, timeout: float) -> ToolResult:
         context = self._context
-        cwd = self._cwd = context.shells.directory(context.host, _roots(context))
+        cwd, self._elsewhere = _directory(context)
+        self._cwd = cwd
         report = CwdReport(context.spill, caged=context.call.cage is not None)
         self._reports = bool(report.path)
         cage = _with_report(context.call.cage, report.path)
@@ -216,7 +244,8 @@ class _Foreground:
         if process.has_leftovers():
             context.shells.left(process)
         code, narrowed = process.returncode or 0, await narrowed_note(self._command, cwd, context)
-        return self._result(code, _joined(self._move(moved), self._stop(code), narrowed, aside_note(process)))
+        asked = _HOW_TO_ANSWER if code and _NO_TERMINAL.search(self._output.last(_TAIL_LINES, _TAIL_BYTES)) else ""
+        return self._result(code, _joined(self._move(moved), self._stop(code), narrowed, aside_note(process), asked))
 
     def _go_on(self, process: Process, report: CwdReport) -> ToolResult:
         """Let the command go on in the background, and tell the model how to read on."""
@@ -228,6 +257,7 @@ class _Foreground:
         note = f"{why} goes on in the background with ID: {shell.id}. You are told when it ends. {_HOW_TO_READ}"
         if output.path:
             note += f" All its output is in {output.path}"
+        note = _joined(note, self._elsewhere)
         text = output.text(MAX_OUTPUT_CHARS - len(note) - _ROOM).rstrip("\n")
         by = "assistantAutoBackgrounded" if self._by_itself else "backgroundedByUser"
         structured = {**_structured(text, backgroundTaskId=shell.id), by: True}
@@ -289,7 +319,7 @@ class _Foreground:
         context = self._context
         if not self._reports and changes_directory(self._command):
             return f"Shell cwd stays {context.shells.cwd}: this host has no place to note where a command ends"
-        if not directory or directory == context.shells.cwd:
+        if not directory or directory == context.shells.cwd or self._elsewhere:
             return ""
         if any(is_under(directory, context.host.real_path(root)) for root in _roots(context)):
             context.shells.cwd = directory
@@ -300,12 +330,14 @@ class _Foreground:
         return f"Shell cwd was reset to {context.cwd}"
 
     def _timed_out(self, timeout: float, aside: str) -> ToolResult:
-        note = _joined(f"Command timed out after {timeout:g} s and was stopped, with all it had started.", aside)
+        ended = f"Command timed out after {timeout:g} s and was stopped, with all it had started."
+        note = _joined(ended, self._elsewhere, aside)
         text = self._output.text(MAX_OUTPUT_CHARS - len(note) - 1)
         structured = _structured(text, interrupted=True, path=self._output.path)
         return ToolResult(f"{note}\n{text}".rstrip("\n"), is_error=True, structured=structured)
 
     def _result(self, code: int, note: str) -> ToolResult:
+        note = _joined(self._elsewhere, note)
         text = self._output.text(MAX_OUTPUT_CHARS - _ROOM).rstrip("\n")
         structured = _structured(text, path=self._output.path, stderr=note)
         failed = code != 0

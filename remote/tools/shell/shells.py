@@ -166,7 +166,7 @@ class Shells:
 
     def directory(self, host: Host, roots: list[str]) -> str:
         """Return the directory for the next command: where the last `cd` led, or the first root if that directory is
-        gone."""
+        gone. That may be gone, too: see `Host.start`."""
         if self.cwd != roots[0] and not os.path.isdir(host.real_path(self.cwd)):
             self.cwd = roots[0]
         return self.cwd

@@ -48,10 +48,27 @@ async def test_input_is_empty_and_the_process_leads_its_own_session(tmp_path: Pa
 
 
 async def test_children_see_nothing_of_ours() -> None:
-    env = child_environment({"ANTHROPIC_API_KEY": "k", "CCB_SESSION": "s", "PATH": "/bin", "EDITOR": "vi"}, "m")
+    env = child_environment({"ANTHROPIC_API_KEY": "k", "CCB_SESSION": "s", "PATH": "/bin", "LANG": "C"}, "m")
     assert not [name for name in env if name.startswith(("ANTHROPIC_", "CCB_")) and name != MARK]
     assert env[MARK] == "m"
-    assert (env["PATH"], env["EDITOR"], env["GIT_EDITOR"], env["TERM"]) == ("/bin", "vi", "true", "dumb")
+    assert (env["PATH"], env["LANG"], env["TERM"]) == ("/bin", "C", "dumb")
+
+
+async def test_no_child_is_led_to_an_editor_or_a_screen_where_it_would_wait() -> None:
+    asking = ("SUDO_ASKPASS", "SSH_ASKPASS", "GIT_ASKPASS", "DISPLAY", "WAYLAND_DISPLAY", "GPG_TTY", "SSH_TTY")
+    editors = ("EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR")
+    own = ("KUBE_EDITOR", "SYSTEMD_EDITOR", "MANPAGER", "AWS_PAGER")
+    env = child_environment(dict.fromkeys((*asking, *editors, *own), "waits"))
+    assert not {*asking, *own}.intersection(env)
+    assert {env[name] for name in editors} == {"true"}
+    assert env["GIT_SSH_COMMAND"] == "ssh -o BatchMode=yes"
+    assert (env["SSH_ASKPASS_REQUIRE"], env["DEBIAN_FRONTEND"]) == ("never", "noninteractive")
+
+
+@pytest.mark.parametrize("name", ["GIT_SSH", "GIT_SSH_COMMAND"])
+async def test_the_ssh_that_the_person_chose_for_git_stays(name: str) -> None:
+    env = child_environment({name: "/opt/ssh"})
+    assert {key: value for key, value in env.items() if key.startswith("GIT_SSH")} == {name: "/opt/ssh"}
 
 
 async def test_no_variable_sends_cd_or_wildcards_elsewhere_than_where_commands_are_judged() -> None:

@@ -1,0 +1,142 @@
+"""What a command finds around it: a directory that exists, and nobody who could be asked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.remote.tools_kit import Toolbox, open_toolbox
+
+from ccb.remote.system.host import LocalHost
+
+
+@pytest.fixture
+async def box(tmp_path: Path) -> AsyncIterator[Toolbox]:
+    async with open_toolbox(tmp_path) as toolbox:
+        yield toolbox
+
+
+def _replaced(root: Path) -> None:
+    root.rmdir()
+    root.write_text("a file", encoding="utf-8")
+
+
+GONE: dict[str, Callable[[Path], object]] = {
+    "removed": Path.rmdir,
+    "renamed": lambda root: root.rename(root.with_name("t2")),
+    "a file now": _replaced,
+}
+
+
+@pytest.mark.parametrize("how", GONE)
+@pytest.mark.parametrize("caged", [True, False])
+async def test_commands_run_in_the_nearest_directory_when_the_root_is_gone_and_say_so(
+    box: Toolbox, how: str, caged: bool
+) -> None:
+    if caged:
+        cage = box.context.cages.read_only([str(box.root)])
+        assert cage is not None
+        box.context = box.context.for_call(replace(box.context.call, cage=cage))
+    GONE[how](box.root)
+    above = box.root.parent
+    said = await box.text("Bash", command="pwd && cd / && ls -d usr")
+    assert said == f"{above}\nusr\n{box.root} is no directory any more: the command ran in {above}"
+
+
+async def test_the_root_counts_again_once_it_is_back(box: Toolbox) -> None:
+    box.root.rmdir()
+    await box.text("Bash", command="true")
+    box.root.mkdir()
+    assert await box.text("Bash", command="pwd") == str(box.root)
+
+
+async def test_a_command_in_the_background_runs_although_the_root_is_gone(box: Toolbox) -> None:
+    box.root.rmdir()
+    said = await box.text("Bash", command="pwd", run_in_background=True)
+    assert f"{box.root} is no directory any more: the command ran in {box.root.parent}" in said
+
+
+@pytest.fixture
+def waiting(box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program that the login names as editor and askpass; it waits for ever, and notes that it was started."""
+    program, noted = box.root.parent / "waits", box.root.parent / "started"
+    program.write_text(f"#!/bin/sh\ntouch {noted}\nexec sleep 1000\n", encoding="utf-8")
+    program.chmod(0o755)
+    named = ("EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR", "GIT_ASKPASS", "SSH_ASKPASS", "SUDO_ASKPASS")
+    asks = dict.fromkeys(named, str(program))
+    more = {"DISPLAY": ":99", "WAYLAND_DISPLAY": "wayland-9", "SSH_ASKPASS_REQUIRE": "force"}
+    environ = {**os.environ, **asks, **more, "HOME": str(box.root.parent)}
+    box.context = replace(box.context, host=LocalHost(untrusted=[str(box.root)], environ=environ))
+    return noted
+
+
+_COMMIT = "git -c user.name=n -c user.email=e commit -q --allow-empty -m "
+
+
+async def test_a_rebase_that_opens_an_editor_goes_on(box: Toolbox, waiting: Path) -> None:
+    script = f"git init -q . && {_COMMIT}1 && {_COMMIT}2 && {_COMMIT}3"
+    await box.text("Bash", command=script)
+    await box.text("Bash", command="git -c user.name=n -c user.email=e rebase -i HEAD~2", timeout=60_000)
+    assert not waiting.exists()
+
+
+async def test_a_push_that_would_ask_for_a_password_ends_and_says_how_to_go_on(box: Toolbox, waiting: Path) -> None:
+    server = (
+        "import http.server\n"
+        "class Asks(http.server.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self):\n"
+        "        self.send_response(401); self.send_header('WWW-Authenticate', 'Basic realm=x'); self.end_headers()\n"
+        "server = http.server.HTTPServer(('127.0.0.1', 0), Asks); print(server.server_port, flush=True)\n"
+        "server.serve_forever()\n"
+    )
+    with subprocess.Popen(["python3", "-c", server], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as asks:
+        assert asks.stdout is not None
+        port = int(asks.stdout.readline())
+        script = f"git init -q . && {_COMMIT}1 && git push http://127.0.0.1:{port}/x HEAD"
+        said = await box.error("Bash", command=script, timeout=60_000)
+        asks.kill()
+    assert "There is no terminal, and nobody can be asked here." in said
+    assert not waiting.exists()
+
+
+async def test_a_key_with_a_passphrase_is_not_asked_for(box: Toolbox, waiting: Path) -> None:
+    await box.text("Bash", command="ssh-keygen -q -t ed25519 -a 1 -N secret -f key")
+    said = await box.error(
+        "Bash", command="eval $(ssh-agent) >/dev/null; ssh-add key; s=$?; kill $SSH_AGENT_PID; exit $s"
+    )
+    assert not waiting.exists(), said
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["cat </dev/tty", "python3 -c 'open(\"/dev/tty\")'", "stty -a", "python3 -c 'input()'"],
+)
+async def test_a_program_that_wants_a_terminal_gets_its_end_and_the_model_a_way_on(box: Toolbox, command: str) -> None:
+    assert "ask the user to run this in a terminal of their own" in await box.error("Bash", command=command)
+
+
+async def test_a_failure_of_another_kind_says_nothing_about_terminals(box: Toolbox) -> None:
+    assert await box.error("Bash", command="ls missing") == (
+        "Exit code 2\nls: cannot access 'missing': No such file or directory"
+    )
+
+
+@pytest.mark.parametrize(
+    ("where", "text", "kept"),
+    [
+        (".git/config", '[core]\n\tsshCommand = "ssh -i key"\n', False),
+        ("../.gitconfig", '[includeIf "gitdir:~/work/"]\n\tpath = x\n', False),
+        ("../.gitconfig", "[user]\n\tname = n\n", True),
+    ],
+)
+async def test_an_ssh_that_the_configuration_of_git_names_is_not_overruled(
+    box: Toolbox, waiting: Path, where: str, text: str, kept: bool
+) -> None:
+    (box.root / ".git").mkdir()
+    (box.root / where).write_text(text, encoding="utf-8")
+    said = await box.text("Bash", command='echo "[$GIT_SSH_COMMAND]"')
+    assert said == ("[ssh -o BatchMode=yes]" if kept else "[]")
