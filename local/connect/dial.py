@@ -232,7 +232,7 @@ class Dialer:
         """
         if known is None:
             return {**self.parameters, "fresh": False} if self._tried else dict(self.parameters)
-        kept = {name: self.parameters[name] for name in ("grace_s", "idle_s") if name in self.parameters}
+        kept = {name: self.parameters[name] for name in ("grace_s", "idle_s", "shell") if name in self.parameters}
         create = bool(self.parameters.get("create")) and not known.begun
         if known.hello.storage == "memory":
             kept["in_memory"] = True

@@ -16,7 +16,7 @@ from ccb.tunnel.wire.options import BUILT_IN_AGENTS, INSTRUCTIONS
 
 from ..command_line.model import Arguments, SdkOptions
 from ..command_line.option_values import shortened
-from ..command_line.transport_choice import host_label
+from ..command_line.transport_choice import TransportKind, host_label, transport_kind
 from .startup import chosen_model, without_alias
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ async def session_parameters(
     """
     session = arguments.session
     parameters: dict[str, object] = {"cwd": arguments.directory or ""}
+    if transport_kind(arguments.connection) is not TransportKind.LOCAL or arguments.connection.container:
+        parameters["shell"] = True  # on this machine, the worker has the environment of the person's shell anyway
     if "graceHours" in settings.given:
         parameters["grace_s"] = settings.graceHours * 3600
     if "idleMinutes" in settings.given:

@@ -92,6 +92,8 @@ async def _serve(launch: Launch, first: socket.socket) -> int:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     await loop.run_in_executor(None, int)  # start the first thread while the host still allows one
     asking = loop.run_in_executor(None, daemon.ask_for_cages)
+    if launch.shell:
+        daemon.ask_shell(os.path.dirname(launch.bundle_path))
     try:
         await daemon.run(launch.listener, first)
     finally:
@@ -220,6 +222,10 @@ class Daemon:
         client attaches. Remove what a killed worker has left in the session's directories. Call it from any thread."""
         self._context.host.cages()
         remove_left([self._context.cwd, *self._context.add_dirs])
+
+    def ask_shell(self, directory: str) -> None:
+        """Find the environment of the person's shell, which is kept in `directory`. The first turn waits for it."""
+        self._context.login.begin(directory)
 
     async def know_cages(self) -> None:
         """See SessionOwner."""

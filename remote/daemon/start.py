@@ -46,7 +46,8 @@ class Launch:
 
     `facts` go into every hello: bundle, session, cwd, storage, notes. `lock` and `journal_lock` are the descriptors
     that hold the session's locks, -1 for none. `log` is the open log file. `grace_s` and `idle_s` are limits in
-    seconds, None for the default. `tree` is the record of the worktree that was made for the session. `bundle_path` and
+    seconds, None for the default. `shell`: a terminal on this host starts a shell of its own, whose environment counts
+    for commands. `tree` is the record of the worktree that was made for the session. `bundle_path` and
     `no_copy` are start parameters, see `main.start`.
     """
 
@@ -60,6 +61,7 @@ class Launch:
         self.log = -1
         self.grace_s: float | None = None
         self.idle_s: float | None = None
+        self.shell = False
         self.bundle_path = ""
         self.no_copy = ""
 
@@ -114,6 +116,7 @@ def _start(
             launch.tree = tree
             launch.lock, launch.journal_lock, launch.log = lock, journal_lock, log
             launch.grace_s, launch.idle_s = _seconds(params.get("grace_s")), _seconds(params.get("idle_s"))
+            launch.shell = bool(params.get("shell"))
             launch.bundle_path, launch.no_copy = (str(params.get(name) or "") for name in ("bundle_path", "no_copy"))
             try:
                 if _fork():

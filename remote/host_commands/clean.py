@@ -23,7 +23,9 @@ from .stopping import all_targets, stop_all
 
 _WHY = ""  # no reason is reported: the person asked for the removal
 _RUNTIME = re.compile(r".+\.(sock|lock)|\.probe-([0-9a-f]{16}|\d+)")
-_WORKER = re.compile(r"[0-9a-f]{64}\.(bundle|zip|[\w.+-]+\.code)|\.[0-9a-f]{16}\.\d+(-[0-9a-f]{16})?")
+_WORKER = re.compile(
+    r"login\.json(\.\d+)?|[0-9a-f]{64}\.(bundle|zip|[\w.+-]+\.code)|\.[0-9a-f]{16}\.\d+(-[0-9a-f]{16})?"
+)
 
 
 def clean(reports: Reports, bundles: Sequence[str], *, dry_run: bool) -> None:

@@ -342,6 +342,9 @@ class Session:
 
     async def _settle(self) -> None:
         """Return when a turn may start."""
+        problem = await self.agent.config.context.login.settle()  # what the model asks for is judged with this PATH
+        if problem:
+            self._warn(problem)
         await self.extensions.settle()
 
     def _warn(self, text: str) -> None:

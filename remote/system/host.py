@@ -112,7 +112,7 @@ class LocalHost:
         self.session = session or new_mark()
         self._untrusted = [real for real in map(os.path.realpath, untrusted) if real != "/"]
         self._replacing = threading.Lock()
-        self._environ = dict(os.environ if environ is None else environ)
+        self._environ = os.environ if environ is None else environ
         self._cages = cages or CageServer()
 
     def real_path(self, path: str) -> str:

@@ -52,6 +52,11 @@ QUIET_SSH = {"GIT_SSH_COMMAND": "ssh -o BatchMode=yes"}
 command of their own."""
 
 
+def is_of_ccb(name: str) -> bool:
+    """Return whether a variable is one of ccb or of a model provider."""
+    return name.startswith(_OURS)
+
+
 def child_environment(environ: Mapping[str, str], mark: str = "") -> dict[str, str]:
     """Return the environment of child processes: the worker's own, without the variables of ccb and of model providers,
     and with settings that keep programs from asking anybody."""
@@ -59,7 +64,7 @@ def child_environment(environ: Mapping[str, str], mark: str = "") -> dict[str, s
     env = {
         name: value
         for name, value in environ.items()
-        if not name.startswith(_OURS) and name not in left_out and not name.endswith(_ASKING)
+        if not is_of_ccb(name) and name not in left_out and not name.endswith(_ASKING)
     }
     env.update(_NOBODY)
     if "GIT_SSH" not in env:

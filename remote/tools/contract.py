@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ..permissions.sandbox_mode import Cages
     from ..sandbox.rules import CageRules
     from ..system.host import Host
+    from ..system.login_shell import LoginEnvironment
     from ..tasks.registry import TaskRegistry
     from .files.file_state import FileState
     from .shell.shells import Shells
@@ -169,6 +170,7 @@ class ToolContext:
     history: FileHistory
     tasks: TaskRegistry
     web: WebSettings
+    login: LoginEnvironment
     variables: dict[str, str] = field(default_factory=dict)
     """The variables of the settings (`env`) for the environment of commands."""
     plan: PlanFile = _NO_PLAN

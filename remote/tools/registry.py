@@ -158,6 +158,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
     from ..file_history.store import FileHistory
     from ..permissions.sandbox_mode import Cages
     from ..system.host import LocalHost
+    from ..system.login_shell import LoginEnvironment
     from ..tasks.registry import TaskRegistry
     from .contract import ToolContext
     from .files.file_state import FileState
@@ -183,6 +184,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
         history=FileHistory(os.path.join(os.path.dirname(outputs), "history") if outputs else ""),
         tasks=tasks,
         web=WebSettings(),
+        login=LoginEnvironment(environ, host.session),
     )
 
 
@@ -192,6 +194,7 @@ async def close_context(context: ToolContext) -> None:
 
     context.tasks.closing()
     try:
+        await context.login.close()
         await context.tasks.stop_all()
         await context.shells.close()
     finally:

@@ -1,0 +1,287 @@
+"""The environment of the person's own terminal on this host: PATH and the variables of tools as the start-up files of
+their shell set them. A command over ssh gets another one, which lacks nvm, pyenv, conda and the like.
+
+The shell is started once, interactively, without a terminal. What it sets is kept in a file beside the worker's
+program, as long as the start-up files stay as they are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import pwd
+import re
+import secrets
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
+from .deadline import first_of, within
+from .process import MARK, Process, child_environment, is_of_ccb, new_mark
+from .regular_files import NotAFile, open_regular
+
+Json = dict[str, Any]
+
+_log = logging.getLogger(__name__)
+
+CACHE = "login.json"
+"""The name of the file in the directory of the worker's program."""
+
+_SECONDS = 10.0
+_FRESH_S, _FAILED_S = 86_400.0, 3_600.0  # how long the file counts, also if nothing seems to have changed
+_MAX_BYTES = 1 << 22
+_MAX_VALUE = 32_768
+_NO_SHELLS = ("nologin", "false", "true", "git-shell", "")
+
+_PRINT = (
+    "import os,sys;m=sys.argv[1][::-1].encode();os.write(1,m+bytes(1).join(k+b'='+v for k,v in os.environb.items())+m)"
+)
+"""Prints the environment between two markers, which are backwards in the command: a shell may print what it runs."""
+
+_KEPT = re.compile(
+    r"[A-Z0-9_]*PATH|\w+_(?:HOME|ROOT|DIR|DIRS|PREFIX|VERSION|PROXY|proxy|OPTS|BIN|STORE|MIRROR)|[A-Z]*FLAGS"
+    r"|LANG|LANGUAGE|LC_[A-Z]+|TZ|CC|CXX|FC|F77|VIRTUAL_ENV\w*|PYTHON[A-Z]+|PERL[A-Z0-9_]*|KUBECONFIG|MODULESHOME"
+    r"|GO(?:ROOT|BIN|PROXY|PRIVATE|NOPROXY|SUMDB|NOSUMDB|CACHE|MODCACHE|TOOLCHAIN|ENV|WORK|OS|ARCH)|LOADEDMODULES"
+    r"|(?:NVM|FNM|VOLTA|NODE|NPM|npm|YARN|PNPM|BUN|DENO|PYENV|PIP|UV|PIPX|POETRY|CONDA|MAMBA|RBENV|RVM|GEM|RUBY|CARGO"
+    r"|RUSTUP|RUST|JAVA|JDK|MAVEN|GRADLE|SDKMAN|ANDROID|DOTNET|JULIA|OPAM|ASDF|MISE|NIX|HOMEBREW|CUDA|ROCM|LMOD|SPACK"
+    r"|PKG|CMAKE|R|LUA)_\w+|_CE_\w+|_LMFILES_|AWS_(?:PROFILE|REGION|DEFAULT_REGION)|DOCKER_(?:HOST|CONTEXT|CONFIG)"
+    r"|SSL_CERT_FILE|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|GIT_SSH|GIT_SSH_COMMAND|GIT_(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL)"
+)
+_NOT_KEPT = re.compile(
+    r"CDPATH|XDG_(?!(?:DATA|CONFIG)_DIRS)\w*|GIT_(?!SSH|AUTHOR|COMMITTER)\w*"
+    r"|(?i:\w*(?:TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE)\w*|(?:\w+_)?(?:PASS|PWD|KEY|KEYS|APIKEY|AUTH)(?:_\w+)?)"
+)
+"""Variables that say where ccb and git keep their files, by which commands are judged, and names of secrets."""
+_OF_LOADERS = ("LD_", "DYLD_", "PYTHON")
+"""Variables for the children that would change the worker's own programs."""
+_WITH_PASSWORD = re.compile(r"://[^/@\s]*@")
+_UTF8 = re.compile(r"(?i)(?:|C|POSIX|.*\.utf-?8(?:@.*)?)")
+
+_FILES = (
+    *("/etc/profile", "/etc/profile.d", "/etc/environment", "/etc/bash.bashrc", "/etc/bashrc", "/etc/zshenv"),
+    *("/etc/zprofile", "/etc/zshrc", "/etc/zlogin", "/etc/zsh/zshenv", "/etc/zsh/zprofile", "/etc/zsh/zshrc"),
+    *("/etc/zsh/zlogin", "/etc/csh.cshrc", "/etc/csh.login", "/etc/fish/config.fish", "/etc/fish/conf.d", "/etc/paths"),
+    *("/etc/paths.d", "~/.profile", "~/.bash_profile", "~/.bash_login", "~/.bashrc", "~/.bash_aliases", "~/.bashrc.d"),
+    *("~/.zshenv", "~/.zprofile", "~/.zshrc", "~/.zlogin", "~/.kshrc", "~/.mkshrc", "~/.shrc", "~/.shinit"),
+    *("~/.cshrc", "~/.tcshrc", "~/.login", "~/.config/fish/config.fish", "~/.config/fish/conf.d"),
+    *("~/.config/fish/fish_variables", "~/.config/environment.d", "~/.pam_environment", "~/.cargo/env"),
+    *("~/.nvm/alias", "~/.nvm/alias/default", "~/.nvm/nvm.sh", "~/.pyenv/version", "~/.rbenv/version", "~/.condarc"),
+    *("~/.tool-versions", "~/.config/mise/config.toml", "~/.local/share/mise/installs", "~/.nodenv/version"),
+    *("~/.sdkman/candidates", "~/.volta/tools", "~/.asdf/shims", "~/.local/bin/env"),
+)
+"""What the start-up files of shells are, and what they commonly read. Of a directory, each entry counts."""
+_MAX_ENTRIES = 200
+
+
+class LoginEnvironment:
+    """Adds what the person's shell sets to `environ`, and most of it to the environment of this process. `begin` starts
+    that, `settle` waits for it, and `close` ends it."""
+
+    def __init__(self, environ: MutableMapping[str, str], session: str = "") -> None:
+        self._environ = environ
+        self._session = session
+        self._work: asyncio.Task[str] | None = None
+
+    def begin(self, directory: str, shell: str = "") -> None:
+        """Find the environment of `shell`, by default the login shell of this user. `directory` is where the file is
+        kept, "" for nowhere."""
+        self._work = asyncio.ensure_future(self._find(os.path.join(directory, CACHE) if directory else "", shell))
+
+    async def settle(self) -> str:
+        """Return when `environ` is complete. Return what the person must be told, the first time."""
+        if self._work is None:
+            return ""
+        said = await asyncio.shield(self._work)
+        self._work = None
+        return said
+
+    async def close(self) -> None:
+        """End the shell, if it runs."""
+        work, self._work = self._work, None
+        if work is not None:
+            work.cancel()
+            await asyncio.wait({work})
+
+    async def _find(self, cache: str, shell: str) -> str:
+        try:
+            return await self._found(cache, shell)
+        except Exception:  # noqa: BLE001 - the top of a task: the session goes on with the environment that it has
+            _log.exception("the environment of the login shell cannot be found")
+            return ""
+
+    async def _found(self, cache: str, shell: str) -> str:
+        loop = asyncio.get_running_loop()
+        shell = shell or _login_shell(self._environ)
+        if os.path.basename(shell) in _NO_SHELLS:
+            return ""
+        key, kept = await loop.run_in_executor(None, _kept, cache, shell, dict(self._environ))
+        if kept is None:
+            found, why = {}, ""
+            try:
+                found = kept_variables(await ask(shell, self._environ, self._session))
+            except (OSError, ShellFailed) as error:
+                why = str(error)
+            kept = found, why
+            if cache:
+                await loop.run_in_executor(None, _keep, cache, key, found, why)
+        found, why = kept
+        if why:
+            path = self._environ.get("PATH", os.defpath)
+            return f"Your shell {shell} {why}. Commands get the PATH of the connection: {path}"
+        self._environ.update(found)
+        os.environ.update({name: value for name, value in found.items() if not name.startswith(_OF_LOADERS)})
+        return ""
+
+
+class ShellFailed(Exception):
+    """The shell did not give its environment. The text goes on after the name of the shell."""
+
+
+async def ask(shell: str, environ: Mapping[str, str], session: str = "", seconds: float = _SECONDS) -> dict[str, str]:
+    """Return the PATH of an interactive `shell`, and what else its start-up files set. It is a login shell if this
+    process belongs to a login over ssh. Nothing that it starts is left when this returns. Raise ShellFailed, OSError.
+    """
+    given = _own_environment(environ, new_mark(session))
+    marker = secrets.token_hex(16)
+    name = os.path.basename(shell)
+    command = f'{shlex.quote(sys.executable or "python3")} -I -S -c "{_PRINT}" {marker}'
+    printed = bytearray()
+    whole = asyncio.Event()
+    end = marker[::-1].encode()
+
+    def take(data: bytes) -> None:
+        printed.extend(data)
+        if printed.count(end) > 1:
+            whole.set()
+        elif len(printed) > _MAX_BYTES:
+            del printed[: -_MAX_BYTES // 2]
+
+    child = subprocess.Popen(
+        [f"-{name}" if _is_login(environ) else name, "-i", "-c", command],
+        executable=shell,
+        cwd=environ.get("HOME") if os.path.isdir(environ.get("HOME", "")) else "/",
+        env=given,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        close_fds=True,
+        bufsize=0,
+    )
+    process = Process(child, given[MARK], take)
+    too_slow = False
+    try:
+        await within(seconds, first_of(process.wait(), whole.wait()))
+    except asyncio.TimeoutError:
+        too_slow = True
+    finally:
+        process.kill()
+        await process.stop()
+    if not whole.is_set():
+        what = f"was not ready within {seconds:g} s" if too_slow else "was ended by its start-up files"
+        raise ShellFailed(f"{what}, so what they set is missing")
+    pairs = (os.fsdecode(each).partition("=") for each in bytes(printed).split(end)[1].split(b"\0"))
+    return {name: value for name, _, value in pairs if name == "PATH" or given.get(name) != value}
+
+
+def kept_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return those that the commands of the agent get, none of them a secret by its name or a password in an address.
+    What PATH finds in the present directory is left out: it may be a program of the project."""
+    kept = {name: value for name, value in environ.items() if len(value) <= _MAX_VALUE and _is_kept(name, value)}
+    if "PATH" in kept:
+        kept["PATH"] = os.pathsep.join(filter(os.path.isabs, kept["PATH"].split(os.pathsep)))
+    return kept
+
+
+def _is_kept(name: str, value: str) -> bool:
+    if not _KEPT.fullmatch(name) or _NOT_KEPT.fullmatch(name) or is_of_ccb(name) or _WITH_PASSWORD.search(value):
+        return False
+    is_locale = name == "LANG" or name.startswith("LC_")
+    return not is_locale or _UTF8.fullmatch(value) is not None  # command lines are judged as UTF-8
+
+
+def _login_shell(environ: Mapping[str, str]) -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
+    except KeyError:
+        return environ.get("SHELL") or ""
+
+
+def _is_login(environ: Mapping[str, str]) -> bool:
+    """Return whether a terminal of the person would have a login shell here: not in a container, where it would replace
+    the PATH of the image."""
+    return bool(environ.get("SSH_CONNECTION") or environ.get("SSH_CLIENT"))
+
+
+def _own_environment(environ: Mapping[str, str], mark: str) -> dict[str, str]:
+    """Return the environment with which the shell starts. Two of its variables are those by which start-up files know
+    an editor that reads their environment, and start no tmux."""
+    env = child_environment(environ, mark)
+    del env["SHLVL"]
+    return {**env, "TERM": "xterm-256color", "VSCODE_RESOLVING_ENVIRONMENT": "1", "INTELLIJ_ENVIRONMENT_READER": "1"}
+
+
+def _key(shell: str, environ: Mapping[str, str]) -> Json:
+    """Return what the environment of a shell depends on."""
+    home = environ.get("HOME") or "/"
+    places = [home + each[1:] if each.startswith("~") else each for each in _FILES]
+    dotted = environ.get("ZDOTDIR", "")
+    places += [os.path.join(dotted, name) for name in (".zshenv", ".zprofile", ".zshrc", ".zlogin") if dotted]
+    files = {path: [info.st_size, info.st_mtime_ns, info.st_ino] for path, info in _states(places)}
+    started = [os.getuid(), _is_login(environ), environ.get("PATH", ""), sys.executable]
+    return {"shell": shell, "started": started, "files": files}
+
+
+def _states(places: list[str]) -> Iterator[tuple[str, os.stat_result]]:
+    for path in places:
+        with contextlib.suppress(OSError):
+            yield path, os.stat(path)
+            if path.endswith((".d", "/alias", "/candidates")):
+                for name in sorted(os.listdir(path))[:_MAX_ENTRIES]:
+                    with contextlib.suppress(OSError):
+                        yield os.path.join(path, name), os.stat(os.path.join(path, name))
+
+
+def _kept(cache: str, shell: str, environ: Mapping[str, str]) -> tuple[Json, tuple[dict[str, str], str] | None]:
+    """Return the key, and what the file says for it: the variables, and why there are none; None if it does not
+    count."""
+    key = _key(shell, environ)
+    try:
+        with open_regular(cache) as file:
+            info = os.fstat(file)
+            data = json.loads(os.read(file, _MAX_BYTES))
+        age = time.time() - float(data["at"])
+        found, why = kept_variables(data["variables"]), str(data["why"])
+        private = info.st_uid == os.getuid() and not info.st_mode & 0o077
+        fresh = data["key"] == key and 0 <= age < (_FAILED_S if why else _FRESH_S)
+        if private and fresh and _missing(found) == data["missing"]:
+            return key, (found, why)
+    except (OSError, NotAFile, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    return key, None
+
+
+def _keep(cache: str, key: Json, variables: Mapping[str, str], why: str) -> None:
+    now, missing = round(time.time(), 3), _missing(variables)
+    data = {"key": key, "at": now, "variables": dict(variables), "why": why, "missing": missing}
+    new = f"{cache}.{os.getpid()}"
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(new)
+        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(file, "w", encoding="utf-8", errors="surrogateescape") as text:
+            json.dump(data, text)
+        os.replace(new, cache)
+    except (OSError, ValueError) as error:
+        _log.warning("the environment of the login shell cannot be kept: %s", error)
+
+
+def _missing(variables: Mapping[str, str]) -> list[str]:
+    """Return the directories of PATH that are not there. One that has come or gone since says that another version of a
+    tool is in use."""
+    return [each for each in variables.get("PATH", "").split(os.pathsep) if not os.path.isdir(each)]
