@@ -37,6 +37,8 @@ def start(params: Params, bundle: str, storage: str) -> int:
 
     - `session`: the UUID; for an existing session, a unique prefix is enough.
     - `cwd`: absolute, `~…`, relative to the home directory, or "" for the home directory.
+    - `named`: the person has chosen `cwd`; a session that exists goes on there, wherever it was.
+    - `shell`: see `daemon.start.Launch`.
     - `create`: start a new session when there is none of that id. With `fresh`, refuse one that exists.
     - `continue`: take the most recently used session of `cwd`.
     - `fork_of` (an id), or `fork` with `continue`: make `session` a copy of that one. Without `fresh`, an earlier
@@ -189,6 +191,10 @@ def _on_usable_disk(start: _Start, session: str, state: str) -> socket.socket:
 def _connect_or_start(start: _Start, where: paths.SessionPaths) -> socket.socket:
     """Return a connection to the daemon at these paths. The process that gets the session's lock starts the daemon; the
     others connect to it."""
+    if where.state and start.params.get("cwd") and not (start.params.get("create", True) or start.params.get("again")):
+        from .daemon.start import end_where_it_was
+
+        end_where_it_was(start.params, where.state)
     log: dict[str, object] = {"log": where.file("daemon.log")} if where.state else {}
     signals_sent: set[int] = set()
     while True:

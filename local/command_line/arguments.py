@@ -114,8 +114,10 @@ def _place_ssh(arguments: Arguments, words: Sequence[str], scanned: Scanned) -> 
 def _place_remote(arguments: Arguments, remote: str, words: Sequence[str]) -> Arguments:
     """Interpret `[PROMPT…]` of a session on the host that CCB_REMOTE names."""
     target = parse_target(remote)
+    current = target.path is None
     directory = str(_current_directory()) if target.path is None else target.path
-    return replace(_with_target(arguments, target), directory=directory, prompt=_prompt(words))
+    arguments = replace(_with_target(arguments, target), directory=directory, prompt=_prompt(words))
+    return replace(arguments, directory_is_current=current)
 
 
 def _place_copy(arguments: Arguments, words: Sequence[str]) -> Arguments:
@@ -203,7 +205,8 @@ def _place_local(arguments: Arguments, words: Sequence[str], *, may_be_command: 
     directory = str(named or _current_directory())
     missing = [each for each in arguments.agent.add_dirs if not directory_here(_below(directory, each))]
     hints = tuple(f"--add-dir {neutralise(each)[:200]}: there is no such directory" for each in missing)
-    return replace(arguments, directory=directory, prompt=_prompt(words), hints=hints)
+    arguments = replace(arguments, directory=directory, directory_is_current=named is None)
+    return replace(arguments, prompt=_prompt(words), hints=hints)
 
 
 def _named_directory(word: str) -> Path | None:

@@ -168,7 +168,8 @@ class Arguments:
     """One parsed command line.
 
     `command` is one of COMMANDS, or `""` for a session on this machine. `directory` is a path on the host, None for the
-    default. `rest` holds the words after `auth` and `help`, `copy` those of `cp`.
+    default; `directory_is_current` if it is that of the laptop, because none was named. `rest` holds the words after
+    `auth` and `help`, `copy` those of `cp`.
     `hints` are sentences to show the person before the run.
     """
 
@@ -188,6 +189,7 @@ class Arguments:
     host_command: HostCommandOptions = field(default_factory=HostCommandOptions)
     sdk: SdkOptions = field(default_factory=SdkOptions)
     copy: CopyChoice | None = None
+    directory_is_current: bool = False
 
     @property
     def headless(self) -> bool:

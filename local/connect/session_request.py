@@ -49,6 +49,8 @@ async def session_parameters(
     parameters: dict[str, object] = {"cwd": arguments.directory or ""}
     if transport_kind(arguments.connection) is not TransportKind.LOCAL or arguments.connection.container:
         parameters["shell"] = True  # on this machine, the worker has the environment of the person's shell anyway
+    if arguments.directory and not arguments.directory_is_current and (session.resume or session.continue_latest):
+        parameters["named"] = True  # the session goes on there, wherever it was
     if "graceHours" in settings.given:
         parameters["grace_s"] = settings.graceHours * 3600
     if "idleMinutes" in settings.given:

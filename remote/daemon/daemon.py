@@ -27,7 +27,8 @@ from ..session.session import Session
 from ..sessions.fencing import Lease
 from ..sessions.identity import own_identity
 from ..sessions.paths import SessionPaths
-from ..sessions.registry import created_at
+from ..sessions.registry import created_at, earlier_directories
+from ..sessions.root import Root
 from ..sessions.session_files import log_to
 from ..sessions.sockets import stranger
 from ..sessions.summary import SummaryFile
@@ -126,6 +127,7 @@ class Daemon:
         # For a session in memory the token is its id: after its worker is killed, only the id can tell its processes.
         token = "" if where.state else str(facts["session"])
         self._context = make_context(str(facts["cwd"]), where.file("outputs"), token)
+        self._root = Root(self._context.cwd)
         self._summary = self._new_summary()
         self._left_behind = ""  # the mark of processes that a killed worker may have left running
         if self.journal.seq:
@@ -137,9 +139,13 @@ class Daemon:
         return self._where.state
 
     def _new_summary(self) -> SummaryFile:
+        cwd = os.path.realpath(self._context.cwd)
         fields = {
             "session": self._facts["session"],
-            "cwd": os.path.realpath(self._context.cwd),
+            "cwd": cwd,
+            "directory": self._context.cwd,
+            "root": self._root.identity(),
+            "earlier": earlier_directories(self._where.state, cwd),
             "created": created_at(self._where.state),
             "socket": self._where.socket,
             **own_identity(),
@@ -157,12 +163,13 @@ class Daemon:
         return {"pid": os.getpid(), "bundle": self._facts["bundle"], "mark": mark}
 
     def _session_host(self) -> SessionHost:
-        return SessionHost(str(self._facts["session"]), self.journal, self, self._calls, self._context, __version__)
+        session = str(self._facts["session"])
+        return SessionHost(session, self.journal, self, self._calls, self._context, __version__, self._root)
 
     def _resume(self) -> None:
         """Resume the session from the journal. Raise JournalError."""
         session, self._left_behind = resume_session(self._session_host())
-        session.log.emit(WorkerRecord(**self._worker()))
+        session.log.emit(WorkerRecord(**self._worker(), cwd=self._context.cwd))
         self._summary.update(created=session.log.summary.created or self._summary.fields["created"])
         self.session = session
         self._begun.set()
@@ -291,7 +298,7 @@ class Daemon:
             except OSError as error:
                 log.warning("the worktree of the session stays: %s", error)
         if self.session is not None:
-            self._summary.update(state="ended", driver="", viewers=0)
+            self._summary.update(state="ended", driver="", viewers=0, root=self._root.identity())
             self._summary.remove_owner()
             if self._session_over:  # a later client must not be told that this session has a driver
                 self._lease.release()
@@ -299,6 +306,7 @@ class Daemon:
                     import shutil
 
                     shutil.rmtree(self._where.state, ignore_errors=True)
+        self._root.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         who = stranger(writer.get_extra_info("socket"), self._where.socket)

@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable
 
 from ..sessions import identity, paths, sockets
@@ -25,6 +26,7 @@ from .hello import send_hello
 Params = dict[str, object]
 
 _FIRST_CLIENT_S = 60.0  # for the first client to read its hello
+_LEAVE_S = 5.0  # for the end of an idle worker
 
 WORKTREES = "/.claude/worktrees/"
 """What the path of every worktree of a session holds."""
@@ -92,7 +94,7 @@ def _start(
 ) -> dict[str, object] | None:
     session = str(params["session"]) if params.get("create", True) else os.path.basename(where.state)
     journal = where.file("journal.jsonl")
-    cwd = _check(params, session, where, journal)
+    cwd, before = _check(params, session, where, journal)
     journal_lock, held = lock_journal(journal) if journal else (-1, False)
     try:
         if held:
@@ -100,6 +102,8 @@ def _start(
             check_owner(owner)
             return owner
         notes = list(dict.fromkeys(_texts(params.get("notes")) + where.notes))
+        if before:
+            notes.append("the session worked in %s before, and works in %s now" % (before, cwd))
         tree = None
         if "worktree" in params and not _begun(journal):
             from ..subagents.session_worktree import own_worktree
@@ -132,8 +136,9 @@ def _start(
     return None
 
 
-def _check(params: Params, session: str, where: paths.SessionPaths, journal: str) -> str:
-    """Return the working directory of the session if these parameters may start it. Raise HostRefusal if not.
+def _check(params: Params, session: str, where: paths.SessionPaths, journal: str) -> tuple[str, str]:
+    """Return the working directory of the session if these parameters may start it, and the one that it had before, ""
+    if that is the same. Raise HostRefusal if they may not.
 
     A start by a person removes the file that `ccb stop` left.
     """
@@ -149,12 +154,48 @@ def _check(params: Params, session: str, where: paths.SessionPaths, journal: str
         raise HostRefusal("stopped", "the session was stopped with `ccb stop`", {})
     _remove(mark)
     named = str(params.get("cwd") or "")
-    directory = _recorded_directory(where.state, journal, named) if exists else named or "~"
-    if exists and WORKTREES in directory and not os.path.isdir(directory):
+    if not exists:
+        return resolve_directory(named or "~"), ""
+    recorded = _recorded_directory(where.state, journal, named)
+    directory = _wanted_directory(recorded, named, chosen=bool(params.get("named")))
+    if WORKTREES in directory and not os.path.isdir(directory):
         from ..subagents.session_worktree import make_again
 
         make_again(journal)
-    return resolve_directory(directory)
+    directory = resolve_directory(directory)
+    return directory, "" if _is_one(directory, recorded) else recorded
+
+
+def _wanted_directory(recorded: str, named: str, *, chosen: bool) -> str:
+    """Return the directory in which a session goes on that has worked in `recorded`: `named` if the person has chosen
+    it, or if nothing else is there. A session in a worktree stays in the worktree of the directory that is named."""
+    top, worktrees, name = recorded.partition(WORKTREES)
+    if not named or not (chosen or not os.path.isdir(recorded)):
+        return recorded
+    directory = resolve_directory(named)
+    if worktrees and (_is_one(directory, top) or os.path.isdir(directory + worktrees + name)):
+        return directory + worktrees + name
+    return recorded if _is_one(directory, recorded) else directory
+
+
+def _is_one(directory: str, other: str) -> bool:
+    return os.path.realpath(directory) == os.path.realpath(other)
+
+
+def end_where_it_was(params: Params, state: str) -> None:
+    """End the idle worker of a session that is to go on in another directory, and wait for its end. One that has a
+    client or works is left alone."""
+    named, owner = str(params["cwd"]), owner_of(state)
+    recorded, pid = str(owner.get("directory") or ""), owner.get("pid")
+    idle = owner.get("state") == "idle" and owner.get("away") is True and not owner.get("viewers")
+    if not (recorded and idle and isinstance(pid, int) and identity.is_alive(owner)):
+        return
+    if _wanted_directory(recorded, named, chosen=bool(params.get("named"))) == recorded:
+        return
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + _LEAVE_S
+    while identity.is_alive(owner) and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def _begun(journal: str) -> bool:
@@ -162,13 +203,16 @@ def _begun(journal: str) -> bool:
 
 
 def _recorded_directory(state: str, journal: str, named: str) -> str:
-    """Return the directory that a session has worked in from its start. A client that names another one does not change
-    it.
+    """Return the directory that a session has worked in last.
 
-    The first record of the journal names it. If that record is damaged, use the summary, then any other record, and
-    finally `named`. The parser of records is not used, because importing it would delay hello. Raise OSError,
-    HostRefusal.
+    The summary names it, or that of an older worker does not: then the first record of the journal does. If that is
+    damaged, use any other record, and finally `named`. The parser of records is not used, because importing it would
+    delay hello. Raise OSError, HostRefusal.
     """
+    owner = owner_of(state)
+    last = owner.get("directory")
+    if last and isinstance(last, str):
+        return last
     try:
         with open(journal, "rb") as file:
             cwd = json.loads(file.readline())["body"]["cwd"]
@@ -176,7 +220,7 @@ def _recorded_directory(state: str, journal: str, named: str) -> str:
                 return cwd
     except (ValueError, KeyError, TypeError, RecursionError):
         pass
-    cwd = owner_of(state).get("cwd")
+    cwd = owner.get("cwd")
     if not cwd:
         from ..sessions.registry import derived
 

@@ -10,7 +10,7 @@ from ccb.tunnel.wire.kinds.workers import DriverRecord, ForkedRecord, WorkerReco
 from ccb.tunnel.wire.kinds.worktrees import WorktreeRecord
 from ccb.tunnel.wire.messages import SystemLine, UserLine
 from ccb.tunnel.wire.projection import Projection, on, replay
-from ccb.tunnel.wire.records import MAIN_AGENT, InputRecord, OptionsRecord, Record, parse_line
+from ccb.tunnel.wire.records import MAIN_AGENT, InputRecord, OptionsRecord, PromptRecord, Record, parse_line
 
 _END_BYTES = 256 * 1024
 _MAX_TEXT = 200
@@ -29,9 +29,9 @@ def one_line(text: str) -> str:
 
 class JournalSummary(Projection):
     """`created` is the time when the session began, in seconds of the host's clock; for a copy, when it was made.
-    `first` is the time of the first record that could be read. `cwd` is the directory ("" when no record names it),
-    `prompt` its `title` or the start of the last prompt, `prompts` how many there were. A prompt that a client sent
-    twice counts once."""
+    `first` is the time of the first record that could be read. `cwd` is the last directory ("" when no record names
+    it), `prompt` its `title` or the start of the last prompt, `prompts` how many there were. A prompt that a client
+    sent twice counts once."""
 
     def __init__(self) -> None:
         self.created = 0.0
@@ -56,6 +56,10 @@ class JournalSummary(Projection):
         self.cwd = self.cwd or line.cwd
         if line.subtype == "session_title_changed":
             self.prompt = self.title = one_line(str(line.body.get("title")))
+
+    @on(WorkerRecord)
+    def _worker(self, worker: WorkerRecord, _: Record) -> None:
+        self.cwd = worker.cwd or self.cwd
 
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, record: Record) -> None:
@@ -88,6 +92,22 @@ class WorkerMark(Projection):
     @on(ForkedRecord)
     def _forked(self, _: ForkedRecord, __: Record) -> None:
         self.mark = ""
+
+
+class KnownDirectory(Projection):
+    """`path` is the directory of the session in which the model was last told anything; "" when it was told nothing."""
+
+    def __init__(self) -> None:
+        self.path = ""
+        self._now = ""
+
+    @on(OptionsRecord, WorkerRecord)
+    def _worker(self, content: OptionsRecord | WorkerRecord, _: Record) -> None:
+        self._now = content.cwd or self._now
+
+    @on(PromptRecord, main_only=True)
+    def _prompt(self, _: PromptRecord, __: Record) -> None:
+        self.path = self._now
 
 
 def last_mark(path: str) -> str:

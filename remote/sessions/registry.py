@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from . import identity, paths, sockets
+from .root import is_same_directory
 from .summary import read_summary
 
 Json = dict[str, Any]
@@ -21,6 +22,7 @@ _ASK_S = 2.0
 TITLE = "title"
 """The file with the name that a list has given to a session."""
 
+_MAX_EARLIER = 20
 _OF_WORKTREE = re.compile(r"/\.claude/worktrees/[^/]+")
 _DERIVED = ("cwd", "created")  # taken from the journal when the summary does not have them
 
@@ -43,6 +45,10 @@ class Entry:
         """When the session was last used, in seconds of the host's clock."""
         value = self.summary.get("updated")
         return float(value) if isinstance(value, (int, float)) else 0.0
+
+    def works_in(self, path: str) -> bool:
+        """Return whether a canonical path is its directory, or the one in which its worktree was made."""
+        return path in (self.cwd, _OF_WORKTREE.sub("", self.cwd))
 
     @property
     def prompted(self) -> bool:
@@ -240,11 +246,26 @@ def derived(journal: str) -> Json:
 def latest_of(path: str) -> Entry | None:
     """Return the most recently used session of a directory (a canonical path), None if it has none.
 
-    A session that works in a worktree belongs to the directory in which it was started, too. A session without a prompt
-    is returned only if there is no other.
+    A session that works in a worktree belongs to the directory in which it was started, too. One whose directory was
+    moved since belongs to it under its new name, and last to those that had that name before. A session without a
+    prompt is returned only if there is no other.
     """
-    there = [entry for entry in sessions() if path in (entry.cwd, _OF_WORKTREE.sub("", entry.cwd))]
+    known = sessions()
+    there = [entry for entry in known if entry.works_in(path) or is_same_directory(path, entry.summary.get("root"))]
+    there = there or [entry for entry in known if path in _listed(entry.summary.get("earlier"))]
     return next((entry for entry in there if entry.prompted), there[0] if there else None)
+
+
+def earlier_directories(state_directory: str, cwd: str) -> list[str]:
+    """Return the directories (canonical paths) in which a session has worked before it works in `cwd`, the oldest
+    first."""
+    before = read_summary(state_directory) if state_directory else {}
+    known = [*_listed(before.get("earlier")), str(before.get("cwd") or cwd)]
+    return [each for each in dict.fromkeys(known) if each != cwd][-_MAX_EARLIER:]
+
+
+def _listed(value: object) -> list[str]:
+    return [str(each) for each in value] if isinstance(value, list) else []
 
 
 def by_prefix(text: str) -> list[Entry]:

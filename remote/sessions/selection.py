@@ -31,7 +31,11 @@ def chosen_session(params: Params) -> tuple[str, str, Params]:
         _check_id(session)
     if not latest and not forking and _is_full_id(session, params):
         return session, "", params
-    entry = _latest(params) if latest else _found(str(params.get("fork_of") or session), params)
+    if latest:
+        entry, moved = _latest(params)
+        params = {**params, "named": params.get("named") or moved}
+    else:
+        entry = _found(str(params.get("fork_of") or session), params)
     if not forking:
         return entry.session, entry.directory, {**params, "create": False}
     if not entry.directory:
@@ -39,8 +43,11 @@ def chosen_session(params: Params) -> tuple[str, str, Params]:
         raise HostRefusal("no_storage", text, {})
     _check_id(session)
     _copy(entry, session, fresh=bool(params.get("fresh")))
-    cwd = params.get("cwd") or entry.cwd  # needed for a copy whose journal does not name its directory
-    return session, "", {**params, "create": False, "fresh": False, "cwd": cwd}
+    cwd, named = params.get("cwd") or entry.cwd, bool(params.get("named"))
+    last = str(entry.summary.get("directory") or "")
+    if not named and os.path.isdir(last):  # the journal of a copy begins with the first one
+        cwd, named = last, True
+    return session, "", {**params, "create": False, "fresh": False, "cwd": cwd, "named": named}
 
 
 def is_fork(params: Params) -> bool:
@@ -59,15 +66,16 @@ def _is_full_id(session: str, params: Params) -> bool:
     return bool(params.get("create", True)) or (len(session) == 36 and paths.state_exists(session))
 
 
-def _latest(params: Params) -> Entry:
-    """Return the most recently used session of the directory. Raise HostRefusal when there is none."""
+def _latest(params: Params) -> tuple[Entry, bool]:
+    """Return the most recently used session of the directory, and whether it worked under another name then. Raise
+    HostRefusal when there is none."""
     from . import registry
 
     path = os.path.realpath(resolve_directory(str(params.get("cwd") or "~")))
     entry = registry.latest_of(path)
     if entry is None:
         raise HostRefusal("no_session", "there is no session of %s to go on with" % path, {})
-    return entry
+    return entry, not entry.works_in(path)
 
 
 def _found(wanted: str, params: Params) -> Entry:

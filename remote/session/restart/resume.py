@@ -9,7 +9,7 @@ from ccb.tunnel.wire.records import DamagedRecord, TurnEndRecord
 
 from ...agent.agent import Agent
 from ...agent.history.histories import AgentHistories
-from ...journal.summary import WorkerMark
+from ...journal.summary import KnownDirectory, WorkerMark
 from ..broker import OpenRequests
 from ..clients.launches import Launches
 from ..inputs import Inputs
@@ -39,6 +39,8 @@ class Restored:
     """The mark of the processes that the last worker may have left running."""
     reported: frozenset[str]
     """The input ids of the prompts whose loss is reported now."""
+    directory: str
+    """The directory of the session that the model knows, "" for none."""
 
 
 def restore(log: SessionLog, watchers: Watchers, surviving: Collection[str] = ()) -> Restored:
@@ -46,15 +48,15 @@ def restore(log: SessionLog, watchers: Watchers, surviving: Collection[str] = ()
     the kinds of requests that stay open until they are asked again."""
     inputs, requests, histories = Inputs(), OpenRequests(surviving), AgentHistories(log.journal.rewound)
     recovered, prompts = Recovered(requests), UnfinishedPrompts(inputs)
-    worker, tasks = WorkerMark(), JournalledTasks()
-    log.read(recovered, prompts, requests, histories, worker, tasks)
+    worker, tasks, known = WorkerMark(), JournalledTasks(), KnownDirectory()
+    log.read(recovered, prompts, requests, histories, worker, tasks, known)
     launches = Launches(recovered.options)
     for options in recovered.launches:
         launches.keep(options)
     parts = SessionParts.make(log, watchers, launches, inputs, requests)
     reported = _report_damage(log, recovered, prompts)
     parts.broker.resume()
-    return Restored(parts, recovered, prompts, histories, tasks, worker.mark, reported)
+    return Restored(parts, recovered, prompts, histories, tasks, worker.mark, reported, known.path)
 
 
 def take_up(restored: Restored, agent: Agent) -> Session:

@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -383,7 +384,7 @@ async def test_a_session_that_is_resumed_from_another_directory_says_where_it_wo
     there.mkdir()
     first = await laptop.run([str(here), "-p", "go", "--output-format", "json"])
     session = json.loads(first.stdout)["session_id"]
-    done = await laptop.run([str(there), "--resume", session, "-p", "go on"])
+    done = await replace(laptop, home=there).run(["--resume", session, "-p", "go on"])
     assert done.code == 0
     assert f"this session works in {here}, not in {there}" in done.stderr
     assert "works in" not in (await laptop.run([str(here), "--resume", session, "-p", "go on"])).stderr

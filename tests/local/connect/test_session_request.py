@@ -16,6 +16,7 @@ from ccb.local.connect.session_request import (
 )
 from ccb.tunnel.errors import UsageError
 
+NAMED = {"named": True}
 NEW = "0a1b2c3d-1111-4222-8333-444455556666"
 
 
@@ -27,16 +28,33 @@ async def chosen() -> str:
     ("argv", "wanted"),
     [
         ([], {"session": NEW, "create": True, "fresh": True}),
-        (["--continue"], {"continue": True}),
-        (["--continue", "--fork-session"], {"continue": True, "fork": True, "session": NEW, "fresh": True}),
-        (["--resume", "3f2a"], {"session": "3f2a", "create": False}),
+        (["--continue"], {"continue": True, **NAMED}),
+        (["--continue", "--fork-session"], {"continue": True, "fork": True, "session": NEW, "fresh": True, **NAMED}),
+        (["--resume", "3f2a"], {"session": "3f2a", "create": False, **NAMED}),
         (["--resume"], {"session": "c0ffee", "create": False}),
-        (["--resume", "3f2a", "--fork-session"], {"fork_of": "3f2a", "session": NEW, "fresh": True}),
+        (["--resume", "3f2a", "--fork-session"], {"fork_of": "3f2a", "session": NEW, "fresh": True, **NAMED}),
     ],
 )
 async def test_the_command_line_says_which_session(argv: list[str], wanted: dict[str, object]) -> None:
     found = await session_parameters(parse_arguments(["ssh", "h:/srv", *argv]), NEW, Settings(), chosen)
-    assert found == {"cwd": "/srv", **wanted}
+    assert found == {"cwd": "/srv", "shell": True, **wanted}
+
+
+@pytest.mark.parametrize(
+    ("argv", "shell", "named"),
+    [
+        (["-c"], False, False),
+        (["/", "-c"], False, True),
+        (["ssh", "h", "-c"], True, False),
+        (["ssh", "h:/srv", "-c", "--local"], False, True),
+        (["ssh", "/srv", "-c", "--transport", "docker exec -i web"], True, True),
+    ],
+)
+async def test_the_worker_is_told_whether_a_directory_was_named_and_whether_to_ask_the_shell(
+    argv: list[str], shell: bool, named: bool
+) -> None:
+    found = await session_parameters(parse_arguments(argv), NEW, Settings(), chosen)
+    assert (found.get("shell", False), found.get("named", False)) == (shell, named)
 
 
 async def test_only_times_that_the_settings_name_go_to_the_host() -> None:

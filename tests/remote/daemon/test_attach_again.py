@@ -408,6 +408,36 @@ async def test_an_idle_session_without_clients_ends_after_its_idle_time_and_a_bu
     assert alive(hello.pid), "a turn that waits for its model call is work"
 
 
+async def test_an_idle_worker_gives_way_to_one_where_its_directory_is_now(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    before = await first.attach(ALICE)
+    await turn(first, "one", "1")
+    await first.drop()
+    await until(lambda: summary(host, session)["away"] is True, "the host knows that nobody is there")
+    there = host.project.rename(host.home / "t2")
+    second = await host.connect(session, str(there), create=False)
+    hello = await second.attach(ALICE)
+    assert (hello.pid != before.pid, hello.cwd) == (True, str(there))
+    assert summary(host, session)["earlier"] == [str(host.project.resolve())]
+
+
+@pytest.mark.parametrize("why", ["it works", "somebody is there"])
+async def test_a_worker_that_is_needed_stays_where_it_is(host: WorkerHost, session: str, why: str) -> None:
+    first = await host.connect(session)
+    before = await first.attach(ALICE)
+    if why == "it works":
+        await first.say("go")
+        await first.call()
+        await first.drop()
+        await until(lambda: summary(host, session)["away"] is True, "the host knows that nobody is there")
+    else:
+        await turn(first, "one", "1")
+    there = host.project.rename(host.home / "t2")
+    second = await host.connect(session, str(there), create=False, named=True)
+    hello = await second.next(Hello)
+    assert (hello.pid, hello.cwd) == (before.pid, before.cwd)
+
+
 async def test_the_summary_says_what_goes_on(host: WorkerHost, session: str) -> None:
     first = await host.connect(session)
     hello = await first.attach(ALICE)

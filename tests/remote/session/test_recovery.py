@@ -227,7 +227,9 @@ async def test_the_permission_mode_is_the_one_last_chosen(host: WorkerHost, sess
     assert answer.body["response"]["response"]["current_permission_mode"] == "plan"
 
 
-async def test_the_session_goes_on_where_it_worked_whatever_directory_is_named(host: WorkerHost, session: str) -> None:
+async def test_the_session_goes_on_where_it_worked_unless_another_directory_is_chosen_or_it_is_gone(
+    host: WorkerHost, session: str
+) -> None:
     (host.home / "elsewhere").mkdir()
     first = await host.connect(session)
     await first.attach()
@@ -237,11 +239,16 @@ async def test_the_session_goes_on_where_it_worked_whatever_directory_is_named(h
     hello = await second.attach()
     assert hello.cwd == str(host.project)
     await second.stop()
-    shutil.rmtree(host.project)
-    third = await host.connect(session, "~/elsewhere")
-    refused = await third.next(Refused)
-    assert (refused.code, refused.data["path"]) == ("no_such_path", str(host.project))
+    third = await host.connect(session, "~/elsewhere", named=True)
+    assert (await third.attach()).cwd == str(host.home / "elsewhere")
+    await third.stop()
+    shutil.rmtree(host.home / "elsewhere")
+    for cwd, missing in (("", "elsewhere"), ("~/missing", "missing")):
+        refused = await (await host.connect(session, cwd)).next(Refused)
+        assert (refused.code, refused.data["path"]) == ("no_such_path", str(host.home / missing))
     assert (host.state(session) / "journal.jsonl").exists()
+    fourth = await host.connect(session)
+    assert (await fourth.attach()).cwd == str(host.project)
 
 
 @pytest.mark.thorough

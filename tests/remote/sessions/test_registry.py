@@ -14,6 +14,7 @@ import pytest
 
 from ccb.remote.sessions import identity
 from ccb.remote.sessions.registry import by_prefix, described, latest_of, sessions
+from ccb.remote.sessions.root import Root, is_same_directory
 from ccb.remote.sessions.summary import SummaryFile, read_summary
 
 Json = dict[str, Any]
@@ -91,6 +92,45 @@ def test_a_session_in_a_worktree_belongs_to_the_directory_it_was_started_for(sta
     top = make(states, "/a/.claude/worktrees/fix", updated=40.0)
     found = [latest_of(path) for path in ("/a/sub", "/a", "/a/.claude/worktrees/fix/sub")]
     assert [getattr(each, "session", None) for each in found] == [tree, top, tree]
+
+
+def identity_of(path: Path) -> list[Any]:
+    root = Root(str(path))
+    try:
+        return root.identity()
+    finally:
+        root.close()
+
+
+def test_a_session_is_found_by_its_directory_under_another_name(states: Path, tmp_path: Path) -> None:
+    project = tmp_path / "t"
+    project.mkdir()
+    (project / "file").touch()
+    session = make(states, str(project), updated=10.0, root=identity_of(project), earlier=["/once"])
+    project.rename(tmp_path / "t2")
+    for path in (tmp_path / "t2", project, Path("/once")):
+        found = latest_of(str(path))
+        assert found is not None and found.session == session
+    make(states, str(tmp_path / "t2"), updated=5.0)
+    found = latest_of(str(tmp_path / "t2"))
+    assert found is not None and found.session == session, "the one that was used last"
+
+
+@pytest.mark.parametrize("damage", [None, [], [0], "x", [1, []], {"a": 1}, [0, {"file": 1}]])
+def test_an_identity_that_is_damaged_finds_nothing(states: Path, tmp_path: Path, damage: Any) -> None:
+    make(states, "/a", root=damage, earlier=damage)
+    (tmp_path / "file").touch()
+    assert latest_of(str(tmp_path)) is None
+
+
+def test_a_new_directory_with_the_inode_number_of_a_removed_one_is_another_one(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    known = identity_of(tmp_path / "old")
+    (tmp_path / "file").touch()
+    number, entries = tmp_path.stat().st_ino, identity_of(tmp_path)[1]
+    assert is_same_directory(str(tmp_path), [number, entries])
+    assert not is_same_directory(str(tmp_path), [number, known[1]])
+    assert not is_same_directory(str(tmp_path), [number, {name: each + 1 for name, each in entries.items()}])
 
 
 def test_one_that_was_never_prompted_is_the_latest_only_when_there_is_no_other(states: Path) -> None:

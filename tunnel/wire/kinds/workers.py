@@ -19,12 +19,14 @@ class DriverRecord:
 
 @dataclass(frozen=True)
 class WorkerRecord:
-    """`worker`: another worker goes on with the session. `mark` marks the processes that it starts."""
+    """`worker`: another worker goes on with the session, in the directory `cwd`. `mark` marks the processes that it
+    starts."""
 
     kind: ClassVar[str] = "worker"
     pid: int
     bundle: str
     mark: str | None
+    cwd: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,145 @@
+"""A session whose directory was moved: it is found under the new name, and goes on there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.support.hosts.sshd import HostUser, Sshd
+from tests.support.model.fake_model import FakeModel
+from tests.support.person.laptop import Laptop, make_laptop
+
+pytestmark = pytest.mark.visited
+
+ANSWER = ["-p", "go on", "--output-format", "json"]
+GOES_ON = "This session goes on in"
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, fake_model: FakeModel) -> Laptop:
+    fake_model.add({"text": "one", "times": 0})
+    return make_laptop(tmp_path, fake_model.url)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    made = tmp_path / "t"
+    made.mkdir()
+    (made / "file").write_text("x", encoding="utf-8")
+    return made
+
+
+async def session_in(laptop: Laptop, directory: Path) -> str:
+    done = await replace(laptop, home=directory).run(["-p", "go", "--output-format", "json"])
+    assert done.code == 0, done.stderr
+    return str(json.loads(done.stdout)["session_id"])
+
+
+def moved(project: Path, name: str = "t2") -> Path:
+    return project.rename(project.with_name(name))
+
+
+def told(fake_model: FakeModel) -> str:
+    """What the last request says."""
+    return json.dumps(fake_model.requests[-1].body)
+
+
+WAYS = {"continue": ["--continue"], "resume": ["--resume", "{id}"], "fork": ["--resume", "{id}", "--fork-session"]}
+
+
+@pytest.mark.parametrize("way", [*WAYS, "continue a copy"])
+@pytest.mark.parametrize("names_it", [False, True])
+async def test_a_session_goes_on_where_its_directory_is_now(
+    laptop: Laptop, fake_model: FakeModel, project: Path, way: str, names_it: bool
+) -> None:
+    session = await session_in(laptop, project)
+    there = moved(project)
+    words = [each.format(id=session) for each in WAYS.get(way, ["--continue", "--fork-session"])]
+    words = [*([str(there)] if names_it else []), *words, *ANSWER]
+    done = await replace(laptop, home=project.parent if names_it else there).run(words)
+    assert done.code == 0, done.stderr
+    same = json.loads(done.stdout)["session_id"] == session
+    assert same != ("fork" in way or "copy" in way)
+    assert "not in" not in done.stderr
+    assert f"{GOES_ON} {there}. Before, its directory was {project}" in told(fake_model)
+
+
+async def test_the_model_is_told_once_that_the_session_goes_on_elsewhere(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    await session_in(laptop, project)
+    there = replace(laptop, home=moved(project))
+    await there.run(["--continue", *ANSWER])
+    await there.run(["--continue", *ANSWER])
+    assert told(fake_model).count(GOES_ON) == 1, "it stays in the history, and is not said again"
+
+
+async def test_a_session_is_found_under_a_name_that_its_directory_had_before(laptop: Laptop, project: Path) -> None:
+    session = await session_in(laptop, project)
+    there = moved(project)
+    await replace(laptop, home=there).run(["--continue", *ANSWER])
+    shutil.rmtree(there)
+    project.mkdir()
+    done = await replace(laptop, home=project).run(["--continue", *ANSWER])
+    assert json.loads(done.stdout)["session_id"] == session
+
+
+async def test_another_directory_that_is_named_wins_over_one_that_exists(
+    laptop: Laptop, fake_model: FakeModel, project: Path, tmp_path: Path
+) -> None:
+    session = await session_in(laptop, project)
+    other = tmp_path / "other"
+    other.mkdir()
+    done = await laptop.run([str(other), "--resume", session, *ANSWER])
+    assert "not in" not in done.stderr
+    assert f"{GOES_ON} {other}" in told(fake_model)
+
+
+async def test_the_present_directory_is_not_one_that_is_named(laptop: Laptop, project: Path, tmp_path: Path) -> None:
+    session = await session_in(laptop, project)
+    other = tmp_path / "other"
+    other.mkdir()
+    done = await replace(laptop, home=other).run(["--resume", session, *ANSWER])
+    assert f"this session works in {project}, not in {other}" in done.stderr
+
+
+async def test_the_model_is_told_once_that_the_directory_was_moved_while_the_session_runs(
+    tmp_path: Path, fake_model: FakeModel, project: Path
+) -> None:
+    laptop = make_laptop(tmp_path, fake_model.url)
+    there = project.with_name("t2")
+
+    def runs(command: str) -> dict[str, object]:
+        return {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": command}}]}
+
+    fake_model.add(runs(f"mv {project} {there}"), runs("pwd"), {"text": "done"})
+    done = await laptop.run([str(project), "-p", "go", "--allowedTools", "Bash"])
+    assert done.code == 0, done.stderr
+    said = f"what was {project} is {there} now"
+    assert [json.dumps(each.body).count(said) for each in fake_model.requests] == [0, 1, 1]
+    assert f"{project} is no directory any more: the command ran in {tmp_path}" in told(fake_model)
+
+
+async def test_a_session_on_a_host_goes_on_in_the_path_that_is_named(
+    sshd: Sshd, host_user: HostUser, laptop: Laptop, fake_model: FakeModel
+) -> None:
+    def words(path: str, more: Sequence[str]) -> list[str]:
+        return ["ssh", *sshd.client_options(), f"{host_user.name}@127.0.0.1:{path}", *more]
+
+    project = host_user.home / "t"
+    project.mkdir()
+    (project / "file").write_text("x", encoding="utf-8")
+    for each in (project, project / "file"):
+        shutil.chown(each, host_user.name)
+    first = await laptop.run(words("~/t", ["-p", "go", "--output-format", "json"]))
+    session = json.loads(first.stdout)["session_id"]
+    project.rename(host_user.home / "t2")
+    for more in (["--continue"], ["--resume", session]):
+        done = await laptop.run(words("~/t2", [*more, *ANSWER]))
+        assert (done.code, json.loads(done.stdout)["session_id"]) == (0, session), done.stderr
+    gone = await laptop.run(words("~/t", ["--resume", session, *ANSWER]))
+    assert "t does not exist" in gone.stderr and "t2" in gone.stderr
