@@ -14,6 +14,9 @@ _BESIDE = {
     "/.cargo": ("../.rustup", "config.toml", "env"),
     "/.local": ("lib", "share/uv", "share/pipx", "pipx", "share/mise/installs", "share/pnpm"),
     "/go": ("pkg/mod",),
+    **dict.fromkeys(("/.docker", "/.fly", "/.azure", "/.aws", "/.kube", "/.gem", "/.npm", "/.config", "/.rd"), ()),
+    "/.krew": ("store",),
+    "/.composer": ("vendor",),
 }
 """Directories whose `bin` is on PATH, but which also hold what no program needs, as passwords: beside `bin`, only these
 may be read."""

@@ -18,7 +18,7 @@ from ccb.tunnel.wire.records import InputRecord, OptionsRecord
 from ccb.tunnel.wire.requests import AnsweredBy, answer_in
 
 from ..agent.agent import Agent
-from ..agent.messages import session_title, status
+from ..agent.messages import informational, session_title, status
 from ..commands.registry import CommandRegistry
 from ..context.prompt import session_prompt
 from ..hooks.runner import HookRunner
@@ -342,13 +342,14 @@ class Session:
 
     async def _settle(self) -> None:
         """Return when a turn may start."""
-        problem = await self.agent.config.context.login.settle()  # what the model asks for is judged with this PATH
+        login = self.agent.config.context.login  # what the model asks for is judged with its PATH
+        problem = await login.settle(lambda text: self.log.say(informational(text)))
         if problem:
             self._warn(problem)
         await self.extensions.settle()
 
     def _warn(self, text: str) -> None:
-        self.log.say({"type": "system", "subtype": "informational", "content": text, "level": "warning"})
+        self.log.say(informational(text, "warning"))
 
     def _use_settings(self, settings: WorkerSettings) -> None:
         permissions, context = self.agent.config.permissions, self.agent.config.context

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import Any
+from typing import Any, Callable
 
 from .deadline import first_of, within
 from .process import MARK, Process, child_environment, is_of_ccb, new_mark
@@ -32,8 +32,8 @@ _log = logging.getLogger(__name__)
 CACHE = "login.json"
 """The name of the file in the directory of the worker's program."""
 
-_SECONDS = 10.0
-_FRESH_S, _FAILED_S = 86_400.0, 3_600.0  # how long the file counts, also if nothing seems to have changed
+_SECONDS, _SILENT_S = 10.0, 1.0
+_FRESH_S, _FAILED_S = 86_400.0, 600.0  # how long the file counts, also if nothing seems to have changed
 _MAX_BYTES = 1 << 22
 _MAX_VALUE = 32_768
 _NO_SHELLS = ("nologin", "false", "true", "git-shell", "")
@@ -92,10 +92,14 @@ class LoginEnvironment:
         kept, "" for nowhere."""
         self._work = asyncio.ensure_future(self._find(os.path.join(directory, CACHE) if directory else "", shell))
 
-    async def settle(self) -> str:
-        """Return when `environ` is complete. Return what the person must be told, the first time."""
+    async def settle(self, waits: Callable[[str], None]) -> str:
+        """Return when `environ` is complete. Return what the person must be told, the first time. Call `waits` with a
+        text for the person if this takes a while."""
         if self._work is None:
             return ""
+        done, _ = await asyncio.wait({self._work}, timeout=_SILENT_S)
+        if not done:
+            waits(f"Waiting for the start-up files of your shell on the host, for {_SECONDS:g} s at most.")
         said = await asyncio.shield(self._work)
         self._work = None
         return said
@@ -116,23 +120,27 @@ class LoginEnvironment:
 
     async def _found(self, cache: str, shell: str) -> str:
         loop = asyncio.get_running_loop()
-        shell = shell or _login_shell(self._environ)
+        shell, key, kept = await loop.run_in_executor(None, _kept, cache, shell, dict(self._environ))
         if os.path.basename(shell) in _NO_SHELLS:
             return ""
-        key, kept = await loop.run_in_executor(None, _kept, cache, shell, dict(self._environ))
         if kept is None:
             found, why = {}, ""
             try:
                 found = kept_variables(await ask(shell, self._environ, self._session))
-            except (OSError, ShellFailed) as error:
+            except ShellFailed as error:
                 why = str(error)
+            except OSError as error:
+                why = f"cannot be started ({error.strerror})"
             kept = found, why
             if cache:
                 await loop.run_in_executor(None, _keep, cache, key, found, why)
         found, why = kept
         if why:
             path = self._environ.get("PATH", os.defpath)
-            return f"Your shell {shell} {why}. Commands get the PATH of the connection: {path}"
+            return (
+                f"Your shell {shell} {why}. Commands get the PATH of the connection, {path}; `env` in the settings sets "
+                "another one."
+            )
         self._environ.update(found)
         os.environ.update({name: value for name, value in found.items() if not name.startswith(_OF_LOADERS)})
         return ""
@@ -247,9 +255,10 @@ def _states(places: list[str]) -> Iterator[tuple[str, os.stat_result]]:
                         yield os.path.join(path, name), os.stat(os.path.join(path, name))
 
 
-def _kept(cache: str, shell: str, environ: Mapping[str, str]) -> tuple[Json, tuple[dict[str, str], str] | None]:
-    """Return the key, and what the file says for it: the variables, and why there are none; None if it does not
-    count."""
+def _kept(cache: str, shell: str, environ: Mapping[str, str]) -> tuple[str, Json, tuple[dict[str, str], str] | None]:
+    """Return the shell, the key, and what the file says for it: the variables, and why there are none; None if it does
+    not count."""
+    shell = shell or _login_shell(environ)  # may ask a server
     key = _key(shell, environ)
     try:
         with open_regular(cache) as file:
@@ -260,10 +269,10 @@ def _kept(cache: str, shell: str, environ: Mapping[str, str]) -> tuple[Json, tup
         private = info.st_uid == os.getuid() and not info.st_mode & 0o077
         fresh = data["key"] == key and 0 <= age < (_FAILED_S if why else _FRESH_S)
         if private and fresh and _missing(found) == data["missing"]:
-            return key, (found, why)
+            return shell, key, (found, why)
     except (OSError, NotAFile, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
-    return key, None
+    return shell, key, None
 
 
 def _keep(cache: str, key: Json, variables: Mapping[str, str], why: str) -> None:

@@ -49,7 +49,7 @@ _NO_TERMINAL = re.compile(
     r"/dev/tty\b|\bnot a (?:tty|terminal)\b|\bnot (?:from )?a terminal|non-TTY|TTY device|terminal is required"
     r"|no tty present|run from a terminal|connected to a terminal|[Oo]pen(?:ing)? terminal|Inappropriate ioctl"
     r"|terminal prompts disabled|could not read (?:Username|Password)|password is required|no askpass"
-    r"|EOF when reading a line|end of file on stdin|Host key verification failed"
+    r"|No pinentry|EOF when reading a line|end of file on stdin|Host key verification failed"
     r"|Permission denied \([^)]*(?:publickey|password|keyboard)",
     re.IGNORECASE,
 )

@@ -103,4 +103,27 @@ async def test_start_up_files_that_end_the_shell_are_said_with_the_path_that_cou
         said = await run(laptop, server, host_user)
         assert fake_model.requests[-1].tool_result_text == "/opt/only"
     assert said.count("was ended by its start-up files") == 1
-    assert "Commands get the PATH of the connection: /opt/only" in said
+    assert "Commands get the PATH of the connection, /opt/only;" in said
+
+
+@pytest.mark.parametrize("change", ["chmod 0 .", "rmdir ../project", "mv ../project ../other && touch ../project"])
+@pytest.mark.quick_rows(1)
+async def test_commands_and_hooks_run_on_when_the_directory_of_the_session_is_gone(
+    sshd: Sshd, host_user: HostUser, laptop: Laptop, fake_model: FakeModel, change: str
+) -> None:
+    project = host_user.home / "project"
+    project.mkdir()
+    shutil.chown(project, host_user.name)
+    for each in (change, "cd / && ls -d usr"):
+        call = {"type": "tool_use", "name": "Bash", "input": {"command": each}}
+        fake_model.add({"blocks": [call]})
+    fake_model.add({"text": "done"})
+    hook = {"hooks": {"PreToolUse": [{"hooks": [{"type": "command", "command": f"pwd >>{host_user.home}/hooked"}]}]}}
+    words = ["ssh", *sshd.client_options(), f"{host_user.name}@127.0.0.1:~/project", "-p", "go"]
+    done = await laptop.run([*words, "--allowedTools", "Bash", "--settings", json.dumps(hook)])
+    assert done.code == 0, done.stderr
+    why = "cannot be entered" if "chmod" in change else "is no directory any more"
+    assert fake_model.requests[-1].tool_result_text == (f"usr\n{project} {why}: the command ran in {host_user.home}")
+    assert (host_user.home / "hooked").read_text() == f"{project}\n{host_user.home}\n"
+    if project.is_dir():
+        project.chmod(0o700)

@@ -47,15 +47,24 @@ def test_a_session_in_the_root_still_has_programs() -> None:
 
 
 def test_beside_programs_of_a_home_nothing_else_is_readable(tmp_path: Path) -> None:
-    for name in (".cargo/bin", ".local/bin", ".local/share/keys", "bin", ".rustup/toolchains", ".nvm/v22/bin"):
+    for name in (
+        ".cargo/bin",
+        ".local/bin",
+        ".local/share/keys",
+        "bin",
+        ".rustup/toolchains",
+        ".nvm/v22/bin",
+        ".fly/bin",
+    ):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / ".cargo" / "credentials.toml").touch()
-    names = (".cargo/bin", ".local/bin", "bin", ".nvm/v22/bin")
+    (tmp_path / ".fly" / "config.yml").touch()
+    names = (".cargo/bin", ".local/bin", "bin", ".nvm/v22/bin", ".fly/bin")
     path = os.pathsep.join(str(tmp_path / name) for name in names)
     execute = program_directories((), {"PATH": path}, str(tmp_path))
     for allowed in (".cargo/bin/x", ".rustup/toolchains/x", ".local/bin/x", "bin/x", ".nvm/v22/lib/x"):
         assert _covers(execute, f"{tmp_path}/{allowed}"), allowed
-    for kept in (".cargo/credentials.toml", ".local/share/keys", ".bashrc"):
+    for kept in (".cargo/credentials.toml", ".fly/config.yml", ".local/share/keys", ".bashrc"):
         assert not _covers(execute, f"{tmp_path}/{kept}"), kept
 
 

@@ -147,7 +147,7 @@ async def settled(environ: dict[str, str], cache: Path, shell: str = "/bin/bash"
     login = LoginEnvironment(environ)
     login.begin(str(cache), shell)
     try:
-        return await login.settle()
+        return await login.settle(lambda text: None)
     finally:
         await login.close()
 
@@ -222,7 +222,7 @@ async def test_a_failure_is_said_at_each_start_and_costs_one(tmp_path: Path, mon
     said = {await settled(dict(environ), tmp_path) for _ in range(2)}
     assert said == {
         "Your shell /bin/bash was ended by its start-up files, so what they set is missing. "
-        "Commands get the PATH of the connection: /usr/bin:/bin"
+        "Commands get the PATH of the connection, /usr/bin:/bin; `env` in the settings sets another one."
     }
     assert (tmp_path / "runs").read_text() == "once\n"
 
@@ -234,7 +234,23 @@ async def test_an_account_without_a_shell_is_left_as_it_is(tmp_path: Path) -> No
 
 
 async def test_a_shell_that_is_missing_is_said(tmp_path: Path) -> None:
-    assert "No such file" in await settled(environment(tmp_path), tmp_path, "/no/shell")
+    said = await settled(environment(tmp_path), tmp_path, "/no/shell")
+    assert said.startswith("Your shell /no/shell cannot be started (No such file or directory). Commands get the PATH")
+
+
+async def test_a_wait_for_the_shell_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login_shell, "_SILENT_S", 0.01)
+    environ, said = environment(tmp_path), list[str]()
+    write(tmp_path, ".bashrc", f"while ! test -e ~/go; do sleep 0.01; done\n{POSIX_LINE}")
+    login = LoginEnvironment(environ)
+    login.begin("", "/bin/bash")
+
+    def waits(text: str) -> None:
+        said.append(text)
+        (tmp_path / "go").touch()
+
+    assert await login.settle(waits) == ""
+    assert said == ["Waiting for the start-up files of your shell on the host, for 10 s at most."]
 
 
 async def test_the_end_of_a_session_ends_its_shell(tmp_path: Path) -> None:
@@ -247,7 +263,7 @@ async def test_the_end_of_a_session_ends_its_shell(tmp_path: Path) -> None:
     await login.close()
     assert marked("ended") == []
     assert time.monotonic() - started < 5
-    assert await login.settle() == ""
+    assert await login.settle(lambda text: None) == ""
 
 
 async def test_a_place_where_nothing_can_be_kept_costs_only_time(tmp_path: Path) -> None:
