@@ -62,6 +62,8 @@ _OF_LOADERS = ("LD_", "DYLD_", "PYTHON")
 _WITH_PASSWORD = re.compile(r"://[^/@\s]*@")
 _UTF8 = re.compile(r"(?i)(?:|C|POSIX|.*\.utf-?8(?:@.*)?)")
 
+_EXEC = re.compile(r"(?m)^[^#\n]*\bexec\b[^#;\n]*?[\s\"'(]((?:/[\w.+/-]+/)?(?:zsh|fish|bash|ksh|tcsh|nu))\b")
+
 _FILES = (
     *("/etc/profile", "/etc/profile.d", "/etc/environment", "/etc/bash.bashrc", "/etc/bashrc", "/etc/zshenv"),
     *("/etc/zprofile", "/etc/zshrc", "/etc/zlogin", "/etc/zsh/zshenv", "/etc/zsh/zprofile", "/etc/zsh/zshrc"),
@@ -126,7 +128,7 @@ class LoginEnvironment:
         if kept is None:
             found, why = {}, ""
             try:
-                found = kept_variables(await ask(shell, self._environ, self._session))
+                found = kept_variables(await self._ask(shell))
             except ShellFailed as error:
                 why = str(error)
             except OSError as error:
@@ -138,16 +140,33 @@ class LoginEnvironment:
         if why:
             path = self._environ.get("PATH", os.defpath)
             return (
-                f"Your shell {shell} {why}. Commands get the PATH of the connection, {path}; `env` in the settings sets "
-                "another one."
+                f"Your shell {shell} {why}. Commands get the PATH of the connection, {path}; `env` in the settings "
+                "sets another one."
             )
         self._environ.update(found)
         os.environ.update({name: value for name, value in found.items() if not name.startswith(_OF_LOADERS)})
         return ""
 
+    async def _ask(self, shell: str) -> dict[str, str]:
+        """See `ask`. A shell that another one replaces, where nobody may change the login shell, is not asked."""
+        try:
+            return await ask(shell, self._environ, self._session)
+        except ShellFailed as error:
+            loop = asyncio.get_running_loop()
+            home = self._environ.get("HOME", "/")
+            other = await loop.run_in_executor(None, _replacing_shell, home) if error.ended else ""
+            if not other:
+                raise
+            return await ask(other, self._environ, self._session)
+
 
 class ShellFailed(Exception):
-    """The shell did not give its environment. The text goes on after the name of the shell."""
+    """The shell did not give its environment. The text goes on after the name of the shell. `ended`: it was ended
+    before it was asked."""
+
+    def __init__(self, text: str, *, ended: bool) -> None:
+        super().__init__(text)
+        self.ended = ended
 
 
 async def ask(shell: str, environ: Mapping[str, str], session: str = "", seconds: float = _SECONDS) -> dict[str, str]:
@@ -192,7 +211,7 @@ async def ask(shell: str, environ: Mapping[str, str], session: str = "", seconds
         await process.stop()
     if not whole.is_set():
         what = f"was not ready within {seconds:g} s" if too_slow else "was ended by its start-up files"
-        raise ShellFailed(f"{what}, so what they set is missing")
+        raise ShellFailed(f"{what}, so what they set is missing", ended=not too_slow)
     pairs = (os.fsdecode(each).partition("=") for each in bytes(printed).split(end)[1].split(b"\0"))
     return {name: value for name, _, value in pairs if name == "PATH" or given.get(name) != value}
 
@@ -218,6 +237,19 @@ def _login_shell(environ: Mapping[str, str]) -> str:
         return pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
     except KeyError:
         return environ.get("SHELL") or ""
+
+
+def _replacing_shell(home: str) -> str:
+    """Return the shell that a start-up file of another one puts in its place, "" for none."""
+    import shutil  # takes 4 ms, and few sessions need it
+
+    for name in (".bash_profile", ".bash_login", ".profile", ".bashrc", ".login", ".cshrc", ".tcshrc", ".zprofile"):
+        with contextlib.suppress(OSError, NotAFile), open_regular(os.path.join(home, name)) as file:
+            found = _EXEC.search(os.read(file, _MAX_BYTES).decode("utf-8", "replace"))
+            shell = shutil.which(found[1]) if found else None
+            if shell:
+                return shell
+    return ""
 
 
 def _is_login(environ: Mapping[str, str]) -> bool:

@@ -98,7 +98,7 @@ async def test_start_up_files_that_end_the_shell_are_said_with_the_path_that_cou
     tmp_path: Path, host_user: HostUser, laptop: Laptop, fake_model: FakeModel
 ) -> None:
     bash(fake_model, "echo $PATH")
-    write(host_user, ".profile", "exec zsh\n")
+    write(host_user, ".profile", "exec tmux\n")
     async with serve(tmp_path / "narrow", ["SetEnv PATH=/opt/only"]) as server:
         said = await run(laptop, server, host_user)
         assert fake_model.requests[-1].tool_result_text == "/opt/only"
