@@ -43,7 +43,7 @@ _PRINT = (
 )
 """Prints the environment between two markers, which are backwards in the command: a shell may print what it runs."""
 
-_KEPT = re.compile(
+_KEPT = (
     r"[A-Z0-9_]*PATH|\w+_(?:HOME|ROOT|DIR|DIRS|PREFIX|VERSION|PROXY|proxy|OPTS|BIN|STORE|MIRROR)|[A-Z]*FLAGS"
     r"|LANG|LANGUAGE|LC_[A-Z]+|TZ|CC|CXX|FC|F77|VIRTUAL_ENV\w*|PYTHON[A-Z]+|PERL[A-Z0-9_]*|KUBECONFIG|MODULESHOME"
     r"|GO(?:ROOT|BIN|PROXY|PRIVATE|NOPROXY|SUMDB|NOSUMDB|CACHE|MODCACHE|TOOLCHAIN|ENV|WORK|OS|ARCH)|LOADEDMODULES"
@@ -52,17 +52,17 @@ _KEPT = re.compile(
     r"|PKG|CMAKE|R|LUA)_\w+|_CE_\w+|_LMFILES_|AWS_(?:PROFILE|REGION|DEFAULT_REGION)|DOCKER_(?:HOST|CONTEXT|CONFIG)"
     r"|SSL_CERT_FILE|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|GIT_SSH|GIT_SSH_COMMAND|GIT_(?:AUTHOR|COMMITTER)_(?:NAME|EMAIL)"
 )
-_NOT_KEPT = re.compile(
+_NOT_KEPT = (
     r"CDPATH|XDG_(?!(?:DATA|CONFIG)_DIRS)\w*|GIT_(?!SSH|AUTHOR|COMMITTER)\w*"
     r"|(?i:\w*(?:TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE)\w*|(?:\w+_)?(?:PASS|PWD|KEY|KEYS|APIKEY|AUTH)(?:_\w+)?)"
 )
 """Variables that say where ccb and git keep their files, by which commands are judged, and names of secrets."""
 _OF_LOADERS = ("LD_", "DYLD_", "PYTHON")
 """Variables for the children that would change the worker's own programs."""
-_WITH_PASSWORD = re.compile(r"://[^/@\s]*@")
-_UTF8 = re.compile(r"(?i)(?:|C|POSIX|.*\.utf-?8(?:@.*)?)")
+_USER_IN_URL = r"://[^/@\s]*@"
+_UTF8 = r"(?i)(?:|C|POSIX|.*\.utf-?8(?:@.*)?)"
 
-_EXEC = re.compile(r"(?m)^[^#\n]*\bexec\b[^#;\n]*?[\s\"'(]((?:/[\w.+/-]+/)?(?:zsh|fish|bash|ksh|tcsh|nu))\b")
+_EXEC = r"(?m)^[^#\n]*\bexec\b[^#;\n]*?[\s\"'(]((?:/[\w.+/-]+/)?(?:zsh|fish|bash|ksh|tcsh|nu))\b"
 
 _FILES = (
     *("/etc/profile", "/etc/profile.d", "/etc/environment", "/etc/bash.bashrc", "/etc/bashrc", "/etc/zshenv"),
@@ -226,10 +226,12 @@ def kept_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_kept(name: str, value: str) -> bool:
-    if not _KEPT.fullmatch(name) or _NOT_KEPT.fullmatch(name) or is_of_ccb(name) or _WITH_PASSWORD.search(value):
+    if not re.fullmatch(_KEPT, name) or re.fullmatch(_NOT_KEPT, name):
+        return False
+    if is_of_ccb(name) or re.search(_USER_IN_URL, value):
         return False
     is_locale = name == "LANG" or name.startswith("LC_")
-    return not is_locale or _UTF8.fullmatch(value) is not None  # command lines are judged as UTF-8
+    return not is_locale or re.fullmatch(_UTF8, value) is not None  # command lines are judged as UTF-8
 
 
 def _login_shell(environ: Mapping[str, str]) -> str:
@@ -245,7 +247,7 @@ def _replacing_shell(home: str) -> str:
 
     for name in (".bash_profile", ".bash_login", ".profile", ".bashrc", ".login", ".cshrc", ".tcshrc", ".zprofile"):
         with contextlib.suppress(OSError, NotAFile), open_regular(os.path.join(home, name)) as file:
-            found = _EXEC.search(os.read(file, _MAX_BYTES).decode("utf-8", "replace"))
+            found = re.search(_EXEC, os.read(file, _MAX_BYTES).decode("utf-8", "replace"))
             shell = shutil.which(found[1]) if found else None
             if shell:
                 return shell

@@ -45,15 +45,14 @@ _SET_ASIDE = "set aside by the sandbox, because it would act outside of the sand
 _HOW_TO_KEEP = (
     f"If it is needed, ask the user: call Bash with the command that moves it back and {LEAVE_SANDBOX}: true."
 )
-_NO_TERMINAL = re.compile(
-    r"/dev/tty\b|\bnot a (?:tty|terminal)\b|\bnot (?:from )?a terminal|non-TTY|TTY device|terminal is required"
+_NO_TERMINAL = (
+    r"(?i)/dev/tty\b|\bnot a (?:tty|terminal)\b|\bnot (?:from )?a terminal|non-TTY|TTY device|terminal is required"
     r"|no tty present|run from a terminal|connected to a terminal|[Oo]pen(?:ing)? terminal|Inappropriate ioctl"
     r"|terminal prompts disabled|could not read (?:Username|Password)|password is required|no askpass"
     r"|No pinentry|EOF when reading a line|end of file on stdin|Host key verification failed"
-    r"|Permission denied \([^)]*(?:publickey|password|keyboard)",
-    re.IGNORECASE,
+    r"|Permission denied \([^)]*(?:publickey|password|keyboard)"
 )
-"""What programs print when they want to ask somebody."""
+"""What programs print when they want to ask somebody. It is compiled when a command fails, not at the start."""
 
 _HOW_TO_ANSWER = (
     "There is no terminal, and nobody can be asked here. Give the answer beforehand (an option such as -y or -m, a "
@@ -244,7 +243,7 @@ class _Foreground:
         if process.has_leftovers():
             context.shells.left(process)
         code, narrowed = process.returncode or 0, await narrowed_note(self._command, cwd, context)
-        asked = _HOW_TO_ANSWER if code and _NO_TERMINAL.search(self._output.last(_TAIL_LINES, _TAIL_BYTES)) else ""
+        asked = _HOW_TO_ANSWER if code and re.search(_NO_TERMINAL, self._output.last(_TAIL_LINES, _TAIL_BYTES)) else ""
         return self._result(code, _joined(self._move(moved), self._stop(code), narrowed, aside_note(process), asked))
 
     def _go_on(self, process: Process, report: CwdReport) -> ToolResult:
