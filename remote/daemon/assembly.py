@@ -40,7 +40,7 @@ from ..session.log import AgentEmitter, SessionLog, Watchers
 from ..session.restart.resume import restore, take_up
 from ..session.session import Session, SessionParts
 from ..sessions.paths import home_directory
-from ..sessions.root import Root, resumed_elsewhere
+from ..sessions.root import resumed_elsewhere
 from ..subagents.command import agents_command
 from ..subagents.recovery import after_a_cut, end_cut_agents, left_behind
 from ..subagents.sub_agents import SubAgents
@@ -75,7 +75,6 @@ class SessionHost:
     calls: Calls
     context: ToolContext
     version: str
-    root: Root
     surviving: Collection[str] = ()
     """The kinds of requests that stay open when the worker restarts, until they are asked again under the same ids."""
 
@@ -97,7 +96,6 @@ def begin_session(host: SessionHost, options: SessionOptions, facts: Json) -> Se
     hooks.setup = options.setup
     factory = AgentFactory(parts, host.calls, host.version, hooks)
     agent = factory.main_agent(host.context, AgentHistory(MAIN_AGENT))
-    agent.reminders.follow(host.root.due)
     log.emit(OptionsRecord(options.to_json(), host.session_id, round(time.time(), 3), **facts))
     parts.launches.use(options)
     host.journal.flush_soon()
@@ -118,7 +116,6 @@ def resume_session(host: SessionHost) -> tuple[Session, str]:
     agent = factory.main_agent(host.context, restored.histories.main)
     if restored.directory not in ("", host.context.cwd):
         agent.reminders.add("root", resumed_elsewhere(restored.directory, host.context.cwd))
-    agent.reminders.follow(host.root.due)
     return _answering(take_up(restored, agent)), restored.mark
 
 

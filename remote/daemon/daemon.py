@@ -28,7 +28,6 @@ from ..sessions.fencing import Lease
 from ..sessions.identity import own_identity
 from ..sessions.paths import SessionPaths
 from ..sessions.registry import created_at, earlier_directories
-from ..sessions.root import Root
 from ..sessions.session_files import log_to
 from ..sessions.sockets import stranger
 from ..sessions.summary import SummaryFile
@@ -127,7 +126,6 @@ class Daemon:
         # For a session in memory the token is its id: after its worker is killed, only the id can tell its processes.
         token = "" if where.state else str(facts["session"])
         self._context = make_context(str(facts["cwd"]), where.file("outputs"), token)
-        self._root = Root(self._context.cwd)
         self._summary = self._new_summary()
         self._left_behind = ""  # the mark of processes that a killed worker may have left running
         if self.journal.seq:
@@ -144,7 +142,7 @@ class Daemon:
             "session": self._facts["session"],
             "cwd": cwd,
             "directory": self._context.cwd,
-            "root": self._root.identity(),
+            "root": self._context.root.identity(),
             "earlier": earlier_directories(self._where.state, cwd),
             "created": created_at(self._where.state),
             "socket": self._where.socket,
@@ -164,7 +162,7 @@ class Daemon:
 
     def _session_host(self) -> SessionHost:
         session = str(self._facts["session"])
-        return SessionHost(session, self.journal, self, self._calls, self._context, __version__, self._root)
+        return SessionHost(session, self.journal, self, self._calls, self._context, __version__)
 
     def _resume(self) -> None:
         """Resume the session from the journal. Raise JournalError."""
@@ -286,6 +284,7 @@ class Daemon:
         await self.clients.stop_answering()
         if self.session is not None:
             await self.session.end("prompt_input_exit" if self._session_over else "other")
+        root = await self._context.root.identity_now()
         await close_context(self._context)
         await self.journal.close()
         await self.clients.close(session_over=self._session_over)
@@ -298,7 +297,7 @@ class Daemon:
             except OSError as error:
                 log.warning("the worktree of the session stays: %s", error)
         if self.session is not None:
-            self._summary.update(state="ended", driver="", viewers=0, root=self._root.identity())
+            self._summary.update(state="ended", driver="", viewers=0, **({"root": root} if root else {}))
             self._summary.remove_owner()
             if self._session_over:  # a later client must not be told that this session has a driver
                 self._lease.release()
@@ -306,7 +305,6 @@ class Daemon:
                     import shutil
 
                     shutil.rmtree(self._where.state, ignore_errors=True)
-        self._root.close()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         who = stranger(writer.get_extra_info("socket"), self._where.socket)

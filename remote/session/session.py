@@ -342,8 +342,12 @@ class Session:
 
     async def _settle(self) -> None:
         """Return when a turn may start."""
-        login = self.agent.config.context.login  # what the model asks for is judged with its PATH
-        problem = await login.settle(lambda text: self.log.say(informational(text)))
+        context = self.agent.config.context
+        moved = await context.root.news()
+        if moved:
+            self.agent.reminders.add("root", moved)
+        # What the model asks for is judged with the PATH of the login.
+        problem = await context.login.settle(lambda text: self.log.say(informational(text)))
         if problem:
             self._warn(problem)
         await self.extensions.settle()

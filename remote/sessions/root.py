@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, Callable, TypeVar
+
+T = TypeVar("T")
 
 _ENTRIES = 32
 _DELETED = " (deleted)"
+_LOOK_S = 1.0
 
 
 def is_same_directory(path: str, known: object) -> bool:
@@ -51,16 +54,20 @@ class Root:
         except (OSError, TypeError):
             return [0, {}]
 
-    def due(self, _: object) -> Iterator[str]:
-        """Yield what the model must be told, once: that the directory was moved."""
-        new = "" if self._told else self._moved_to()
-        if new:
-            self._told = True
-            other = " Another directory has its name." if os.path.isdir(self._path) else ""
-            yield (
-                f"The directory of this session was moved: what was {self._path} is {new} now.{other} Name files by "
-                f"their paths there. If the user wants to go on in {new}, they can resume the session from it."
-            )
+    async def identity_now(self) -> list[Any] | None:
+        """Return the identity, None if the file system does not answer."""
+        return await _soon(self.identity)
+
+    async def news(self) -> str:
+        """Return what the model must be told, once: that the directory was moved; "" for nothing."""
+        new = None if self._told else await _soon(self._moved_to)
+        if not new or self._told:
+            return ""
+        self._told = True
+        return (
+            f"The directory of this session was moved: what was {self._path} is {new} now. Name files by their paths "
+            f"there. If the user wants to go on in {new}, they can resume the session from it."
+        )
 
     def _moved_to(self) -> str:
         """Return the new path of a directory that was moved, "" for one that was not, or that is gone."""
@@ -80,6 +87,19 @@ class Root:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+async def _soon(look: Callable[[], T]) -> T | None:
+    """Return what a look at the file system finds, None if that takes long: a server of files may be gone."""
+    from ..system.deadline import within
+
+    async def found() -> T:
+        return await asyncio.get_running_loop().run_in_executor(None, look)
+
+    try:
+        return await within(_LOOK_S, found())
+    except asyncio.TimeoutError:
+        return None
 
 
 def resumed_elsewhere(before: str, now: str) -> str:

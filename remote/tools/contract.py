@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..file_history.store import FileHistory
     from ..permissions.sandbox_mode import Cages
     from ..sandbox.rules import CageRules
+    from ..sessions.root import Root
     from ..system.host import Host
     from ..system.login_shell import LoginEnvironment
     from ..tasks.registry import TaskRegistry
@@ -171,6 +172,7 @@ class ToolContext:
     tasks: TaskRegistry
     web: WebSettings
     login: LoginEnvironment
+    root: Root
     variables: dict[str, str] = field(default_factory=dict)
     """The variables of the settings (`env`) for the environment of commands."""
     plan: PlanFile = _NO_PLAN

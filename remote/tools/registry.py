@@ -157,6 +157,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
 
     from ..file_history.store import FileHistory
     from ..permissions.sandbox_mode import Cages
+    from ..sessions.root import Root
     from ..system.host import LocalHost
     from ..system.login_shell import LoginEnvironment
     from ..tasks.registry import TaskRegistry
@@ -185,6 +186,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
         tasks=tasks,
         web=WebSettings(),
         login=LoginEnvironment(environ, host.session),
+        root=Root(cwd),
     )
 
 
@@ -200,3 +202,4 @@ async def close_context(context: ToolContext) -> None:
     finally:
         await asyncio.get_running_loop().run_in_executor(None, context.host.close)
         context.spill.close()
+        context.root.close()

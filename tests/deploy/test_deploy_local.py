@@ -265,14 +265,12 @@ async def test_a_path_arrives_as_it_was_given(host: Host, cwd: str) -> None:
 
 
 async def test_what_the_host_says_instead_is_shown_harmlessly(host: Host) -> None:
-    fake = host.home / "sh"
-    fake.write_text(
-        "#!/bin/sh\nprintf '\\033]0;owned\\007This account is \\033[31mnot available.\\n'; exit 1\n", encoding="utf-8"
-    )
+    fake = host.home / "python"
+    said = "\\033]0;owned\\007This account is \\033[31mnot available."
+    fake.write_text(f"#!/bin/sh\ncase $4 in *version*) exit 0;; esac\nprintf '{said}\\n'; exit 1\n", encoding="utf-8")
     fake.chmod(0o755)
-    host.env["PATH"] = f"{host.home}:{host.env['PATH']}"
     with pytest.raises(DeployError) as caught:
-        await host.start(tiny_bundle())
+        await host.start(tiny_bundle(), candidates=[str(fake)])
     assert "This account is not available." in caught.value.evidence
     assert "\x1b" not in str(caught.value)
 

@@ -422,6 +422,7 @@ def make_world(
             nothing,
             nothing,
             nothing,
+            nothing,
         ),
         model=model,
         max_turns=max_turns,

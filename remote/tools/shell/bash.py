@@ -242,9 +242,17 @@ class _Foreground:
             return self._timed_out(timeout, aside_note(process))
         if process.has_leftovers():
             context.shells.left(process)
+        await self._look_at_root()
         code, narrowed = process.returncode or 0, await narrowed_note(self._command, cwd, context)
         asked = _HOW_TO_ANSWER if code and re.search(_NO_TERMINAL, self._output.last(_TAIL_LINES, _TAIL_BYTES)) else ""
         return self._result(code, _joined(self._move(moved), self._stop(code), narrowed, aside_note(process), asked))
+
+    async def _look_at_root(self) -> None:
+        """Tell the main agent if a command has moved the directory of the session."""
+        call = self._context.call
+        moved = "" if call.agent_id else await self._context.root.news()
+        if moved:
+            call.remind("root", moved)
 
     def _go_on(self, process: Process, report: CwdReport) -> ToolResult:
         """Let the command go on in the background, and tell the model how to read on."""

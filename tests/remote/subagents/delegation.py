@@ -17,7 +17,6 @@ from ccb.remote.daemon.assembly import SessionHost, begin_session, resume_sessio
 from ccb.remote.daemon.model_streams import Calls
 from ccb.remote.journal.journal import Journal
 from ccb.remote.session.session import Session
-from ccb.remote.sessions.root import Root
 from ccb.remote.tools.registry import close_context, make_context
 from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.records import MessageRecord, Record
@@ -132,8 +131,7 @@ async def delegation(
     project.mkdir(exist_ok=True)
     journal, shown, model = Journal(str(directory / "journal.jsonl")), Shown(), ModelOfAgents(scripts)
     context = make_context(str(project), "")
-    root = Root(str(project))
-    host = SessionHost(SESSION, journal, shown, cast(Calls, model), context, "9.9.9", root)
+    host = SessionHost(SESSION, journal, shown, cast(Calls, model), context, "9.9.9")
     if journal.seq:
         session, _ = resume_session(host)
     else:
@@ -141,7 +139,6 @@ async def delegation(
     try:
         yield Delegation(session, journal, model, shown)
     finally:
-        root.close()
         await close_context(context)
 
 

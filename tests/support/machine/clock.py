@@ -67,4 +67,5 @@ def jumping_clocks(directory: Path, user: HostUser) -> Clocks:
     wrapper.write_text(f'#!/bin/sh\nexec {python} -I -S -u -c "{read}" "$@"\n')
     wrapper.chmod(0o755)
     (user.home / ".bashrc").write_text(f"export PATH={place}/bin:$PATH\n")
+    (user.home / ".profile").write_text(". ~/.bashrc\n")
     return Clocks(place, str(place) + os.pathsep)
