@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Union
 
 from ..settings.worker_settings import WorkerSettings
 from ..system.host import Host
-from ..system.process import child_environment
+from ..system.process import without_ccb
 from ..tools.contract import ToolContext
 from .channels import RefusedChannel
 from .client import Channel
@@ -49,7 +49,7 @@ class ProjectChannels:
         if settings is self._settings and taken == self._taken:
             return
         self._settings, self._taken = settings, taken
-        wanted = project_servers(settings, self._context.cwd, child_environment(os.environ))
+        wanted = project_servers(settings, self._context.cwd, without_ccb(os.environ))
         for name in [each for each in wanted if each in taken]:
             del wanted[name]
             self._say(f"Your own MCP server {name} is used, and not the one that the project calls so.")

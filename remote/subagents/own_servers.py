@@ -12,7 +12,7 @@ from ..mcp.forms import ServerForms
 from ..mcp.project import HostServers, Wanted, wanted_server
 from ..mcp.servers import OF_AGENT, McpServers
 from ..settings.worker_settings import WorkerSettings
-from ..system.process import child_environment
+from ..system.process import without_ccb
 from ..tools.agents.definition import AgentDefinition
 from .catalogue import CLIENT
 
@@ -25,7 +25,7 @@ def own_servers(
 ) -> tuple[dict[str, Wanted], list[str]]:
     """Return the servers to start, and what the person is told of others. The session has those that are `taken`.
     `strict`: no file adds servers (--strict-mcp-config)."""
-    environ = {**child_environment(os.environ), **settings.env}
+    environ = {**without_ccb(os.environ), **settings.env}
     wanted: dict[str, Wanted] = {}
     told: list[str] = []
     for name, described in definition.servers:

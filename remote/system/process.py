@@ -57,14 +57,19 @@ def is_of_ccb(name: str) -> bool:
     return name.startswith(_OURS)
 
 
+def without_ccb(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment without the variables of ccb and of model providers."""
+    return {name: value for name, value in environ.items() if not is_of_ccb(name)}
+
+
 def child_environment(environ: Mapping[str, str], mark: str = "") -> dict[str, str]:
     """Return the environment of child processes: the worker's own, without the variables of ccb and of model providers,
     and with settings that keep programs from asking anybody."""
     left_out = (*_OF_SHELLS, *_SCREENS)
     env = {
         name: value
-        for name, value in environ.items()
-        if not is_of_ccb(name) and name not in left_out and not name.endswith(_ASKING)
+        for name, value in without_ccb(environ).items()
+        if name not in left_out and not name.endswith(_ASKING)
     }
     env.update(_NOBODY)
     if "GIT_SSH" not in env:

@@ -12,7 +12,16 @@ import pytest
 from tests.remote.tools_kit import is_alive, until
 
 from ccb.remote.system import process as processes
-from ccb.remote.system.process import MARK, Process, child_environment, marked, new_mark, start, stop_marked
+from ccb.remote.system.process import (
+    MARK,
+    Process,
+    child_environment,
+    marked,
+    new_mark,
+    start,
+    stop_marked,
+    without_ccb,
+)
 
 
 def _start(script: str, output: bytearray, cwd: Path, mark: str = "") -> Process:
@@ -63,6 +72,7 @@ async def test_no_child_is_led_to_an_editor_or_a_screen_where_it_would_wait() ->
     assert {env[name] for name in editors} == {"true"}
     assert env["GIT_SSH_COMMAND"] == "ssh -o BatchMode=yes"
     assert (env["SSH_ASKPASS_REQUIRE"], env["DEBIAN_FRONTEND"]) == ("never", "noninteractive")
+    assert without_ccb({"DISPLAY": ":1", "CCB_X": "1"}) == {"DISPLAY": ":1"}, "a server's description may name it"
 
 
 @pytest.mark.parametrize("name", ["GIT_SSH", "GIT_SSH_COMMAND"])
