@@ -2,7 +2,7 @@
 their shell set them. A command over ssh gets another one, which lacks nvm, pyenv, conda and the like.
 
 The shell is started once, interactively, without a terminal. What it sets is kept in a file beside the worker's
-program, as long as the start-up files stay as they are."""
+program, which counts as long as the start-up files stay as they are."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ import time
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, Callable
 
+from ccb.tunnel.wire.dataclass import dataclass
+
 from .deadline import first_of, within
 from .process import MARK, Process, child_environment, is_of_ccb, new_mark
 from .regular_files import NotAFile, open_regular
@@ -33,7 +35,9 @@ CACHE = "login.json"
 """The name of the file in the directory of the worker's program."""
 
 _SECONDS, _SILENT_S = 10.0, 1.0
-_FRESH_S, _FAILED_S = 86_400.0, 600.0  # how long the file counts, also if nothing seems to have changed
+_FRESH_S = (
+    600.0  # the age of the file from which on the shell is asked again: beside the session, or first if it failed
+)
 _MAX_BYTES = 1 << 22
 _MAX_VALUE = 32_768
 _NO_SHELLS = ("nologin", "false", "true", "git-shell", "")
@@ -80,84 +84,110 @@ _FILES = (
 _MAX_ENTRIES = 200
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What the file says: the variables, why there are none, and whether the shell should be asked again beside the
+    session."""
+
+    variables: dict[str, str]
+    why: str = ""
+    old: bool = False
+
+
 class LoginEnvironment:
     """Adds what the person's shell sets to `environ`, and most of it to the environment of this process. `begin` starts
     that, `settle` waits for it, and `close` ends it."""
 
     def __init__(self, environ: MutableMapping[str, str], session: str = "") -> None:
         self._environ = environ
+        self._given: dict[str, str] = {}  # what the connection gave
         self._session = session
-        self._work: asyncio.Task[str] | None = None
+        self._first: asyncio.Task[str] | None = None
+        self._again: asyncio.Task[Mapping[str, str]] | None = None
 
     def begin(self, directory: str, shell: str = "") -> None:
         """Find the environment of `shell`, by default the login shell of this user. `directory` is where the file is
         kept, "" for nowhere."""
-        self._work = asyncio.ensure_future(self._find(os.path.join(directory, CACHE) if directory else "", shell))
+        self._given = dict(self._environ)
+        self._first = asyncio.ensure_future(self._find(os.path.join(directory, CACHE) if directory else "", shell))
 
     async def settle(self, waits: Callable[[str], None]) -> str:
         """Return when `environ` is complete. Return what the person must be told, the first time. Call `waits` with a
         text for the person if this takes a while."""
-        if self._work is None:
-            return ""
-        done, _ = await asyncio.wait({self._work}, timeout=_SILENT_S)
-        if not done:
-            waits(f"Waiting for the start-up files of your shell on the host, for {_SECONDS:g} s at most.")
-        said = await asyncio.shield(self._work)
-        self._work = None
+        again, said = self._again, ""
+        if again is not None and again.done():
+            self._again = None
+            self._take(again.result())
+        if self._first is not None:
+            done, _ = await asyncio.wait({self._first}, timeout=_SILENT_S)
+            if not done:
+                waits(f"Waiting for the start-up files of your shell on the host, for {_SECONDS:g} s at most.")
+            said = await asyncio.shield(self._first)
+            self._first = None
         return said
 
     async def close(self) -> None:
         """End the shell, if it runs."""
-        work, self._work = self._work, None
-        if work is not None:
-            work.cancel()
-            await asyncio.wait({work})
+        tasks = {each for each in (self._first, self._again) if each is not None}
+        self._first = self._again = None
+        for each in tasks:
+            each.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def _find(self, cache: str, shell: str) -> str:
+        loop = asyncio.get_running_loop()
         try:
-            return await self._found(cache, shell)
+            shell, key, kept = await loop.run_in_executor(None, _kept, cache, shell, self._given)
+            if os.path.basename(shell) in _NO_SHELLS:
+                return ""
+            if kept is None:
+                kept = await self._asked(shell)
+                await loop.run_in_executor(None, _keep, cache, key, kept)
+            elif kept.old:
+                self._again = asyncio.ensure_future(self._renewed(cache, shell, key))
         except Exception:  # noqa: BLE001 - the top of a task: the session goes on with the environment that it has
             _log.exception("the environment of the login shell cannot be found")
             return ""
+        self._take(kept.variables)
+        path = self._given.get("PATH", os.defpath)
+        return kept.why and (
+            f"Your shell {shell} {kept.why}. Commands get the PATH of the connection, {path}; `env` in the settings "
+            "sets another one."
+        )
 
-    async def _found(self, cache: str, shell: str) -> str:
-        loop = asyncio.get_running_loop()
-        shell, key, kept = await loop.run_in_executor(None, _kept, cache, shell, dict(self._environ))
-        if os.path.basename(shell) in _NO_SHELLS:
-            return ""
-        if kept is None:
-            found, why = {}, ""
-            try:
-                found = kept_variables(await self._ask(shell))
-            except ShellFailed as error:
-                why = str(error)
-            except OSError as error:
-                why = f"cannot be started ({error.strerror})"
-            kept = found, why
-            if cache:
-                await loop.run_in_executor(None, _keep, cache, key, found, why)
-        found, why = kept
-        if why:
-            path = self._environ.get("PATH", os.defpath)
-            return (
-                f"Your shell {shell} {why}. Commands get the PATH of the connection, {path}; `env` in the settings "
-                "sets another one."
-            )
-        self._environ.update(found)
-        os.environ.update({name: value for name, value in found.items() if not name.startswith(_OF_LOADERS)})
-        return ""
-
-    async def _ask(self, shell: str) -> dict[str, str]:
-        """See `ask`. A shell that another one replaces, where nobody may change the login shell, is not asked."""
+    async def _renewed(self, cache: str, shell: str, key: Json) -> Mapping[str, str]:
+        """Ask the shell again, beside the session: it may read files that no key names. The next turn gets it."""
         try:
-            return await ask(shell, self._environ, self._session)
+            kept = await self._asked(shell)
+            if not kept.why:
+                await asyncio.get_running_loop().run_in_executor(None, _keep, cache, key, kept)
+            return kept.variables
+        except Exception:  # noqa: BLE001 - the top of a task: the session goes on with the environment that it has
+            _log.exception("the environment of the login shell cannot be found again")
+            return {}
+
+    def _take(self, variables: Mapping[str, str]) -> None:
+        self._environ.update(variables)
+        own = {name: value for name, value in variables.items() if not name.startswith(_OF_LOADERS)}
+        os.environ.update(own)
+
+    async def _asked(self, shell: str) -> Kept:
+        """Ask a shell, or the one that its start-up files put in its place: not everybody may change the login
+        shell."""
+        try:
+            try:
+                return Kept(kept_variables(await ask(shell, self._given, self._session)))
+            except ShellFailed as error:
+                home, loop = self._given.get("HOME", "/"), asyncio.get_running_loop()
+                other = await loop.run_in_executor(None, _replacing_shell, home) if error.ended else ""
+                if not other:
+                    raise
+                return Kept(kept_variables(await ask(other, self._given, self._session)))
         except ShellFailed as error:
-            loop = asyncio.get_running_loop()
-            home = self._environ.get("HOME", "/")
-            other = await loop.run_in_executor(None, _replacing_shell, home) if error.ended else ""
-            if not other:
-                raise
-            return await ask(other, self._environ, self._session)
+            return Kept({}, str(error))
+        except OSError as error:
+            return Kept({}, f"cannot be started ({error.strerror})")
 
 
 class ShellFailed(Exception):
@@ -289,9 +319,8 @@ def _states(places: list[str]) -> Iterator[tuple[str, os.stat_result]]:
                         yield os.path.join(path, name), os.stat(os.path.join(path, name))
 
 
-def _kept(cache: str, shell: str, environ: Mapping[str, str]) -> tuple[str, Json, tuple[dict[str, str], str] | None]:
-    """Return the shell, the key, and what the file says for it: the variables, and why there are none; None if it does
-    not count."""
+def _kept(cache: str, shell: str, environ: Mapping[str, str]) -> tuple[str, Json, Kept | None]:
+    """Return the shell, the key, and what the file says for it, None if that does not count."""
     shell = shell or _login_shell(environ)  # may ask a server
     key = _key(shell, environ)
     try:
@@ -301,17 +330,19 @@ def _kept(cache: str, shell: str, environ: Mapping[str, str]) -> tuple[str, Json
         age = time.time() - float(data["at"])
         found, why = kept_variables(data["variables"]), str(data["why"])
         private = info.st_uid == os.getuid() and not info.st_mode & 0o077
-        fresh = data["key"] == key and 0 <= age < (_FAILED_S if why else _FRESH_S)
-        if private and fresh and _missing(found) == data["missing"]:
-            return shell, key, (found, why)
+        if private and data["key"] == key and _missing(found) == data["missing"]:
+            old = not 0 <= age < _FRESH_S
+            return shell, key, None if why and old else Kept(found, why, old)
     except (OSError, NotAFile, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     return shell, key, None
 
 
-def _keep(cache: str, key: Json, variables: Mapping[str, str], why: str) -> None:
-    now, missing = round(time.time(), 3), _missing(variables)
-    data = {"key": key, "at": now, "variables": dict(variables), "why": why, "missing": missing}
+def _keep(cache: str, key: Json, kept: Kept) -> None:
+    if not cache:
+        return
+    now, missing = round(time.time(), 3), _missing(kept.variables)
+    data = {"key": key, "at": now, "variables": kept.variables, "why": kept.why, "missing": missing}
     new = f"{cache}.{os.getpid()}"
     try:
         with contextlib.suppress(FileNotFoundError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -205,6 +206,33 @@ async def test_another_version_of_a_tool_counts_although_no_start_up_file_change
     assert own["PATH"].startswith(f"{tmp_path}/v22:")
 
 
+async def test_what_no_start_up_file_tells_counts_from_the_next_turn_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environ = environment(tmp_path)
+    write(tmp_path, ".bashrc", ". ~/dotfiles")
+    write(tmp_path, "dotfiles", "export PATH=/opt/one:$PATH")
+    await settled(dict(environ), tmp_path)
+    write(tmp_path, "dotfiles", "export PATH=/opt/two:$PATH")
+    monkeypatch.setattr(login_shell, "_FRESH_S", 0.0)
+    login = LoginEnvironment(environ)
+    login.begin(str(tmp_path), "/bin/bash")
+    await login.settle(lambda text: None)
+    assert environ["PATH"].startswith("/opt/one:"), "a start waits for nothing"
+    before = environ["PATH"]
+    deadline = time.monotonic() + 60
+    while environ["PATH"] == before:
+        assert time.monotonic() < deadline
+        await login.settle(lambda text: None)
+        await asyncio.sleep(0.005)
+    assert environ["PATH"] == before.replace("one", "two")
+    await login.close()
+    own = environment(tmp_path)
+    monkeypatch.setattr(login_shell, "_FRESH_S", 600.0)
+    await settled(own, tmp_path)
+    assert own["PATH"].startswith("/opt/two:")
+
+
 @pytest.mark.parametrize("damage", ["{", "[]", '{"at": "x"}', "null"])
 async def test_a_damaged_file_is_found_again(tmp_path: Path, damage: str) -> None:
     environ = environment(tmp_path)
@@ -228,8 +256,7 @@ async def test_a_file_that_others_can_write_does_not_count(tmp_path: Path) -> No
     assert own["PATH"].startswith(FIRST)
 
 
-async def test_a_failure_is_said_at_each_start_and_costs_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(login_shell, "_SECONDS", 1.0)
+async def test_a_failure_is_said_at_each_start_and_costs_one(tmp_path: Path) -> None:
     environ = environment(tmp_path)
     write(tmp_path, ".bashrc", "echo once >>~/runs; exit")
     said = {await settled(dict(environ), tmp_path) for _ in range(2)}
