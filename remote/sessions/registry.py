@@ -50,6 +50,12 @@ class Entry:
         """Return whether a canonical path is its directory, or the one in which its worktree was made."""
         return path in (self.cwd, _OF_WORKTREE.sub("", self.cwd))
 
+    def is_now_in(self, path: str) -> bool:
+        """Return whether the directory at `path` is its own, or holds its worktree, under whatever names."""
+        found = _OF_WORKTREE.search(self.cwd)
+        places = [path, path + self.cwd[found.start() :]] if found else [path]
+        return any(is_same_directory(each, self.summary.get("root")) for each in places)
+
     @property
     def prompted(self) -> bool:
         """Whether the session ever had a prompt; True when this is unknown."""
@@ -251,7 +257,7 @@ def latest_of(path: str) -> Entry | None:
     prompt is returned only if there is no other.
     """
     known = sessions()
-    there = [entry for entry in known if entry.works_in(path) or is_same_directory(path, entry.summary.get("root"))]
+    there = [entry for entry in known if entry.works_in(path) or entry.is_now_in(path)]
     there = there or [entry for entry in known if path in _listed(entry.summary.get("earlier"))]
     return next((entry for entry in there if entry.prompted), there[0] if there else None)
 

@@ -56,6 +56,12 @@ async def test_a_session_works_in_its_worktree_goes_back_into_it_and_leaves_none
     assert (tree / "file.txt").read_text() == "two\n" and (project / "file.txt").read_text() == "one\n"
     assert git(project, "branch", "--list", "worktree/*").endswith("worktree/fix"), "what is changed is kept"
 
+    fake_model.add({"text": "there"})
+    moved = project.rename(tmp_path / "moved")
+    done = await laptop.run([str(moved), *given, "go on", "--continue"])
+    assert json.loads(done.stdout)["session_id"] == result["session_id"], done.stderr
+    assert str(moved / tree.relative_to(project)) in json.dumps(fake_model.requests[-1].body)
+
     plain = tmp_path / "plain"
     plain.mkdir()
     done = await laptop.run([str(plain), *given, "look", "--worktree=fix"])

@@ -116,6 +116,16 @@ def test_a_session_is_found_by_its_directory_under_another_name(states: Path, tm
     assert found is not None and found.session == session, "the one that was used last"
 
 
+def test_a_session_in_a_worktree_is_found_when_the_directory_around_it_was_moved(states: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "t/.claude/worktrees/fix"
+    tree.mkdir(parents=True)
+    (tree / "file").touch()
+    session = make(states, str(tree), root=identity_of(tree))
+    (tmp_path / "t").rename(tmp_path / "t2")
+    found = latest_of(str(tmp_path / "t2"))
+    assert found is not None and found.session == session
+
+
 @pytest.mark.parametrize("damage", [None, [], [0], "x", [1, []], {"a": 1}, [0, {"file": 1}]])
 def test_an_identity_that_is_damaged_finds_nothing(states: Path, tmp_path: Path, damage: Any) -> None:
     make(states, "/a", root=damage, earlier=damage)
