@@ -162,7 +162,11 @@ def _check(params: Params, session: str, where: paths.SessionPaths, journal: str
         from ..subagents.session_worktree import make_again
 
         make_again(journal)
-    directory = resolve_directory(directory)
+    try:
+        directory = resolve_directory(directory)
+    except HostRefusal as refusal:
+        text = "%s; name the directory in which the session is to go on" % refusal.message
+        raise HostRefusal(refusal.code, text, refusal.data) from None
     return directory, "" if _is_one(directory, recorded) else recorded
 
 

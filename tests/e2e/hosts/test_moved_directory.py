@@ -143,3 +143,7 @@ async def test_a_session_on_a_host_goes_on_in_the_path_that_is_named(
         assert (done.code, json.loads(done.stdout)["session_id"]) == (0, session), done.stderr
     gone = await laptop.run(words("~/t", ["--resume", session, *ANSWER]))
     assert "t does not exist" in gone.stderr and "t2" in gone.stderr
+    (host_user.home / "t2").rename(host_user.home / "t3")
+    lost = await laptop.run(["ssh", *sshd.client_options(), f"{host_user.name}@127.0.0.1", "-r", session, *ANSWER])
+    assert "t2 does not exist; name the directory in which the session is to go on" in lost.stderr
+    assert f"There is: {host_user.home}/t3" in lost.stderr
