@@ -199,7 +199,11 @@ async def _more_commands(transport: Transport) -> int:
     try:
         for _ in range(_MORE_SESSIONS):
             async with asyncio.timeout(_COMMAND_S):
-                pipes.append(await transport.execute(f"exec /bin/sh -c 'echo {mark.decode()}; exec cat'"))
+                pipes.append(
+                    await transport.execute(
+                        f"exec /bin/sh -c 'echo {mark.decode()}; PATH=$PATH:/usr/bin:/bin; exec cat'"
+                    )
+                )
                 output = b""
                 while mark not in output:
                     data = await pipes[-1].read()

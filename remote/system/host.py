@@ -173,7 +173,7 @@ class LocalHost:
         redirect: StdioRedirect | None = None,
     ) -> Process:
         whole = {**child_environment(self._environ), **(env or {})}
-        cwd, quiet_ssh = await _in_thread(_surroundings, cwd, whole)
+        cwd, quiet_ssh = await _in_thread(_surroundings, argv, cwd, whole)
         if not quiet_ssh:
             whole = {name: value for name, value in whole.items() if name not in QUIET_SSH}
         mark = new_mark(self.session)
@@ -232,10 +232,11 @@ def nearest_directory(path: str) -> str:
     return path
 
 
-def _surroundings(cwd: str, env: Mapping[str, str]) -> tuple[str, bool]:
+def _surroundings(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> tuple[str, bool]:
     """Return the directory in which a process with this environment starts, and whether QUIET_SSH may stand in it."""
     cwd = nearest_directory(cwd)
-    return cwd, QUIET_SSH.items() <= env.items() and not _names_ssh(cwd, env.get("HOME", ""))
+    named = any("core.sshcommand" in each.lower() for each in argv)
+    return cwd, QUIET_SSH.items() <= env.items() and not (named or _names_ssh(cwd, env.get("HOME", "")))
 
 
 def _names_ssh(cwd: str, home: str) -> bool:

@@ -140,3 +140,8 @@ async def test_an_ssh_that_the_configuration_of_git_names_is_not_overruled(
     (box.root / where).write_text(text, encoding="utf-8")
     said = await box.text("Bash", command='echo "[$GIT_SSH_COMMAND]"')
     assert said == ("[ssh -o BatchMode=yes]" if kept else "[]")
+
+
+async def test_an_ssh_that_a_command_names_for_git_is_not_overruled(box: Toolbox, waiting: Path) -> None:
+    script = "git init -q .; git -c core.sshCommand='echo mine >&2; false' ls-remote ssh://h/x"
+    assert "mine" in await box.error("Bash", command=script)
