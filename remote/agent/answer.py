@@ -89,6 +89,8 @@ class AnswerListener:
         if meant is not None:
             name, tool_input = meant
             tool = self._tools.get(name)
+        if tool is not None and not broken:
+            tool_input = tool.meant(tool_input)
         return ToolCall(block["id"], name, tool_input, tool, broken)
 
     def _sendable(self, block: Json) -> Json:

@@ -53,7 +53,7 @@ class ServerTool:
 
     name: str
     description: str
-    input_schema: Json
+    input_schema: object
     only_reads: bool = False
 
 
@@ -82,10 +82,17 @@ class McpClient:
         self.offers = frozenset(capabilities if isinstance(capabilities, dict) else ())
         await self._within(self._channel.exchange(_notification("notifications/initialized")), self._handshake_s)
 
-    async def tools(self) -> list[ServerTool]:
-        """Return the tools of the server, from all pages. Tools without a name or an object as their schema are left
-        out. Raise McpError."""
-        return [tool for tool in map(_tool, await self.listed("tools")) if tool is not None]
+    async def tools(self) -> tuple[list[ServerTool], list[str]]:
+        """Return the tools of the server, from all pages, and those that are left out, because nobody can call them: by
+        their names. Raise McpError."""
+        found, broken = [], []
+        for described in await self.listed("tools"):
+            tool = _tool(described)
+            if tool is not None:
+                found.append(tool)
+            else:
+                broken.append(str(described.get("name"))[:100])
+        return found, broken
 
     async def listed(self, what: str) -> list[Json]:
         """Return the `tools`, `resources` or `prompts` that the server describes, from all pages. Raise McpError."""
@@ -150,11 +157,9 @@ def _notification(method: str) -> Json:
     return {"jsonrpc": "2.0", "method": method}
 
 
-def _tool(described: object) -> ServerTool | None:
-    if not isinstance(described, dict):
-        return None
+def _tool(described: Json) -> ServerTool | None:
     name, schema, hints = described.get("name"), described.get("inputSchema"), described.get("annotations")
-    if not (isinstance(name, str) and name and isinstance(schema, dict)):
+    if not (isinstance(name, str) and name and isinstance(schema, (dict, bool))):
         return None
     only_reads = isinstance(hints, dict) and hints.get("readOnlyHint") is True
-    return ServerTool(name, str(described.get("description") or ""), {"type": "object", **schema}, only_reads)
+    return ServerTool(name, str(described.get("description") or ""), schema, only_reads)

@@ -44,6 +44,7 @@ _WAITS_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 300.0, 900.0)
 """Seconds before each new try to connect a server that may come back; the last one counts for all that follow."""
 
 _MAX_INSTRUCTIONS = 2048  # characters of what a server tells the model
+_MAX_NAMED = 5  # tools in one line
 _ROUNDS = 3
 """How often the lists of a server are read when it says each time that they have changed meanwhile."""
 
@@ -58,6 +59,7 @@ class _Server:
         self.error = ""
         self.info: Json = {}
         self.tools: dict[str, McpTool] = {}
+        self.note = ""  # what is odd about its tools
         self.client: McpClient | None = None  # once it is connected
         self.prompts: list[Json] = []
         self.has_news = False  # it has said that its lists have changed
@@ -187,7 +189,9 @@ class McpServers:
                 await client.connect()
             for _ in range(_ROUNDS):
                 server.has_news = False
-                tools = [McpTool(server.name, each, client, server.place.runs_on) for each in await client.tools()]
+                found, broken = await client.tools()
+                tools = [McpTool(server.name, each, client, server.place.runs_on) for each in found]
+                server.note = _note(broken, [tool.called for tool in tools if tool.declaration.adapted])
                 prompts = await _prompts(server.name, client)
                 if not server.has_news:
                     break
@@ -274,6 +278,18 @@ async def _prompts(name: str, client: McpClient) -> list[Json]:
         return []
 
 
+def _note(broken: list[str], adapted: list[str]) -> str:
+    """Return what is odd about the tools of a server, as one line."""
+    left = f"left out, because they have no name or no schema: {_listed(broken)}" if broken else ""
+    other = f"described to the model in a form that its API takes: {_listed(adapted)}" if adapted else ""
+    return "; ".join(each for each in (left, other) if each)
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return ", ".join(names[:_MAX_NAMED])[:300] + more
+
+
 def _described(server: _Server) -> Json:
     kind = getattr(server.channel, "transport", server.place.kind)
     body: Json = {
@@ -287,6 +303,8 @@ def _described(server: _Server) -> Json:
         body["serverInfo"] = server.info
     if server.error:
         body["error"] = server.error
+    if server.note:
+        body["note"] = server.note
     if server.retrying is not None:
         body["retryInSeconds"] = max(0, round(server.next_try - time.monotonic()))
     if server.status == "connected":

@@ -10,7 +10,7 @@ from typing import Any
 from ccb.tunnel.wire.kinds.mcp import tool_name
 from ccb.tunnel.wire.tool_traits import Effect, RunsOn, ToolTraits
 
-from ..tools.contract import MAX_OUTPUT_CHARS, Tool, ToolContext, ToolDeclaration, ToolResult
+from ..tools.contract import MAX_OUTPUT_CHARS, Tool, ToolContext, ToolResult, declared
 from ..tools.spill import Spill
 from .client import McpClient, McpError, ServerTool
 
@@ -30,12 +30,8 @@ class McpTool(Tool):
     def __init__(self, server: str, tool: ServerTool, client: McpClient, runs_on: RunsOn) -> None:
         self.called = tool.name
         self._client = client
-        name = tool_name(server, tool.name)
-        self.declaration = ToolDeclaration(
-            ToolTraits(name, Effect.EXECUTE, runs_on=runs_on, parallel=tool.only_reads),
-            tool.description[:_MAX_DESCRIPTION],
-            tool.input_schema,
-        )
+        traits = ToolTraits(tool_name(server, tool.name), Effect.EXECUTE, runs_on=runs_on, parallel=tool.only_reads)
+        self.declaration = declared(traits, tool.description[:_MAX_DESCRIPTION], tool.input_schema)
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         """Call the tool on its server."""

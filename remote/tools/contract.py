@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Callable, Protocol, Union
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.json_schema import restored, tool_schema
 from ccb.tunnel.wire.tool_traits import ToolTraits
 
 from .plan_file import PlanFile
@@ -44,6 +45,23 @@ class ToolDeclaration:
     max_output_chars: int = MAX_OUTPUT_CHARS
     if_nobody_can_be_asked: str = ""
     """The result of a call of a tool that `asks`, in a session where nobody can be asked."""
+    checked_schema: object = None
+    """The schema that an input must fit, where `input_schema` is only what the APIs of models take of it."""
+    spelled: Mapping[str, str] = field(default_factory=dict)
+    """The properties that have another name in `input_schema`, by that name."""
+    adapted: bool = False
+    """Whether a model could be surprised: it sees other names, or less of the schema."""
+
+
+def declared(traits: ToolTraits, description: str, schema: object) -> ToolDeclaration:
+    """Return the declaration of a tool whose schema somebody else has written: what no API takes at its place stands in
+    the description."""
+    shown = tool_schema(schema)
+    rules = f"\n\nThe input must also fit this JSON Schema: {shown.rules}" if shown.rules else ""
+    adapted = bool(shown.spelled or shown.rules)
+    return ToolDeclaration(
+        traits, description + rules, shown.schema, checked_schema=schema, spelled=shown.spelled, adapted=adapted
+    )
 
 
 @dataclass(frozen=True)
@@ -205,6 +223,18 @@ class Tool(ABC):
     @property
     def input_schema(self) -> Json:
         return self.declaration.input_schema
+
+    @property
+    def checked_schema(self) -> object:
+        """The schema that an input must fit. The model may see another one."""
+        own = self.declaration.checked_schema
+        return self.declaration.input_schema if own is None else own
+
+    def meant(self, tool_input: Json) -> Json:
+        """Return what a model means with an input, in the names that the tool knows."""
+        spelled = self.declaration.spelled
+        given: Json = restored(tool_input, spelled) if spelled else tool_input
+        return given
 
     def is_read_only(self, tool_input: Json) -> bool:
         """Return True if this call changes nothing, so that it may run beside others. For a tool of unknown effect,

@@ -1,25 +1,49 @@
-"""Checks the input of a tool against its JSON schema. Supports the part of JSON schema that tools use."""
+"""Checks the input of a tool against its JSON schema. Supports the part of JSON schema that tools use.
+
+Schemas of MCP servers may hold anything. What cannot be judged here fits: the server judges it."""
 
 from __future__ import annotations
 
+import operator
 from typing import Any
+
+from ccb.tunnel.wire.json_schema import TYPES, is_number
 
 Json = dict[str, Any]
 
 _MAX_ISSUES = 10
 
 
-def issues(value: object, schema: Json) -> list[str]:
+def issues(value: object, schema: object) -> list[str]:
     """Return what is wrong with `value`, a sentence for each issue; empty when it fits the schema."""
     found: list[str] = []
-    _check(value, schema, "", found)
+    try:
+        _check(value, schema, "", found)
+    except RecursionError:
+        return []
     return found[:_MAX_ISSUES]
 
 
-def _check(value: object, schema: Json, path: str, found: list[str]) -> None:
+def whole_numbers(value: Any, schema: object) -> Any:
+    """Return an input in which 5.0 is 5 wherever the schema wants an integer."""
+    if not isinstance(schema, dict):
+        return value
+    if isinstance(value, float) and "integer" in _kinds(schema) and _is(value, "integer"):
+        return int(value)
+    properties, items = schema.get("properties"), schema.get("items")
+    if isinstance(value, dict) and isinstance(properties, dict):
+        return {name: whole_numbers(each, properties.get(name)) for name, each in value.items()}
+    return [whole_numbers(each, items) for each in value] if isinstance(value, list) else value
+
+
+def _check(value: object, schema: object, path: str, found: list[str]) -> None:
     where = _where(path)
+    if schema is False:
+        found.append(f"{where} is not allowed")
+    if not isinstance(schema, dict) or (value is None and schema.get("nullable") is True):
+        return
     choices = schema.get("anyOf") or schema.get("oneOf")
-    if choices:
+    if isinstance(choices, list) and choices:
         if all(issues(value, choice) for choice in choices):
             found.append(f"{where} fits none of the allowed forms")
         return
@@ -27,8 +51,9 @@ def _check(value: object, schema: Json, path: str, found: list[str]) -> None:
     if kinds and not any(_is(value, name) for name in kinds):
         found.append(f"{where} is {_kind(value)}, expected {' or '.join(kinds)}")
         return
-    if "enum" in schema and value not in schema["enum"]:
-        found.append(f"{where} must be one of {', '.join(map(repr, schema['enum']))}")
+    enum = schema.get("enum")
+    if isinstance(enum, list) and enum and value not in enum:
+        found.append(f"{where} must be one of {', '.join(map(repr, enum))}")
     if isinstance(value, dict):
         _check_object(value, schema, path, found)
     elif isinstance(value, list):
@@ -40,43 +65,46 @@ def _check(value: object, schema: Json, path: str, found: list[str]) -> None:
 
 
 def _check_object(value: Json, schema: Json, path: str, found: list[str]) -> None:
-    properties = schema.get("properties", {})
+    properties, required = schema.get("properties"), schema.get("required")
+    properties = properties if isinstance(properties, dict) else {}
     found.extend(
         f"the required parameter `{_join(path, name)}` is missing"
-        for name in schema.get("required", [])
-        if name not in value
+        for name in (required if isinstance(required, list) else ())
+        if isinstance(name, str) and name not in value
     )
+    closed = schema.get("additionalProperties") is False and not schema.get("patternProperties")
     for name, item in value.items():
         if name in properties:
             _check(item, properties[name], _join(path, name), found)
-        elif schema.get("additionalProperties") is False:
+        elif closed:
             found.append(f"an unexpected parameter `{_join(path, name)}` was given")
 
 
 def _check_array(value: list[Any], schema: Json, path: str, found: list[str]) -> None:
     _check_size(len(value), schema, "Items", _where(path), "items", found)
-    if isinstance(schema.get("items"), dict):
+    if isinstance(schema.get("items"), dict) and not schema.get("prefixItems"):
         for i, item in enumerate(value):
             _check(item, schema["items"], f"{path}[{i}]", found)
 
 
 def _check_size(size: int, schema: Json, suffix: str, where: str, unit: str, found: list[str]) -> None:
     least, most = schema.get(f"min{suffix}"), schema.get(f"max{suffix}")
-    if least is not None and size < least:
+    if is_number(least) and size < least:
         found.append(f"{where} needs at least {least} {unit}")
-    if most is not None and size > most:
+    if is_number(most) and size > most:
         found.append(f"{where} takes at most {most} {unit}")
 
 
 def _check_range(value: float, schema: Json, where: str, found: list[str]) -> None:
-    if "minimum" in schema and value < schema["minimum"]:
-        found.append(f"{where} must be at least {schema['minimum']}")
-    if "maximum" in schema and value > schema["maximum"]:
-        found.append(f"{where} must be at most {schema['maximum']}")
-    if "exclusiveMinimum" in schema and value <= schema["exclusiveMinimum"]:
-        found.append(f"{where} must be more than {schema['exclusiveMinimum']}")
-    if "exclusiveMaximum" in schema and value >= schema["exclusiveMaximum"]:
-        found.append(f"{where} must be less than {schema['exclusiveMaximum']}")
+    for name, wrong, words in (
+        ("minimum", operator.lt, "at least"),
+        ("maximum", operator.gt, "at most"),
+        ("exclusiveMinimum", operator.le, "more than"),
+        ("exclusiveMaximum", operator.ge, "less than"),
+    ):
+        limit = schema.get(name)
+        if is_number(limit) and wrong(value, limit):
+            found.append(f"{where} must be {words} {limit}")
 
 
 def _where(path: str) -> str:
@@ -84,9 +112,10 @@ def _where(path: str) -> str:
 
 
 def _kinds(schema: Json) -> list[str]:
-    """Return the types the schema allows; empty when it allows all."""
-    kind = schema.get("type") or []
-    return kind if isinstance(kind, list) else [kind]
+    """Return the types the schema allows; empty when it allows all, and for a type that JSON does not have."""
+    kind = schema.get("type")
+    kinds = kind if isinstance(kind, list) else [kind]
+    return kinds if all(each in TYPES for each in kinds) else []
 
 
 def _join(path: str, name: str) -> str:
@@ -96,6 +125,8 @@ def _join(path: str, name: str) -> str:
 def _is(value: object, kind: str) -> bool:
     if kind == "number":
         return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind == "integer" and isinstance(value, float):
+        return value.is_integer()
     return _kind(value) == kind
 
 

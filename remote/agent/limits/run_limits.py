@@ -7,7 +7,7 @@ from typing import Any
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import Effect, ToolTraits
 
-from ...tools.contract import Tool, ToolContext, ToolDeclaration, ToolResult
+from ...tools.contract import Tool, ToolContext, ToolResult, declared
 from ..state import Ending, Terminal
 
 Json = dict[str, Any]
@@ -27,7 +27,7 @@ class StructuredOutput(Tool):
     """The tool by which the model gives the value. One object serves all turns of an agent, one after the other."""
 
     def __init__(self, schema: Json) -> None:
-        self.declaration = ToolDeclaration(ToolTraits(NAME, Effect.NONE, main_only=True), _ABOUT, schema)
+        self.declaration = declared(ToolTraits(NAME, Effect.NONE, main_only=True), _ABOUT, schema)
         self.value: Json | None = None
         self._tries = 0
 

@@ -59,7 +59,7 @@ async def run_call(context: PipelineContext, call: ToolCall) -> CallOutcome:
 
 def may_run_in_parallel(call: ToolCall) -> bool:
     """Return whether the call may run beside others. A call that will be refused for its input may."""
-    if call.tool is None or call.broken or issues(call.input, call.tool.input_schema):
+    if call.tool is None or call.broken or issues(call.input, call.tool.checked_schema):
         return True
     try:
         return call.tool.is_read_only(call.input)

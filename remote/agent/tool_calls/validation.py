@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
-from ...tools.schema import issues
+from ...tools.schema import issues, whole_numbers
 from .call import CallRefused, ParsedCall, PipelineContext, lent, tool_use_error
 from .executor import ToolCall
 
@@ -22,7 +23,9 @@ def parse(call: ToolCall) -> ParsedCall:
 
 async def validate(context: PipelineContext, call: ParsedCall) -> ParsedCall:
     """Refuse an input that does not fit the tool's schema, or that the tool itself rejects."""
-    wrong = issues(call.input, call.tool.input_schema)
+    schema = call.tool.checked_schema
+    call = replace(call, input=whole_numbers(call.input, schema))
+    wrong = issues(call.input, schema)
     if wrong:
         plural = "issue" if len(wrong) == 1 else "issues"
         text = f"{call.name} was called with a wrong input ({plural}):\n" + "\n".join(wrong)

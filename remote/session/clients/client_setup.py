@@ -92,6 +92,7 @@ class ClientSetup:
         self._of_project: ProjectChannels | None = None
         self._of_role: tuple[HostServers, object] | None = None
         self._told: dict[str, str] = {}  # why servers of the project are not connected
+        self._noted: dict[str, set[str]] = {}
 
     def use(self, options: SessionOptions) -> None:
         """Connect the servers inside the client and on the laptop that `options` name, and drop the others."""
@@ -193,13 +194,17 @@ class ClientSetup:
             self._tell_failures(self._servers)
 
     def _tell_failures(self, servers: McpServers) -> None:
-        """Tell once why a server is not connected, and once when it is. A client knows of those that run inside it."""
+        """Tell once why a server is not connected, once when it is, and once what is odd about its tools. A client knows of those that run inside it."""
         for each in servers.status():
             name, error, whose = each["name"], each.get("error", ""), _WHOSE.get(each["scope"])
             if whose and each["status"] != "pending" and error != self._told.get(name, ""):
                 self._told[name] = error
                 state = f"not connected: {error[:1000]}" if error else "connected now"
                 self._say(f"The MCP server {name[:100]} {whose} is {state}.")
+            note = str(each.get("note", ""))
+            if note and note not in self._noted.setdefault(name, set()):
+                self._noted[name].add(note)
+                self._say(f"The MCP server {name[:100]}: {note}.")
 
     async def close(self) -> None:
         """Stop connecting."""
@@ -250,7 +255,7 @@ def demanded(config: AgentConfig, options: SessionOptions, cost: float) -> Agent
         if schema.get("type", "object") != "object":
             raise ValueError("the JSON schema must be one of an object")
         schema = {"type": "object", **schema}
-        if structured is None or structured.input_schema != schema:
+        if structured is None or structured.checked_schema != schema:
             structured = StructuredOutput(schema)
             config.tools.add([structured])
     limit = options.max_budget_usd

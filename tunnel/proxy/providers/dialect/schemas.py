@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....wire.json_schema import SCHEMA_LISTS, SCHEMA_MAPS, SINGLE_SCHEMAS, cleaned, plain_root
+
 Json = dict[str, Any]
 
-_TOP = ("anyOf", "oneOf", "allOf", "enum", "not")
 _GEMINI = frozenset(
     {
         *("type", "format", "title", "description", "nullable", "enum", "items", "properties", "required", "anyOf"),
@@ -15,53 +16,81 @@ _GEMINI = frozenset(
 )
 _GEMINI_FORMATS = {"string": ("enum", "date-time"), "number": ("float", "double"), "integer": ("int32", "int64")}
 _MAX_DEPTH = 40
+_MAX_PARTS = 4000  # of one schema once its references are replaced
 
 
 def object_schema(schema: object) -> Json:
-    """Return a schema whose top level is a plain object, as OpenAI's API wants it."""
-    given = schema if isinstance(schema, dict) else {}
-    kept = {name: value for name, value in given.items() if name not in _TOP}
-    return {**kept, "type": "object", "properties": kept.get("properties") or {}}
+    """Return a schema whose top level is a plain object, as OpenAI's API wants it. Each array says what it holds."""
+    made = _with_items(plain_root(cleaned(schema, None)))
+    assert isinstance(made, dict)
+    return made
 
 
 def gemini_schema(schema: object) -> Json:
     """Return a schema with the keywords only that Gemini's parser knows: one unknown keyword fails a whole request."""
-    given = schema if isinstance(schema, dict) else {}
-    definitions = {**(given.get("$defs") or {}), **(given.get("definitions") or {})}
-    return _gemini(object_schema(given), definitions, 0)
+    given = object_schema(schema)
+    definitions = {**(given.get("definitions") or {}), **(given.get("$defs") or {})}
+    return _Gemini(definitions).of(given, 0)
 
 
-def _gemini(schema: Json, definitions: Json, depth: int) -> Json:
-    if depth > _MAX_DEPTH:
-        return {}
-    reference = schema.get("$ref")
-    if isinstance(reference, str):
-        target = definitions.get(reference.rsplit("/", 1)[-1])
-        return _gemini(target, definitions, depth + 1) if isinstance(target, dict) else {}
-    kept = {name: value for name, value in schema.items() if name in _GEMINI}
-    if "const" in schema and isinstance(schema["const"], str):
-        kept |= {"type": "string", "enum": [schema["const"]]}
-    choices = schema.get("oneOf") or schema.get("anyOf")
-    if isinstance(choices, list):
-        kept["anyOf"] = [_gemini(each, definitions, depth + 1) for each in choices if isinstance(each, dict)]
-    kind = kept.get("type")
-    if isinstance(kind, list):
-        kept["type"] = next((each for each in kind if each != "null"), "string")
-        kept |= {"nullable": True} if "null" in kind else {}
-    if "enum" in kept and not all(isinstance(each, str) for each in kept["enum"]):
-        del kept["enum"]
-    if "format" in kept and kept["format"] not in _GEMINI_FORMATS.get(str(kept.get("type")), ()):
-        del kept["format"]
-    if isinstance(kept.get("properties"), dict):
-        properties = kept["properties"]
-        kept["properties"] = {
-            name: _gemini(each, definitions, depth + 1) for name, each in properties.items() if isinstance(each, dict)
-        }
-        required = kept.get("required")
-        if isinstance(required, list):
-            kept["required"] = [name for name in required if name in kept["properties"]]
-    if isinstance(kept.get("items"), dict):
-        kept["items"] = _gemini(kept["items"], definitions, depth + 1)
-    elif kept.get("type") == "array":
-        kept["items"] = {}
-    return kept
+def _with_items(schema: Any) -> Any:
+    """Return a schema in which arrays have `items`, and no schema is just true or false: some servers take neither."""
+    if isinstance(schema, bool):
+        return {} if schema else {"not": {}}
+    made = {}
+    for name, value in schema.items():
+        if name in SCHEMA_LISTS and isinstance(value, list):
+            value = [_with_items(each) for each in value]
+        elif name in SCHEMA_MAPS and isinstance(value, dict):
+            value = {key: _with_items(each) for key, each in value.items()}
+        elif name in SINGLE_SCHEMAS and isinstance(value, dict):
+            value = _with_items(value)
+        made[name] = value
+    if "array" in ([made.get("type")] if isinstance(made.get("type"), str) else made.get("type") or ()):
+        made.setdefault("items", {})
+        made["items"] = made["items"] if isinstance(made["items"], dict) else {}
+    return made
+
+
+class _Gemini:
+    """Writes one schema. References are replaced by what they name, which has a limit: definitions may name each
+    other."""
+
+    def __init__(self, definitions: Json) -> None:
+        self._definitions = definitions
+        self._left = _MAX_PARTS
+
+    def of(self, schema: Json, depth: int) -> Json:
+        self._left -= 1
+        if depth > _MAX_DEPTH or self._left < 0:
+            return {}
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            target = self._definitions.get(reference.rsplit("/", 1)[-1])
+            return self.of(target, depth + 1) if isinstance(target, dict) else {}
+        kept = {name: value for name, value in schema.items() if name in _GEMINI}
+        kind = kept.get("type")
+        if isinstance(kind, list):
+            kept["type"] = next((each for each in kind if each != "null"), "string")
+            kept |= {"nullable": True} if "null" in kind else {}
+        enum = kept.pop("enum", None)
+        if isinstance(schema.get("const"), str):
+            kept |= {"type": "string", "enum": [schema["const"]]}
+        elif enum and all(isinstance(each, str) and each for each in enum) and kept.get("type", "string") == "string":
+            kept |= {"type": "string", "enum": enum}
+        choices = [self.of(each, depth + 1) for each in schema.get("oneOf") or schema.get("anyOf") or ()]
+        kept.pop("anyOf", None)
+        if choices and all(choices):  # one that allows anything allows what the others do
+            kept["anyOf"] = choices
+        if "format" in kept and kept["format"] not in _GEMINI_FORMATS.get(str(kept.get("type")), ()):
+            del kept["format"]
+        if "properties" in kept:
+            kept["properties"] = {name: self.of(each, depth + 1) for name, each in kept["properties"].items()}
+        if "required" in kept:
+            named = [name for name in kept["required"] if name in kept.get("properties", ())]
+            kept |= {"required": named}
+            if not named:
+                del kept["required"]
+        if "items" in kept:
+            kept["items"] = self.of(kept["items"], depth + 1)
+        return kept

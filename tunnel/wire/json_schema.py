@@ -1,0 +1,182 @@
+"""JSON Schemas that others have written, within what the APIs of models take. What is left out only widens a schema."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Union
+
+from .dataclass import dataclass
+
+Json = dict[str, Any]
+Schema = Union[Json, bool]
+
+TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
+_MAX_DEPTH = 60
+_MAX_RULES = 1000  # characters of what a description says in the place of the schema
+_KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+"""A property, as the API of Claude models takes it."""
+
+SINGLE_SCHEMAS = ("items", "not", "if", "then", "else", "contains", "propertyNames", "additionalProperties", "additionalItems",
+                  "unevaluatedItems", "unevaluatedProperties", "contentSchema")  # fmt: skip
+SCHEMA_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+SCHEMA_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains",
+           "maxContains")  # fmt: skip
+_TEXTS = ("$schema", "$id", "id", "$ref", "$anchor", "$dynamicRef", "$dynamicAnchor", "$comment", "title", "description",
+          "format", "pattern", "contentEncoding", "contentMediaType")  # fmt: skip
+_FLAGS = ("uniqueItems", "deprecated", "readOnly", "writeOnly", "nullable")
+_ROOT_RULES = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "dependentSchemas")
+"""What only a part of the APIs takes at the root of a tool's schema."""
+
+
+@dataclass(frozen=True)
+class ToolSchema:
+    """The schema of a tool for a model. `spelled` holds the properties that have another name there, by that name;
+    `rules` is what the schema does not say any more, as JSON for the description ("" for nothing)."""
+
+    schema: Json
+    spelled: dict[str, str]
+    rules: str
+
+
+def tool_schema(given: object) -> ToolSchema:
+    """Return the schema of a tool, as each API takes it: an object at its root, valid and with plain names."""
+    spelled: dict[str, str] = {}
+    root = cleaned(given, spelled)
+    rules = {name: each for name, each in root.items() if name in _ROOT_RULES} if isinstance(root, dict) else {}
+    said = json.dumps(rules, ensure_ascii=False, separators=(",", ":"))[:_MAX_RULES] if rules else ""
+    return ToolSchema(plain_root(root), spelled, said)
+
+
+def restored(value: object, spelled: Mapping[str, str]) -> Any:
+    """Return an input of a model with the names of properties as their tool knows them."""
+    if isinstance(value, dict):
+        return {spelled.get(name, name): restored(each, spelled) for name, each in value.items()}
+    return [restored(each, spelled) for each in value] if isinstance(value, list) else value
+
+
+def plain_root(root: object) -> Json:
+    """Return a cleaned schema whose root is a plain object: it has the properties of all its branches, and requires
+    those that every choice requires."""
+    given = root if isinstance(root, dict) else {}
+    properties: Json = {}
+    required: list[str] = []
+    _gather(given, given, properties, required, 0)
+    left = (*_ROOT_RULES, "$ref", "type", "properties", "required")
+    kept = {name: each for name, each in given.items() if name not in left}
+    needed = {"required": list(dict.fromkeys(required))} if required else {}
+    return {"type": "object", **kept, "properties": properties, **needed}
+
+
+def _gather(schema: Json, root: Json, properties: Json, required: list[str], depth: int) -> None:
+    """Add the properties of a schema and of its branches, and the names that it requires in any case."""
+    for name, each in (schema.get("properties") or {}).items():
+        properties.setdefault(name, each)
+    required += schema.get("required") or ()
+    if depth >= _MAX_DEPTH:
+        return
+    always = [*(schema.get("allOf") or ()), _target(schema.get("$ref"), root)]
+    for each in always:
+        if isinstance(each, dict):
+            _gather(each, root, properties, required, depth + 1)
+    for choices in (schema.get("anyOf"), schema.get("oneOf"), [schema.get("then"), schema.get("else")]):
+        needed: list[list[str]] = []
+        for each in choices or ():
+            needed.append([])
+            if isinstance(each, dict):
+                _gather(each, root, properties, needed[-1], depth + 1)
+        required += [name for name in (needed[0] if needed else ()) if all(name in each for each in needed)]
+
+
+def _target(reference: object, root: Json) -> object:
+    match = re.fullmatch(r"#/(\$defs|definitions)/([^/]+)", reference) if isinstance(reference, str) else None
+    return (root.get(match[1]) or {}).get(match[2]) if match else None
+
+
+def cleaned(schema: object, spelled: dict[str, str] | None, depth: int = 0) -> Schema:
+    """Return a schema without what is no JSON Schema of today. `spelled` gets the properties with names that the APIs
+    refuse; without it they keep them."""
+    if isinstance(schema, bool):
+        return schema
+    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
+        return {}
+    found: Json = {}
+    for name, value in schema.items():
+        kept = _keyword(str(name), value, schema, spelled, depth + 1)
+        if kept is not None:
+            found[str(name)] = kept
+    if isinstance(found.get("items"), list):  # a tuple, as older drafts spell it
+        rest = found.pop("additionalItems", None)
+        found.setdefault("prefixItems", found.pop("items"))
+        found.update({"items": rest} if rest is not None else {})
+    return found
+
+
+def _keyword(name: str, value: Any, schema: Json, spelled: dict[str, str] | None, depth: int) -> Any:
+    """Return the value of a keyword, None if it can have no meaning."""
+    if name in SINGLE_SCHEMAS and not isinstance(value, list):
+        return cleaned(value, spelled, depth) if isinstance(value, (dict, bool)) else None
+    if name in SINGLE_SCHEMAS and name != "items":
+        return None
+    if name in SCHEMA_LISTS or name == "items":
+        return [cleaned(each, spelled, depth) for each in value] or None if isinstance(value, list) else None
+    if name in SCHEMA_MAPS:
+        if not isinstance(value, dict):
+            return None
+        listed = {str(key): cleaned(each, spelled, depth) for key, each in value.items()}
+        return _named(listed, spelled) if name == "properties" else listed
+    if name == "required":
+        names = [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+        return [_spelling(each, spelled) for each in dict.fromkeys(names)] or None
+    if name == "type":
+        kinds = list(dict.fromkeys(each for each in value if each in TYPES)) if isinstance(value, list) else value
+        return kinds if (isinstance(value, list) and kinds) or (isinstance(kinds, str) and kinds in TYPES) else None
+    if name in _NUMBERS:
+        if value is True and name.startswith("exclusive"):  # as draft 4 spells it
+            value = schema.get(name[9:].lower())
+        return value if is_number(value) and (name != "multipleOf" or value > 0) else None
+    if name in _COUNTS:
+        return int(value) if is_number(value) and value >= 0 and value == int(value) else None
+    if name in _TEXTS:
+        return value if isinstance(value, str) else None
+    if name in _FLAGS:
+        return value if isinstance(value, bool) else None
+    if name in ("enum", "examples"):
+        return value if isinstance(value, list) and value else None
+    if name in ("dependentRequired", "dependencies"):
+        pairs = value.items() if isinstance(value, dict) else ()
+        return {key: each for key, each in pairs if isinstance(each, list) and _all_text(each)} or None
+    return value if value is not None or name in ("const", "default") else None
+
+
+def _named(properties: Json, spelled: dict[str, str] | None) -> Json:
+    found: Json = {}
+    for name, each in properties.items():
+        spelling = _spelling(name, spelled)
+        if spelling != name and isinstance(each, dict):
+            each = {**each, "description": f"{name[:200]}: {each.get('description', '')}".rstrip(": ")}
+        found[spelling] = each
+    return found
+
+
+def _spelling(name: str, spelled: dict[str, str] | None) -> str:
+    """Return the name of a property, with a hash at its end if the API does not take it as it is."""
+    if spelled is None or _KEY.fullmatch(name):
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:8]
+    spelling = f"{re.sub('[^A-Za-z0-9_.-]', '_', name)[:55]}_{digest}"
+    spelled[spelling] = name
+    return spelling
+
+
+def _all_text(values: list[Any]) -> bool:
+    return all(isinstance(each, str) for each in values)
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a JSON value is a number that can be compared."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value - value == 0
