@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
+import time
 from collections.abc import Coroutine
 from typing import Any, Callable, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.mcp import TOOL_USE_ID
+from ccb.tunnel.wire.mcp_lines import CALL_S, reason_of, too_long
 
 from ..system.deadline import within
 
@@ -19,8 +21,8 @@ PROTOCOL = "2025-11-25"
 HANDSHAKE_S = 60.0
 """Seconds for each message of the handshake, and for each page of a list."""
 
-CALL_S = 100_000.0
-"""Seconds for a call. It is long because a tool may ask a person."""
+ELSEWHERE_S = 100_000.0
+"""Seconds for a call of a server that is not on this host: who runs it limits its calls, and may ask a person before."""
 
 UNKNOWN = "; whether this had any effect is not known: check that before you try again"
 """What is said of a message that has been sent and gets no answer."""
@@ -28,6 +30,7 @@ UNKNOWN = "; whether this had any effect is not known: check that before you try
 STARTS_AGAIN = "; the next call starts it again"
 """What is said of a server that has ended."""
 
+_LOOK_S = 1.0  # between two looks whether the person is being asked
 _MAX_PAGES = 100
 _MAX_LISTED = 1000
 
@@ -64,13 +67,14 @@ class McpClient:
     def __init__(self, channel: Channel, *, handshake_s: float = HANDSHAKE_S, call_s: float = CALL_S) -> None:
         self.info: Json = {}
         self.instructions = ""
+        self.call_s = call_s
         self._channel = channel
         self._handshake_s = handshake_s
-        self._call_s = call_s
         # Calls of an earlier worker or connection may still run on the server, under ids of their own.
         self._ids = itertools.count(secrets.randbits(48))
         self.offers: frozenset[str] = frozenset()
         self._progress: dict[str, Callable[[Json], None]] = {}
+        self._signs: dict[str, float] = {}  # when a server has said something of a call
 
     async def connect(self) -> None:
         """Agree with the server on the protocol. Raise McpError."""
@@ -110,17 +114,18 @@ class McpClient:
     async def call(
         self, name: str, arguments: Json, tool_use_id: str = "", progress: Callable[[Json], None] | None = None
     ) -> Json:
-        """Call a tool and return the result object. `progress` gets what the server says of the call's progress. Raise
-        McpError."""
+        """Call a tool and return the result object. `progress` gets what the server says of the call's progress. It ends
+        after `call_s` in which the server says nothing of it and asks nobody anything. Raise McpError."""
         params: Json = {"name": name, "arguments": arguments}
         if tool_use_id:
             params["_meta"] = {TOOL_USE_ID: tool_use_id, "progressToken": tool_use_id}
         if progress is not None:
             self._progress[tool_use_id] = progress
         try:
-            return await self._ask("tools/call", params, self._call_s)
+            return await self._ask("tools/call", params, self.call_s, tool_use_id)
         finally:
             self._progress.pop(tool_use_id, None)
+            self._signs.pop(tool_use_id, None)
 
     async def read(self, uri: str) -> Json:
         """Return the contents of a resource. Raise McpError."""
@@ -132,16 +137,19 @@ class McpClient:
 
     def heard_progress(self, params: Json) -> None:
         """Pass on what the server says about the progress of a call."""
-        progress = self._progress.get(str(params.get("progressToken")))
+        token = str(params.get("progressToken"))
+        self._signs.update({token: time.monotonic()} if token in self._progress else {})
+        progress = self._progress.get(token)
         if progress is not None:
             progress(params)
 
-    async def _ask(self, method: str, params: Json, seconds: float) -> Json:
+    async def _ask(self, method: str, params: Json, seconds: float, token: str | None = None) -> Json:
         message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
-        reply = await self._within(self._channel.exchange(message), seconds)
+        exchange = self._channel.exchange(message)
+        reply = await (self._within(exchange, seconds) if token is None else self._heard_of(exchange, token))
         error, result = reply.get("error"), reply.get("result")
-        if isinstance(error, dict):
-            raise McpError(str(error.get("message") or "the server gives no reason"))
+        if error is not None:
+            raise McpError(reason_of(error))
         if not isinstance(result, dict):
             raise McpError(f"the reply to {method} has no result")
         return result
@@ -151,6 +159,25 @@ class McpClient:
             return await within(seconds, exchange)
         except asyncio.TimeoutError:
             raise McpError(f"no answer within {seconds:g} s") from None
+
+    async def _heard_of(self, exchange: Coroutine[Any, Any, Json], token: str) -> Json:
+        """Return the answer to a call. Its time begins again with each sign of the server, and when the person has been
+        asked."""
+        task = asyncio.ensure_future(exchange)
+        asked_at = time.monotonic()
+        try:
+            while not task.done():
+                left = max(asked_at, self._signs.get(token, 0.0)) + self.call_s - time.monotonic()
+                if left <= 0:
+                    raise McpError(too_long(self.call_s) + UNKNOWN)
+                await asyncio.wait({task}, timeout=min(left, _LOOK_S))
+                if getattr(self._channel, "asking", False):
+                    asked_at = time.monotonic()
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
 
 
 def _notification(method: str) -> Json:

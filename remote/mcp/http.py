@@ -13,6 +13,7 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.mcp import WANTS_LOGIN
+from ccb.tunnel.wire.mcp_lines import CALL_S, Unreadable, answered_number, read_messages
 from ccb.tunnel.wire.web.addresses import WebPlace, WebRefused, read_url
 from ccb.tunnel.wire.web.proxies import proxy_for, tunnel
 
@@ -34,10 +35,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """Where a server is, and the headers of each request to it."""
+    """Where a server is, and the headers of each request to it. `call_s` is the limit of its calls."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
+    call_s: float = CALL_S
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,11 @@ class HttpChannel:
             self._listen()
         return reply
 
+    @property
+    def asking(self) -> bool:
+        """Whether the person is being asked for what the server wants to know."""
+        return self._incoming.asking
+
     async def close(self) -> None:
         """End the session with the server."""
         session, self._hello = self._session, {}
@@ -151,18 +158,22 @@ class HttpChannel:
                 if message["method"] == "initialize":
                     self._session = answer.headers.get("mcp-session-id", "")
                 async for found in _messages(answer):
-                    if "method" not in found and found.get("id") == number:
-                        agreed = (found.get("result") or {}).get("protocolVersion")
-                        if message["method"] == "initialize" and re.fullmatch(r"[\w.-]{1,40}", str(agreed)):
-                            self._protocol = str(agreed)
-                        return found
                     if "method" in found:
                         self._incoming.hear(found)
+                    elif answered_number(found, (number,)) is not None:
+                        if message["method"] == "initialize":
+                            self._agree(found.get("result"))
+                        return found
                 raise McpError("the connection ended before the answer came" + UNKNOWN)
         except asyncio.CancelledError:
             if number is not None and self._hello:
                 self._later(self._post({"method": "notifications/cancelled", "params": {"requestId": number}}))
             raise
+
+    def _agree(self, hello: object) -> None:
+        agreed = hello.get("protocolVersion") if isinstance(hello, dict) else None
+        if re.fullmatch(r"[\w.-]{1,40}", str(agreed)):
+            self._protocol = str(agreed)
 
     async def _delete(self) -> None:
         async with self._request("DELETE"):
@@ -299,8 +310,7 @@ async def _messages(answer: _Answer) -> AsyncIterator[Json]:
 
 
 def _message(text: bytearray) -> list[Json]:
-    try:
-        found = json.loads(text) if text.strip() else None
-    except RecursionError:
-        found = None
-    return [found] if isinstance(found, dict) else []
+    found = read_messages(bytes(text)) if text.strip() else []
+    if isinstance(found, Unreadable):
+        raise McpError(found.why + UNKNOWN)
+    return found

@@ -31,6 +31,11 @@ class Incoming:
         self._send = send
         self._asking: dict[str, asyncio.Task[None]] = {}  # forms before the person, by the server's ids
 
+    @property
+    def asking(self) -> bool:
+        """Whether a form is before the person."""
+        return bool(self._asking)
+
     def hear(self, message: Json) -> None:
         """Take a notification or a request of the server."""
         method, number, params = message.get("method"), message.get("id"), message.get("params")

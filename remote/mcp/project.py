@@ -7,6 +7,8 @@ import re
 from collections.abc import Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Callable, Union
 
+from ccb.tunnel.wire.mcp_lines import LIMIT_VARIABLE, limit_of
+
 from ..settings.worker_settings import WorkerSettings
 from ..system.host import Host
 from ..system.process import without_ccb
@@ -73,7 +75,8 @@ class HostServers:
         self._servers.use(self._place, same)
         self._channels = {name: same.get(name) or self._channel(name, each) for name, each in wanted.items()}
         self._wanted = wanted
-        self._servers.use(self._place, self._channels)
+        limits = {name: each.call_s for name, each in wanted.items() if not isinstance(each, str)}
+        self._servers.use(self._place, self._channels, limits)
 
     def _channel(self, name: str, wanted: Wanted) -> Channel:
         if isinstance(wanted, str):
@@ -144,7 +147,8 @@ def _wanted(
         raise ValueError("it needs a command, a list of args, and an object env")
     argv = tuple(_expanded(each, environ) for each in (command, *args))
     own = {str(key): _expanded(value, environ) for key, value in env.items()}
-    return ServerCommand(argv, cwd, {**shared, "CLAUDE_PROJECT_DIR": cwd, **own})
+    variables = {**shared, "CLAUDE_PROJECT_DIR": cwd, **own}
+    return ServerCommand(argv, cwd, variables, limit_of(described.get("timeout"), environ.get(LIMIT_VARIABLE)))
 
 
 def _address(described: Json, environ: Mapping[str, str]) -> ServerAddress:
@@ -156,7 +160,8 @@ def _address(described: Json, environ: Mapping[str, str]) -> ServerAddress:
     given = {str(key): _expanded(value, environ) for key, value in headers.items()}
     if not all(_HEADER.fullmatch(key) and value.isprintable() for key, value in given.items()):
         raise ValueError("a header has characters that no header can have")
-    return ServerAddress(_expanded(url, environ), given)
+    limit = limit_of(described.get("timeout"), environ.get(LIMIT_VARIABLE))
+    return ServerAddress(_expanded(url, environ), given, limit)
 
 
 def _expanded(value: object, environ: Mapping[str, str]) -> str:

@@ -15,7 +15,7 @@ from ccb.tunnel.wire.tool_traits import RunsOn
 
 from ..context.reminders import Occasion
 from ..tools.registry import ToolRegistry
-from .client import CALL_S, HANDSHAKE_S, STARTS_AGAIN, UNKNOWN, Channel, McpClient, McpError
+from .client import ELSEWHERE_S, HANDSHAKE_S, STARTS_AGAIN, UNKNOWN, Channel, McpClient, McpError
 from .tool import McpTool
 
 Json = dict[str, Any]
@@ -54,7 +54,7 @@ class _Server:
         self.name = name
         self.place = place
         self.channel = channel
-        self.call_s = CALL_S
+        self.call_s = ELSEWHERE_S
         self.status = "pending"  # pending, connected, failed, needs-auth or disabled
         self.error = ""
         self.info: Json = {}
@@ -104,7 +104,7 @@ class McpServers:
             known = self._servers.get(name)
             if known is None:
                 self._servers[name] = known = _Server(name, place, channel)
-                known.call_s = call_s.get(name, CALL_S)
+                known.call_s = call_s.get(name, ELSEWHERE_S)
                 self._connect(known)
             elif known.place.group == place.group:
                 known.channel = channel

@@ -13,6 +13,7 @@ from dataclasses import field
 from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.mcp_lines import CALL_S, LineReader
 
 from ..system.deadline import within
 from ..system.host import Host, StdioRedirect
@@ -38,11 +39,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ServerCommand:
-    """How a server is started. `env` is added to the environment of children."""
+    """How a server is started. `env` is added to the environment of children. `call_s` is the limit of its calls."""
 
     argv: tuple[str, ...]
     cwd: str
     env: Mapping[str, str] = field(default_factory=dict)
+    call_s: float = CALL_S
 
 
 class StdioChannel:
@@ -71,6 +73,11 @@ class StdioChannel:
             self._hello = message = offering(message, self._ask)
         child = await self._running(message)
         return await child.exchange(message)
+
+    @property
+    def asking(self) -> bool:
+        """Whether the person is being asked for what the server wants to know."""
+        return self._child is not None and self._child.asking
 
     async def close(self) -> None:
         """End the server, and everything that it has started."""
@@ -127,6 +134,7 @@ class _Child:
         self._logged = 0
         self._process: Process | None = None
         self._watch: asyncio.Task[None] | None = None
+        self._reader = LineReader(self._cannot_be_read, lambda: self.asking)
 
     @staticmethod
     async def start(
@@ -160,6 +168,7 @@ class _Child:
             return {}
         reply: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
         self._replies[number] = reply
+        self._reader.sent(message)
         try:
             self._send(message)
             return await reply
@@ -169,6 +178,11 @@ class _Child:
             raise
         finally:
             del self._replies[number]
+            self._reader.done(number)
+
+    @property
+    def asking(self) -> bool:
+        return self._incoming.asking
 
     async def close(self) -> None:
         """End the process: its stdin ends, then come SIGTERM and SIGKILL."""
@@ -216,21 +230,18 @@ class _Child:
             self._process.kill()
 
     def _hear(self, line: bytes) -> None:
-        try:
-            message = json.loads(line)
-        except (ValueError, RecursionError):
-            message = None
-        if not isinstance(message, dict):
-            if line.strip():
-                self._log(line)
-            return
-        if "method" in message:
-            self._incoming.hear(message)
-            return
-        number = message.get("id")
-        reply = self._replies.get(number) if isinstance(number, int) else None
-        if reply is not None and not reply.done():
-            reply.set_result(message)
+        found = self._reader.read(line)
+        if not found and line.strip():
+            self._log(line)
+        for message in found:
+            if "method" in message:
+                self._incoming.hear(message)
+            elif not self._replies[message["id"]].done():
+                self._replies[message["id"]].set_result(message)
+
+    def _cannot_be_read(self, number: object, why: str) -> None:
+        if not self._replies[number].done():
+            self._replies[number].set_exception(McpError(why + UNKNOWN))
 
     async def _watched(self, process: Process) -> None:
         code = await process.wait()
@@ -245,6 +256,7 @@ class _Child:
         self._line.clear()
         self._unsent.clear()
         self._incoming.end()
+        self._reader.close()
         for reply in self._replies.values():
             if not reply.done():
                 reply.set_exception(McpError(self.why_ended + UNKNOWN))

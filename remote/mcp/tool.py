@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import time
@@ -21,6 +22,9 @@ _MAX_IMAGES = 512 * 1024
 """Characters of all images of a result together. The official clients read no line longer than 1 MiB."""
 
 _MAX_PROGRESS = 200
+_SAY_LIMIT_S = 10.0
+"""Seconds after which the row of a call shows how long it may take."""
+
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
@@ -38,13 +42,19 @@ class McpTool(Tool):
         began = time.monotonic()
 
         def progress(params: Json) -> None:
+            limit.cancel()
             shown = progress_text(params)
             context.call.progress({"output": shown, "elapsed_seconds": round(time.monotonic() - began, 1)})
 
+        limit = asyncio.get_running_loop().call_later(
+            _SAY_LIMIT_S, progress, {"message": f"no answer yet, limit {self._client.call_s:g} s"}
+        )
         try:
             result = await self._client.call(self.called, tool_input, context.call.tool_use_id, progress)
         except McpError as error:
             return ToolResult(f"{self.name} failed: {error}", is_error=True)
+        finally:
+            limit.cancel()
         return tool_result(result, context.spill)
 
 

@@ -88,7 +88,8 @@ def _check_array(value: list[Any], schema: Json, path: str, found: list[str]) ->
 
 
 def _check_size(size: int, schema: Json, suffix: str, where: str, unit: str, found: list[str]) -> None:
-    least, most = schema.get(f"min{suffix}"), schema.get(f"max{suffix}")
+    least: Any = schema.get(f"min{suffix}")
+    most: Any = schema.get(f"max{suffix}")
     if is_number(least) and size < least:
         found.append(f"{where} needs at least {least} {unit}")
     if is_number(most) and size > most:
@@ -102,7 +103,7 @@ def _check_range(value: float, schema: Json, where: str, found: list[str]) -> No
         ("exclusiveMinimum", operator.le, "more than"),
         ("exclusiveMaximum", operator.ge, "less than"),
     ):
-        limit = schema.get(name)
+        limit: Any = schema.get(name)
         if is_number(limit) and wrong(value, limit):
             found.append(f"{where} must be {words} {limit}")
 
@@ -114,7 +115,7 @@ def _where(path: str) -> str:
 def _kinds(schema: Json) -> list[str]:
     """Return the types the schema allows; empty when it allows all, and for a type that JSON does not have."""
     kind = schema.get("type")
-    kinds = kind if isinstance(kind, list) else [kind]
+    kinds: list[Any] = kind if isinstance(kind, list) else [kind]
     return kinds if all(each in TYPES for each in kinds) else []
 
 

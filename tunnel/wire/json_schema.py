@@ -19,8 +19,8 @@ _MAX_RULES = 1000  # characters of what a description says in the place of the s
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """A property, as the API of Claude models takes it."""
 
-SINGLE_SCHEMAS = ("items", "not", "if", "then", "else", "contains", "propertyNames", "additionalProperties", "additionalItems",
-                  "unevaluatedItems", "unevaluatedProperties", "contentSchema")  # fmt: skip
+SINGLE_SCHEMAS = ("items", "not", "if", "then", "else", "contains", "propertyNames", "additionalProperties",
+                  "additionalItems", "unevaluatedItems", "unevaluatedProperties", "contentSchema")  # fmt: skip
 SCHEMA_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 SCHEMA_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")

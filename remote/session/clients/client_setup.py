@@ -194,7 +194,8 @@ class ClientSetup:
             self._tell_failures(self._servers)
 
     def _tell_failures(self, servers: McpServers) -> None:
-        """Tell once why a server is not connected, once when it is, and once what is odd about its tools. A client knows of those that run inside it."""
+        """Tell once why a server is not connected, when it is, and what is odd about its tools. A client knows of those
+        that run inside it."""
         for each in servers.status():
             name, error, whose = each["name"], each.get("error", ""), _WHOSE.get(each["scope"])
             if whose and each["status"] != "pending" and error != self._told.get(name, ""):

@@ -69,7 +69,7 @@ async def test_a_server_over_http_is_asked_answered_cancelled_and_heard() -> Non
 
     form = {"action": "accept", "content": {"colour": "red", "count": 2}}
     async with far.serving() as url, Reached(url, form) as reached:
-        assert {"greet", "wait"} <= {tool.name for tool in await reached.client.tools()}
+        assert {"greet", "wait"} <= {tool.name for tool in (await reached.client.tools())[0]}
         assert text_of(await reached.client.call("greet", {"name": "you"}, "toolu_1")) == "hello you"
         assert far.headers["authorization"] == "Bearer t0" and far.headers["mcp-session-id"]
         assert far.headers["mcp-protocol-version"] == reached.channel._protocol != ""
@@ -79,7 +79,7 @@ async def test_a_server_over_http_is_asked_answered_cancelled_and_heard() -> Non
         assert reached.asked[0]["message"] == "Which colour?"
         assert text_of(await reached.client.call("grow", {}, "toolu_4")) == "grown"
         await reached.hears("notifications/tools/list_changed")
-        assert "late" in {tool.name for tool in await reached.client.tools()}
+        assert "late" in {tool.name for tool in (await reached.client.tools())[0]}
         waiting = asyncio.ensure_future(reached.client.call("wait", {}, "toolu_5"))
         await within(20, far.began.wait())
         waiting.cancel()
@@ -142,7 +142,7 @@ EVENTS = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
         (b"HTTP/1.1 x\r\n\r\n", "cannot be reached"),
         (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 20_000, "cannot be reached"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", "the connection was lost"),
-        (b"HTTP/1.1 200 OK\r\n\r\nno JSON", "cannot be reached"),
+        (b"HTTP/1.1 200 OK\r\n\r\nno JSON", "a line that is no JSON"),
         (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 9_000_000, "more than 8 MiB"),
         (EVENTS + b"data: " + b"x" * 9_000_000, "more than 8 MiB"),
         (EVENTS + b"data: xxxxxxxxxxxx\n" * 600_000, "more than 8 MiB"),

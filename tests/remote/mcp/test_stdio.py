@@ -49,6 +49,15 @@ for line in sys.stdin:
     elif name == "flood":
         sys.stdout.write("x" * 9_000_000)
         sys.stdout.flush()
+    elif name == "slow":
+        print("working", flush=True)
+        while not os.path.exists(given["params"]["arguments"]["until"]):
+            time.sleep(0.01)
+        say(id=given["id"], result={"is": "slow"})
+    elif name == "raw":
+        for text in given["params"]["arguments"]["lines"]:
+            sys.stdout.buffer.write(text.replace("ID", str(given["id"])).encode("latin-1") + b"\\n")
+            sys.stdout.flush()
     elif name == "deaf":
         say(method="notifications/deaf")
         time.sleep(60)
@@ -197,6 +206,78 @@ async def test_endless_words_of_a_server_hold_nothing_up(tmp_path: Path) -> None
     finally:
         os.close(child._stderr)
     assert set(child._said) == {0}
+
+
+ANSWER = '{"jsonrpc": "2.0", "id": ID, "result": {"is": "%s"}}'
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ([ANSWER % "\xff\xfe"], "\ufffd\ufffd"),
+        ([ANSWER % "\\ud800 \\ud83d\\ude00"], "\ufffd \U0001f600"),
+        ([ANSWER.replace('"%s"', "[NaN, 1e999]")], [None, None]),
+        (["[" + ANSWER % "batch" + "]"], "batch"),
+        ([ANSWER.replace("ID", '"ID"') % "text"], "text"),
+        ([ANSWER.replace("ID", "ID.0") % "number"], "number"),
+        (["Warning: old \xff" + ANSWER % "behind"], "behind"),
+        (["working on it", ANSWER % "chatty"], "chatty"),
+        (['{"level": "info", "id": "x"', '{"level": "info"}', ANSWER % "too late"], "cannot be read"),
+        ([(ANSWER % "cut")[:-5]], "cannot be read"),
+        (["[" * 5000 + "]" * 5000], "cannot be read"),
+        (["no JSON at all"], "no JSON at all"),
+        (['{"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "Parse error"}}'], "Parse error"),
+        (['{"jsonrpc": "2.0", "id": ID, "error": "as text"}'], "as text"),
+        (['{"jsonrpc": "2.0", "id": ID, "error": {"code": "x", "message": {"a": 1}}}'], '"a": 1'),
+        (['{"jsonrpc": "2.0", "id": ID, "error": []}'], "[]"),
+        (['{"jsonrpc": "2.0", "id": ID, "result": "text"}'], "no result"),
+        (['{"jsonrpc": "2.0", "id": ID}'], "no result"),
+    ],
+    ids=str,
+)
+async def test_each_answer_ends_its_call_at_once_as_far_as_it_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], found: object
+) -> None:
+    monkeypatch.setattr("ccb.tunnel.wire.mcp_lines.CHATTER_S", 0.05 if found == "no JSON at all" else 20)
+    place = Place(tmp_path)
+    await place.client.connect()
+    try:
+        assert (await within(20, place.client.call("raw", {"lines": lines})))["is"] == found
+    except McpError as error:
+        assert str(found) in str(error)
+    assert "answers" in await within(20, place.client.call("ask", {})), "the next call finds the server as it was"
+    await place.close()
+
+
+async def test_a_server_that_prints_while_it_works_is_waited_for_once_that_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccb.tunnel.wire.mcp_lines.CHATTER_S", 0.0)
+    place = Place(tmp_path)
+    await place.client.connect()
+    with pytest.raises(McpError, match="no JSON, and no answer: working"):
+        await within(20, place.client.call("slow", {"until": str(tmp_path / "go")}))
+    (tmp_path / "go").touch()
+    assert await within(20, place.client.call("slow", {"until": str(tmp_path / "go")})) == {"is": "slow"}
+    await place.close()
+
+
+async def test_a_call_has_a_limit_that_begins_again_while_the_person_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccb.remote.mcp.client._LOOK_S", 0.02)
+    place = Place(tmp_path)
+    await place.client.connect()
+    place.client.call_s, place.person.answer = 0.5, {}
+    with pytest.raises(McpError, match="no answer within 0.5 s, the limit of its calls .MCP_TOOL_TIMEOUT sets another"):
+        await place.client.call("nothing", {}, "t1")
+    waiting = asyncio.ensure_future(place.client.call("form", {}, "t2"))
+    await within(20, place.person.asked.get())
+    done, _ = await asyncio.wait({waiting}, timeout=1.0)
+    assert not done
+    await place.close()
+    with pytest.raises(McpError, match="being stopped"):
+        await waiting
 
 
 def settings(*layers: Json, user: Json | None = None) -> WorkerSettings:

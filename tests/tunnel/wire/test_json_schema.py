@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from ccb.remote.tools.schema import issues, whole_numbers
 from ccb.tunnel.proxy.providers.dialect.schemas import gemini_schema, object_schema
@@ -18,9 +18,9 @@ from ccb.tunnel.wire.json_schema import restored, tool_schema
 Json = dict[str, Any]
 
 KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-WORDS = ("type", "properties", "required", "enum", "const", "items", "prefixItems", "anyOf", "oneOf", "allOf", "not", "if",
-         "then", "else", "$ref", "$defs", "definitions", "additionalProperties", "additionalItems", "patternProperties",
-         "dependentRequired", "minimum", "exclusiveMinimum", "multipleOf", "minLength", "maxItems", "uniqueItems",
+WORDS = ("type", "properties", "required", "enum", "const", "items", "prefixItems", "anyOf", "oneOf", "allOf", "not",
+         "if", "then", "else", "$ref", "$defs", "definitions", "additionalProperties", "additionalItems",
+         "patternProperties", "dependentRequired", "minimum", "exclusiveMinimum", "multipleOf", "minLength", "maxItems", "uniqueItems",
          "description", "format", "default", "a", "größe $", "x" * 70)  # fmt: skip
 PLAIN = st.one_of(
     st.none(),

@@ -48,7 +48,8 @@ def _with_items(schema: Any) -> Any:
         made[name] = value
     if "array" in ([made.get("type")] if isinstance(made.get("type"), str) else made.get("type") or ()):
         made.setdefault("items", {})
-        made["items"] = made["items"] if isinstance(made["items"], dict) else {}
+    if isinstance(made.get("items"), bool):
+        made["items"] = {}
     return made
 
 

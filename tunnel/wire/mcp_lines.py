@@ -1,0 +1,189 @@
+"""Reads what MCP servers send, well-formed or not: each message, or which call an answer that cannot be read is for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Collection
+from typing import Any, Callable
+
+from .dataclass import dataclass
+
+Json = dict[str, Any]
+
+CALL_S = 600.0
+"""Seconds for a call of a tool without a sign of its server: an answer, progress, or a form for the person."""
+
+CHATTER_S = 2.0
+"""Seconds in which the answer to a call still comes after a line that is no JSON, as servers that print send it."""
+
+LIMIT_VARIABLE = "MCP_TOOL_TIMEOUT"
+"""The variable that sets another limit for calls, in milliseconds."""
+
+_ID = re.compile(rb'"id"\s*:\s*"?(\d{1,18})\b')
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+_MAX_SHOWN = 200
+_MAX_REASON = 10_000
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """What a server has sent and nobody can read. `number` is the request that it seems to answer; `looks_like_one`
+    whether it looks like a message at all."""
+
+    shown: str
+    number: int | None
+    looks_like_one: bool
+
+    @property
+    def why(self) -> str:
+        kind = "an answer that cannot be read" if self.looks_like_one else "a line that is no JSON, and no answer"
+        return f"it has sent {kind}: {self.shown}"
+
+
+def read_messages(data: bytes) -> list[Json] | Unreadable:
+    """Return the messages in a line or body. Bytes that are not UTF-8 and half surrogates become U+FFFD, and numbers
+    that JSON does not have become null: the rest of an answer is worth reading."""
+    text = data.decode("utf-8", "replace").strip("\ufeff \t\r\n")
+    start = text.find('{"')
+    found = _loaded(text)
+    if found is None and start > 0:  # a warning in front of the message
+        found = _loaded(text[start:])
+    if isinstance(found, dict):
+        found = [found]
+    listed = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    try:
+        listed = [_whole(each) for each in listed] if _HALF.search(data) else listed
+    except RecursionError:
+        listed = []
+    if not listed:
+        match = _ID.search(data)
+        return Unreadable(text[:_MAX_SHOWN], int(match[1]) if match else None, text[:1] in ("{", "["))
+    return listed
+
+
+class LineReader:
+    """Reads the lines of one server. `failed` gets a request that is answered with something that nobody can read, and
+    why. `asking` says whether the server waits for the person. Call `close`."""
+
+    def __init__(self, failed: Callable[[object, str], None], asking: Callable[[], bool] = lambda: False) -> None:
+        self._failed = failed
+        self._asking = asking
+        self._pending: set[object] = set()
+        self._hello: object = None
+        self._chats = False  # it prints lines that are no messages, and answers all the same
+        self._odd: asyncio.TimerHandle | None = None
+
+    def sent(self, message: Json) -> None:
+        """The server gets a message."""
+        if "method" in message and message.get("id") is not None:
+            self._pending.add(message["id"])
+            if message["method"] == "initialize":
+                self._hello = message["id"]  # it may print a lot before it is up
+
+    def done(self, number: object) -> None:
+        """Nobody waits for the answer to a request any more."""
+        self._pending.discard(number)
+
+    def read(self, line: bytes) -> list[Json]:
+        """Return the messages of a line: those with a method, and answers to pending requests, under their ids."""
+        found = read_messages(line) if line.strip() else []
+        if isinstance(found, Unreadable):
+            self._puzzle(found)
+            return []
+        kept = []
+        for message in found:
+            if "method" not in message:
+                number = answered_number(message, self._pending)
+                if self._odd is not None or (number is None and "id" in message):
+                    self._chats = True  # it answers in spite of what it has printed
+                    self.close()
+                if number is None:
+                    continue
+                message = {**message, "id": number}
+            kept.append(message)
+        return kept
+
+    def close(self) -> None:
+        """Wait for nothing any more."""
+        if self._odd is not None:
+            self._odd.cancel()
+            self._odd = None
+
+    def _puzzle(self, odd: Unreadable) -> None:
+        """The call ends that the server seems to answer. A line that is no message at all may be only something that
+        the server prints, and then the answer follows soon."""
+        only = next(iter(self._pending)) if len(self._pending) == 1 else None
+        number = odd.number if odd.number in self._pending else only
+        if odd.looks_like_one and number is not None:
+            self._fail(number, odd)
+        elif only is not None and only != self._hello and not self._chats and self._odd is None:
+            self._odd = asyncio.get_running_loop().call_later(CHATTER_S, self._fail, only, odd)
+
+    def _fail(self, number: object, odd: Unreadable) -> None:
+        self.close()
+        if number in self._pending and not self._asking():
+            self._failed(number, odd.why)
+
+
+def reason_of(error: object) -> str:
+    """Return what a server says about an error, in whatever form."""
+    said = error.get("message") if isinstance(error, dict) else error
+    text = said if isinstance(said, str) else json.dumps(error, ensure_ascii=False)
+    return text[:_MAX_REASON] or "the server gives no reason"
+
+
+def answered_number(message: Json, pending: Collection[object]) -> object:
+    """Return which of the pending requests a message without a method answers, None for none of them. Ids come back as
+    text, or not at all: then it is the only one that is pending."""
+    number = message.get("id")
+    if isinstance(number, str) and re.fullmatch(r"\d{1,18}", number):
+        number = int(number)
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
+    if isinstance(number, int) and not isinstance(number, bool):
+        return number if number in pending else None
+    if "result" in message or "error" in message or number is not None:
+        return next(iter(pending)) if len(pending) == 1 else None
+    return None
+
+
+def limit_of(described: object, environ_value: str | None) -> float:
+    """Return the seconds for a call of a server: `described` is the `timeout` of its description, in milliseconds, else
+    the variable counts."""
+    for given in (described, environ_value):
+        try:
+            seconds = float(given) / 1000  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            continue
+        if 1 <= seconds < 1e9:
+            return seconds
+    return CALL_S
+
+
+def too_long(seconds: float) -> str:
+    """Return what a call ends with at its limit."""
+    return f"no answer within {seconds:g} s, the limit of its calls ({LIMIT_VARIABLE} sets another, in milliseconds)"
+
+
+def _loaded(text: str) -> object:
+    try:
+        return json.loads(text, parse_constant=lambda _: None, parse_float=_finite)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if value - value == 0 else None
+
+
+def _whole(value: Any) -> Any:
+    """Return a value without half surrogates."""
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {_whole(name): _whole(each) for name, each in value.items()}
+    return [_whole(each) for each in value] if isinstance(value, list) else value
