@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from ccb.tunnel.errors import ConfigError
+from ccb.tunnel.wire.mcp_lines import LIMIT_VARIABLE, limit_of
 
 Json = dict[str, Any]
 
@@ -19,10 +20,20 @@ NAME = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
 """What a server may be called. Its tools are called `mcp__NAME__TOOL`, which must not mean a tool of another server."""
 
 
-class StdioServer(BaseModel):
-    """A program on this laptop that speaks MCP on stdin and stdout."""
-
+class _Server(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
+
+    timeout: object = None
+    """Milliseconds for a call. Anything but a number counts as if it were not there."""
+
+    @property
+    def call_s(self) -> float:
+        """The limit of its calls, in seconds."""
+        return limit_of(self.timeout, os.environ.get(LIMIT_VARIABLE))
+
+
+class StdioServer(_Server):
+    """A program on this laptop that speaks MCP on stdin and stdout."""
 
     type: Literal["stdio"] = "stdio"
     command: str
@@ -46,10 +57,8 @@ class OAuthClient(BaseModel):
     callbackPort: int = Field(default=0, ge=0, le=65535)
 
 
-class HttpServer(BaseModel):
+class HttpServer(_Server):
     """A server that is reached over Streamable HTTP."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
     type: Literal["http"]
     url: str = Field(pattern=r"^https?://")

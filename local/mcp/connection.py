@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, Self, TextIO
 
+import anyio
 import httpx2
 import mcp_types as types
 from mcp.client.session import ClientRequestContext, ClientSession, ElicitationFnT, IncomingMessage
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.dispatcher import CallOptions, ProgressFnT
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.message import SessionMessage
 
 import ccb
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.mcp import TOOL_USE_ID, Elicitation
+from ccb.tunnel.wire.mcp_lines import answered_number
 
 from .config import HttpServer, ServerConfig
+from .stdio import program_streams
+
+if TYPE_CHECKING:
+    from mcp.shared._stream_protocols import ReadStream
 
 Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
 CONNECT_S = 30.0
+_FIRST_NUMBER = 1_000_000  # the package counts its own requests from 1
 _DECLINED: Json = {"action": "decline"}
 _FORWARDED = ("notifications/tools/list_changed", "notifications/prompts/list_changed",
               "notifications/resources/list_changed")  # fmt: skip
@@ -82,13 +93,72 @@ def _key(message: Json) -> str:
     return json.dumps([message.get("method"), own, (params.get("_meta") or {}).get(TOOL_USE_ID)], sort_keys=True)
 
 
-@dataclass(frozen=True)
 class ServerConnection:
-    """A server that has agreed on the protocol. `hello` is its answer to `initialize`."""
+    """A server that has agreed on the protocol. `hello` is its answer to `initialize`, `asking` says whether it waits
+    for the person."""
 
-    session: ClientSession
-    hello: Json
-    refusals: Refusals
+    def __init__(
+        self,
+        dispatcher: JSONRPCDispatcher,
+        pending: set[object],
+        hello: types.InitializeResult,
+        refusals: Refusals,
+        asking: Callable[[], bool],
+    ) -> None:
+        self.asking = asking
+        self.hello: Json = hello.model_dump(by_alias=True, mode="json", exclude_none=True)
+        self.refusals = refusals
+        self._dispatcher = dispatcher
+        self._pending = pending
+        self._numbers = itertools.count(_FIRST_NUMBER)
+        self._headers = {MCP_PROTOCOL_VERSION_HEADER: str(hello.protocol_version)}
+
+    async def ask(self, method: str, params: Json | None, report: ProgressFnT | None = None) -> Json:
+        """Send a request, and return its result as the server has sent it: who asks judges it. Raise MCPError."""
+        number = next(self._numbers)
+        options: CallOptions = {"request_id": number, "headers": dict(self._headers)}
+        if report is not None:
+            options["on_progress"] = report
+        self._pending.add(number)
+        try:
+            return await self._dispatcher.send_raw_request(method, params, options)
+        finally:
+            self._pending.discard(number)
+
+
+class _Answers:
+    """What a server sends, where an answer has the id of its request even if the server spells it in another way."""
+
+    def __init__(self, stream: ReadStream[SessionMessage | Exception], pending: set[object]) -> None:
+        self._stream = stream
+        self._pending = pending
+
+    async def receive(self) -> SessionMessage | Exception:
+        item = await self._stream.receive()
+        message = item.message if isinstance(item, SessionMessage) else None
+        if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            number = answered_number({"id": message.id, "result": {}}, self._pending)
+            if isinstance(number, int):
+                message.id = number
+        return item
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
 
 @asynccontextmanager
@@ -96,6 +166,7 @@ async def connected(
     name: str, config: ServerConfig, client: ClientSide, refusals: Refusals
 ) -> AsyncIterator[ServerConnection]:
     """Connect to a server, and agree with it on the protocol. The task that enters must leave."""
+    forms = 0  # before the person
 
     async def heard(message: IncomingMessage) -> None:
         if isinstance(message, Exception):
@@ -105,14 +176,22 @@ async def connected(
             await client.said(name, {"jsonrpc": "2.0", **body})
 
     async def asked(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+        nonlocal forms
         del context
         body = params.model_dump(by_alias=True, mode="json", exclude_none=True)
         schema, url = body.get("requestedSchema"), body.get("url")
-        answer = await client.ask(Elicitation(name, params.message, params.mode, schema, url))
+        forms += 1
+        try:
+            answer = await client.ask(Elicitation(name, params.message, params.mode, schema, url))
+        finally:
+            forms -= 1
         action, content = answer.get("action"), answer.get("content")
         if action == "accept":
             return types.ElicitResult(action="accept", content=content if params.mode == "form" else None)
         return types.ElicitResult(action="decline" if action == "decline" else "cancel")
+
+    def asking_person() -> bool:
+        return forms > 0
 
     async with AsyncExitStack() as stack:
         if isinstance(config, HttpServer):
@@ -125,12 +204,14 @@ async def connected(
             )
             streams = streamable_http_client(config.url, http_client=await stack.enter_async_context(made))
         else:
-            given = StdioServerParameters(command=config.command, args=config.args, env=config.env)
-            streams = stdio_client(given, client.stderr)
+            streams = program_streams(config, client.stderr, asking_person)
         read, write = await stack.enter_async_context(streams)
+        pending: set[object] = set()
+        dispatcher = JSONRPCDispatcher(_Answers(read, pending), write)
         info = types.Implementation(name="ccb", version=ccb.__version__)
         asking: ElicitationFnT | None = asked if client.ask is not _declined else None
-        session = ClientSession(read, write, message_handler=heard, client_info=info, elicitation_callback=asking)
+        session = ClientSession(
+            message_handler=heard, client_info=info, elicitation_callback=asking, dispatcher=dispatcher
+        )
         await stack.enter_async_context(session)
-        hello = await session.initialize()
-        yield ServerConnection(session, hello.model_dump(by_alias=True, mode="json", exclude_none=True), refusals)
+        yield ServerConnection(dispatcher, pending, await session.initialize(), refusals, asking_person)

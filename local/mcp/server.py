@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import math
 import time
 from collections.abc import Callable
 from typing import Any
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.kinds.mcp import WANTS_LOGIN
+from ccb.tunnel.wire.mcp_lines import SAY_LIMIT_S, too_long
 from ccb.tunnel.wire.requests import RequestRefused
 
 from .config import ServerConfig
@@ -31,7 +33,11 @@ START_S = 30.0
 HEALTHY_S = 30.0
 """Seconds after its last answer in which a server is taken to be alive. Later it is asked first."""
 
+CLOSE_S = 1.0
+"""Seconds for an HTTP server to hear of the end. A program gets its own time from its keeper."""
+
 _PING_S = 10.0
+_LOOK_S = 1.0  # between two looks whether the person is being asked
 _PROGRESS_S = 0.1  # at the least between two reports of a call
 
 MAX_REPLY = 8 * 1024 * 1024
@@ -43,20 +49,15 @@ METHODS = frozenset(
 )  # fmt: skip
 """What the worker may ask of a server, besides the handshake."""
 
+_UNKNOWN = "Whether this call had any effect is not known: check that before you try again."
 _WAITS_S = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
-
-
-class _Result(BaseModel):
-    """Any result, as the server has sent it."""
-
-    model_config = ConfigDict(extra="allow")
 
 
 class LaptopServer:
     """A server that starts with the first message, and again with the next message after it has ended.
 
     After a start that failed, messages are refused for a while that grows from 1 to 30 seconds. `why` is the reason of
-    the last failure, for the person and not for the host. Call `close`.
+    the last failure, for the person and not for the host. After `close` it starts only with `restart`. Call `close`.
     """
 
     def __init__(self, name: str, config: ServerConfig, client: ClientSide) -> None:
@@ -66,6 +67,9 @@ class LaptopServer:
         self._client = client
         self._connection: ServerConnection | None = None
         self._task: asyncio.Task[None] | None = None
+        self._ready: asyncio.Future[ServerConnection] | None = None
+        self._stopped = False
+        self._calls = 0  # that it has not answered
         self._starting = asyncio.Lock()
         self._ending = asyncio.Event()
         self._failures = 0
@@ -94,54 +98,94 @@ class LaptopServer:
         if method not in METHODS:
             raise RequestRefused(f"ccb does not pass {one_line(str(method))[:60]} on to MCP servers")
         params = message.get("params")
-        asked = types.Request[Any, Any](method=str(method), params=params if isinstance(params, dict) else None)
+        given = params if isinstance(params, dict) else None
         try:
-            found = await self._exchange(connection, asked, _reporter(progress))
+            result = await self._exchange(connection, str(method), given, progress)
         except MCPError as error:
             return {"jsonrpc": "2.0", "id": number, "error": {"code": error.error.code, "message": str(error)}}
-        except ValidationError as error:
-            raise RequestRefused(
-                f"the reply of the MCP server {self.name} is not MCP: {error.error_count()} errors"
-            ) from None
         self._heard_at = time.monotonic()
-        result = found.model_dump(mode="json")
-        if len(str(result)) > MAX_REPLY:
+        try:
+            size = len(json.dumps(result, ensure_ascii=False, allow_nan=False))
+        except (ValueError, RecursionError):
+            raise RequestRefused(f"the reply of the MCP server {self.name} is not JSON that can be passed on") from None
+        if size > MAX_REPLY:
             raise RequestRefused(f"the reply of the MCP server {self.name} is longer than {MAX_REPLY >> 20} MiB")
         return {"jsonrpc": "2.0", "id": number, "result": result}
 
-    async def _exchange(self, connection: ServerConnection, asked: types.Request[Any, Any], report: Any) -> _Result:
+    async def _exchange(
+        self, connection: ServerConnection, method: str, params: Json | None, progress: Progress | None
+    ) -> Json:
         """Send a request. A server that has refused it because it has forgotten the session has not carried it out: it
         gets it again in a new one. Raise MCPError, RequestRefused."""
         try:
-            return await connection.session.send_request(asked, _Result, progress_callback=report)
+            return await self._asked(connection, method, params, progress)
         except MCPError as error:
-            refused = connection.refusals.refused({"method": asked.method, "params": asked.params})
+            refused = connection.refusals.refused({"method": method, "params": params})
             if not refused and error.error.code != types.CONNECTION_CLOSED:
                 raise
             if self._connection is connection:  # else another call has ended it already, and perhaps begun the next
                 await self._end()
             if not refused:
-                effect = "Whether this call had any effect is not known: check that before you try again. "
                 raise RequestRefused(
                     f"the MCP server {self.name} has ended before it answered. "
-                    f"{effect if asked.method == 'tools/call' else ''}The next call starts it again."
+                    f"{f'{_UNKNOWN} ' if method == 'tools/call' else ''}The next call starts it again."
                 ) from None
-        again = await self._running()
-        return await again.session.send_request(asked, _Result, progress_callback=report)
+        return await self._asked(await self._running(), method, params, progress)
+
+    async def _asked(
+        self, connection: ServerConnection, method: str, params: Json | None, progress: Progress | None
+    ) -> Json:
+        """Send a request once. A call of a tool has a limit, which begins again with each sign of the server, and when
+        the person has been asked. Raise MCPError, RequestRefused."""
+        limit = self._config.call_s if method == "tools/call" else math.inf
+        heard_at, shown_at = time.monotonic(), 0.0
+
+        async def heard(done: float, total: float | None, message: str | None) -> None:
+            nonlocal heard_at, shown_at
+            heard_at = time.monotonic()
+            if progress is not None and heard_at - shown_at >= _PROGRESS_S:
+                shown_at = heard_at
+                progress({"progress": done, "total": total, "message": message})
+
+        asking = asyncio.ensure_future(connection.ask(method, params, heard))
+        self._calls += 1
+        try:
+            while not asking.done():
+                left = heard_at + limit - time.monotonic()
+                if left <= 0:
+                    raise RequestRefused(f"the MCP server {self.name} gives {too_long(limit)}. {_UNKNOWN}")
+                await asyncio.wait({asking}, timeout=min(left, _LOOK_S))
+                if connection.asking():
+                    heard_at = time.monotonic()
+                elif progress is not None and not shown_at and time.monotonic() > heard_at + SAY_LIMIT_S:
+                    shown_at = heard_at
+                    progress({"message": f"no answer yet, limit {limit:g} s"})
+            return asking.result()
+        finally:
+            self._calls -= 1
+            if not asking.done():
+                asking.cancel()
+                await asyncio.wait({asking})
 
     async def restart(self) -> None:
         """End the server if it runs, and start it at once. Raise RequestRefused."""
         await self.close()
+        self._stopped = False
         self._failures, self._refused_until = 0, 0.0
         await self._running()
 
     async def close(self) -> None:
-        """End the server."""
+        """End the server, also one that is still starting."""
+        self._stopped = True
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(RequestRefused(f"the MCP server {self.name} is being stopped"))
         async with self._starting:
             await self._end()
 
     async def _running(self) -> ServerConnection:
         async with self._starting:
+            if self._stopped:
+                raise RequestRefused(f"the MCP server {self.name} is being stopped")
             if self._connection is not None and await self._is_healthy(self._connection):
                 return self._connection
             if self.retry_s > 0:
@@ -156,25 +200,30 @@ class LaptopServer:
                 raise
 
     async def _is_healthy(self, connection: ServerConnection) -> bool:
-        """Return whether a server still answers. Asked before a message is sent: a server that has ended unnoticed can
-        then be started again, and the message goes to it once."""
+        """Return whether a server still answers. Asked before a message is sent: a server that has ended unnoticed, or
+        that hangs, can then be started again, and the message goes to it once. One that works on a call may have no
+        time for a ping."""
         if time.monotonic() - self._heard_at < HEALTHY_S:
             return True
         try:
             async with asyncio.timeout(_PING_S):
-                await connection.session.send_ping()
+                await connection.ask("ping", None)
         except MCPError as error:
             if _is_gone(connection, error):
                 await self._end()
                 return False
         except TimeoutError:
             log.info("the MCP server %s does not answer a ping", self.name)
+            if not self._calls:
+                await self._end()
+                return False
         self._heard_at = time.monotonic()
         return True
 
     async def _start(self) -> ServerConnection:
         self._ending = asyncio.Event()
         ready: asyncio.Future[ServerConnection] = asyncio.get_running_loop().create_future()
+        self._ready = ready
         self._task = asyncio.create_task(self._run(ready), name=f"MCP server {self.name}")
         try:
             async with asyncio.timeout(START_S):
@@ -195,8 +244,9 @@ class LaptopServer:
         refusals = Refusals()
         try:
             async with connected(self.name, self._config, self._client, refusals) as connection:
-                ready.set_result(connection)
-                await self._ending.wait()
+                if not ready.done():
+                    ready.set_result(connection)
+                    await self._ending.wait()
         except Exception as error:
             self.why = reason_of(error)  # stays here: an address in it may hold a token
             log.warning("the MCP server %s has failed", self.name, exc_info=error)
@@ -211,30 +261,17 @@ class LaptopServer:
             ready.cancel()
 
     async def _end(self) -> None:
+        """End the connection. What a server that is still starting does is broken off."""
         task, self._task = self._task, None
-        self._connection = None
-        if task is not None:
-            self._ending.set()
-            done, _ = await asyncio.wait({task}, timeout=START_S)
-            if not done:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-
-
-def _reporter(progress: Progress | None) -> Any:
-    """Return a callback for the package that hands on progress, not too often."""
-    if progress is None:
-        return None
-    reported_at = -_PROGRESS_S
-
-    async def report(done: float, total: float | None, message: str | None) -> None:
-        nonlocal reported_at
-        now = time.monotonic()
-        if now - reported_at >= _PROGRESS_S:
-            reported_at = now
-            progress({"progress": done, "total": total, "message": message})
-
-    return report
+        was_up, self._connection = self._connection is not None, None
+        if task is None:
+            return
+        self._ending.set()
+        if not was_up:
+            task.cancel()
+        while not task.done():  # closing may wait for the server in its turn
+            await asyncio.wait({task}, timeout=CLOSE_S)
+            task.cancel()
 
 
 def _is_gone(connection: ServerConnection, error: MCPError) -> bool:

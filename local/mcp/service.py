@@ -87,6 +87,7 @@ class LaptopServers:
         self._secrets = secrets
         self._forms = forms or FormHooks({})
         self._servers: dict[str, LaptopServer] = {}
+        self._closing = False
         self._loading: asyncio.Task[None] | None = None
         self._stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # `ccb mcp test` shows it
 
@@ -95,10 +96,10 @@ class LaptopServers:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._closing = True
         if self._loading is not None:
             await asyncio.gather(self._loading, return_exceptions=True)
-        for server in self._servers.values():
-            await server.close()
+        await asyncio.gather(*(server.close() for server in self._servers.values()))
         self._stderr.close()
 
     def states(self) -> list[ServerState]:
@@ -122,6 +123,8 @@ class LaptopServers:
         if self._loading is None:
             self._loading = asyncio.create_task(asyncio.to_thread(load_clients), name="load the MCP clients")
         await asyncio.shield(self._loading)
+        if self._closing:
+            raise RequestRefused("The session ends.")
         from .connection import ClientSide
         from .oauth import StoredLogins
         from .server import LaptopServer
@@ -165,7 +168,8 @@ class LaptopServers:
 
         def show(progress: Json) -> None:
             total, said = progress.get("total"), str(progress.get("message") or "")[:_MAX_PROGRESS]
-            done = f"{progress['progress']:g}/{total:g}" if total else f"{progress['progress']:g}"
+            count = progress.get("progress")
+            done = "" if count is None else f"{count:g}/{total:g}" if total else f"{count:g}"
             self._session.show(
                 {
                     "type": "tool_progress",

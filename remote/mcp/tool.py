@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from ccb.tunnel.wire.kinds.mcp import tool_name
+from ccb.tunnel.wire.mcp_lines import SAY_LIMIT_S
 from ccb.tunnel.wire.tool_traits import Effect, RunsOn, ToolTraits
 
 from ..tools.contract import MAX_OUTPUT_CHARS, Tool, ToolContext, ToolResult, declared
@@ -22,9 +23,6 @@ _MAX_IMAGES = 512 * 1024
 """Characters of all images of a result together. The official clients read no line longer than 1 MiB."""
 
 _MAX_PROGRESS = 200
-_SAY_LIMIT_S = 10.0
-"""Seconds after which the row of a call shows how long it may take."""
-
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
@@ -47,7 +45,7 @@ class McpTool(Tool):
             context.call.progress({"output": shown, "elapsed_seconds": round(time.monotonic() - began, 1)})
 
         limit = asyncio.get_running_loop().call_later(
-            _SAY_LIMIT_S, progress, {"message": f"no answer yet, limit {self._client.call_s:g} s"}
+            SAY_LIMIT_S, progress, {"message": f"no answer yet, limit {self._client.call_s:g} s"}
         )
         try:
             result = await self._client.call(self.called, tool_input, context.call.tool_use_id, progress)

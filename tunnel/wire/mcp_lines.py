@@ -15,6 +15,9 @@ Json = dict[str, Any]
 CALL_S = 600.0
 """Seconds for a call of a tool without a sign of its server: an answer, progress, or a form for the person."""
 
+SAY_LIMIT_S = 10.0
+"""Seconds without a sign after which the row of a call shows how long it may take."""
+
 CHATTER_S = 2.0
 """Seconds in which the answer to a call still comes after a line that is no JSON, as servers that print send it."""
 
