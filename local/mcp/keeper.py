@@ -35,9 +35,9 @@ def main(control: int, command: list[str]) -> int:
     waking, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
-    asked_to_end = []
+    reasons: list[int] = []  # to end
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: asked_to_end.append(True))
+        signal.signal(number, lambda number, _: reasons.append(number))
     signal.signal(signal.SIGCHLD, lambda *_: None)
     parent = os.getpid()
 
@@ -48,7 +48,7 @@ def main(control: int, command: list[str]) -> int:
                 os._exit(1)
 
     try:
-        server = subprocess.Popen(command, preexec_fn=in_child, start_new_session=True)
+        server = subprocess.Popen(command, preexec_fn=in_child, start_new_session=True)  # noqa: PLW1509 - no threads
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         os.write(control, (getattr(error, "strerror", None) or str(error)).encode("utf-8", "replace"))
         return 127
@@ -57,7 +57,7 @@ def main(control: int, command: list[str]) -> int:
         os.dup2(nothing, number)
     with contextlib.suppress(OSError):
         os.write(control, b"\n")
-    while not (asked_to_end or _gone(server.pid)):
+    while not _gone(server.pid, reasons) and not reasons:
         ready, _, _ = select.select([control, waking], [], [])
         if control in ready and not _read(control):
             break
@@ -81,18 +81,23 @@ def _wait(server: int, seconds: float, meanwhile: Callable[[], None] = lambda: N
     until = time.monotonic() + seconds
     while True:
         meanwhile()
-        if _gone(server):
+        if _gone(server, []):
             return True
         if time.monotonic() > until:
             return False
         time.sleep(_LOOK_S)
 
 
-def _gone(server: int) -> bool:
-    """Reap what has ended. Return whether nothing is left."""
+def _gone(server: int, reasons: list[int]) -> bool:
+    """Reap what has ended. Return whether nothing is left. A server that has failed is a reason to end the rest: it may
+    hold the pipes of the server, which would look alive."""
     try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                break
+            if pid == server and status:
+                reasons.append(status)
     except ChildProcessError:
         return sys.platform == "linux" or not _has_group(server)
     return False
@@ -128,11 +133,9 @@ def _descendants() -> list[int]:
 
 def _processes() -> Iterator[tuple[int, int]]:
     """Yield each process and its parent."""
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    yield int(name), int(file.read().rpartition(b")")[2].split()[1])
+    for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - pathlib takes long to import
+        with contextlib.suppress(OSError, IndexError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+            yield int(name), int(file.read().rpartition(b")")[2].split()[1])
 
 
 def _read(control: int) -> bytes:

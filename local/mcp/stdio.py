@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import socket
 import sys
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 MAX_LINE = 32 * 1024 * 1024
 """Bytes of a message. A longer one is an error of the call that it answers."""
 
+_LOOK_S = 0.005
 _END_S = 2.0  # the keeper of a server needs less, if the kernel can kill what it started
 
 
@@ -39,13 +41,15 @@ async def program_streams(
 ) -> AsyncIterator[tuple[MemoryObjectReceiveStream[Item], MemoryObjectSendStream[SessionMessage]]]:
     """Start a server, and yield the streams of its messages. Leaving ends it, with everything that it has started.
     `asking` says whether it waits for the person. Raise OSError."""
-    process, control = await _started(config, stderr)
+    process, control = await _keeper(config, stderr)
     heard, reading = anyio.create_memory_object_stream[Item](256)
     writing, sent = anyio.create_memory_object_stream[SessionMessage](0)
     program = _Program(process, heard, sent, asking)
-    works = (program.read(), program.write())
-    tasks = [asyncio.create_task(work, name=f"MCP program {config.command}") for work in works]
+    tasks: list[asyncio.Task[None]] = []
     try:
+        await _is_up(process, control, config.command)
+        works = (program.read(), program.write())
+        tasks += (asyncio.create_task(work, name=f"MCP program {config.command}") for work in works)
         yield reading, writing
     finally:
         assert process.stdin is not None
@@ -63,11 +67,10 @@ async def program_streams(
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _started(config: StdioServer, stderr: TextIO) -> tuple[asyncio.subprocess.Process, socket.socket]:
-    """Start the keeper of a server. It answers when the server runs."""
+async def _keeper(config: StdioServer, stderr: TextIO) -> tuple[asyncio.subprocess.Process, socket.socket]:
+    """Start the keeper of a server. Return it, and our end of its socket."""
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    process: asyncio.subprocess.Process | None = None
     try:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-I", "-S", keeper.__file__, str(theirs.fileno()), config.command),
@@ -79,17 +82,21 @@ async def _started(config: StdioServer, stderr: TextIO) -> tuple[asyncio.subproc
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
         )
-        theirs.close()
-        said = await asyncio.get_running_loop().sock_recv(ours, 4096)
-        if said != b"\n":
-            raise OSError(f"{config.command} cannot be started: {said.decode('utf-8', 'replace') or 'no reason'}")
     except BaseException:
         ours.close()
-        theirs.close()
-        if process is not None:
-            process._transport.close()  # type: ignore[attr-defined]  # its pipes
         raise
+    finally:
+        theirs.close()
     return process, ours
+
+
+async def _is_up(process: asyncio.subprocess.Process, control: socket.socket, command: str) -> None:
+    """Return when the server runs. Raise OSError."""
+    said = await asyncio.get_running_loop().sock_recv(control, 4096)
+    while process.returncode is None:  # noqa: ASYNC110 - there is no event for it; the keeper goes on without its parent, which has ended by now
+        await asyncio.sleep(_LOOK_S)
+    if said != b"\n":
+        raise OSError(f"{command} cannot be started: {said.decode('utf-8', 'replace') or 'no reason'}")
 
 
 async def _ended(control: socket.socket) -> None:
@@ -144,9 +151,9 @@ class _Program:
         assert stdin is not None
         try:
             async for item in self._sent:
-                message = item.message.model_dump(by_alias=True, mode="json", exclude_unset=True)
+                message = item.message.model_dump(by_alias=True, exclude_unset=True)
                 self._lines.sent(message)
-                stdin.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                stdin.write(json.dumps(message).encode() + b"\n")
                 await stdin.drain()
         except (OSError, anyio.BrokenResourceError):
             log.info("an MCP server takes no more messages", exc_info=True)

@@ -22,7 +22,7 @@ HANDSHAKE_S = 60.0
 """Seconds for each message of the handshake, and for each page of a list."""
 
 ELSEWHERE_S = 100_000.0
-"""Seconds for a call of a server that is not on this host: who runs it limits its calls, and may ask a person before."""
+"""Seconds for a call of a server elsewhere: whoever runs it limits its calls, and may ask a person before."""
 
 UNKNOWN = "; whether this had any effect is not known: check that before you try again"
 """What is said of a message that has been sent and gets no answer."""
@@ -114,8 +114,8 @@ class McpClient:
     async def call(
         self, name: str, arguments: Json, tool_use_id: str = "", progress: Callable[[Json], None] | None = None
     ) -> Json:
-        """Call a tool and return the result object. `progress` gets what the server says of the call's progress. It ends
-        after `call_s` in which the server says nothing of it and asks nobody anything. Raise McpError."""
+        """Call a tool and return the result object. `progress` gets what the server says of the call's progress. The
+        call ends after `call_s` in which the server says nothing of it and asks nobody. Raise McpError."""
         params: Json = {"name": name, "arguments": arguments}
         if tool_use_id:
             params["_meta"] = {TOOL_USE_ID: tool_use_id, "progressToken": tool_use_id}

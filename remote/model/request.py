@@ -7,6 +7,7 @@ request starts with the same bytes as the one before it, except for the cache ma
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ Json = dict[str, Any]
 
 PATH = "/v1/messages"
 _END = "],"  # of the messages
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")  # as an escape, and not behind an escaped backslash
 _MAX_CACHE_MARKS = 4  # the API's limit for one request
 _MESSAGE_MARKS = 2  # on the newest user message, and on the one before, which the last request marked
 
@@ -104,5 +106,12 @@ def headers(version: str, betas: Sequence[str] = ()) -> dict[str, str]:
     }
 
 
+def sendable(item: Json) -> str:
+    """Return an object as JSON text that each provider takes: a NUL becomes U+FFFD. Half surrogates are replaced where
+    the text becomes bytes."""
+    text = dump(item)
+    return _NUL.sub("\\1\ufffd", text) if "\\u0000" in text else text
+
+
 def _array(items: Sequence[Json]) -> str:
-    return "[" + ",".join(dump(item) for item in items) + "]"
+    return "[" + ",".join(sendable(item) for item in items) + "]"

@@ -26,8 +26,8 @@ SCHEMA_MAPS = ("properties", "patternProperties", "$defs", "definitions", "depen
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", "minContains",
            "maxContains")  # fmt: skip
-_TEXTS = ("$schema", "$id", "id", "$ref", "$anchor", "$dynamicRef", "$dynamicAnchor", "$comment", "title", "description",
-          "format", "pattern", "contentEncoding", "contentMediaType")  # fmt: skip
+_TEXTS = ("$schema", "$id", "id", "$ref", "$anchor", "$dynamicRef", "$dynamicAnchor", "$comment", "title", "format",
+          "description", "pattern", "contentEncoding", "contentMediaType")  # fmt: skip
 _FLAGS = ("uniqueItems", "deprecated", "readOnly", "writeOnly", "nullable")
 _ROOT_RULES = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "dependentSchemas")
 """What only a part of the APIs takes at the root of a tool's schema."""

@@ -269,7 +269,9 @@ async def test_a_call_has_a_limit_that_begins_again_while_the_person_is_asked(
     place = Place(tmp_path)
     await place.client.connect()
     place.client.call_s, place.person.answer = 0.5, {}
-    with pytest.raises(McpError, match="no answer within 0.5 s, the limit of its calls .MCP_TOOL_TIMEOUT sets another"):
+    with pytest.raises(
+        McpError, match=r"no answer within 0.5 s, the limit of its calls .MCP_TOOL_TIMEOUT sets another"
+    ):
         await place.client.call("nothing", {}, "t1")
     waiting = asyncio.ensure_future(place.client.call("form", {}, "t2"))
     await within(20, place.person.asked.get())

@@ -53,6 +53,19 @@ def test_marks_leave_the_history_as_it_is() -> None:
     assert all(b"cache_control" not in encoded for encoded in before)
 
 
+def test_what_no_provider_takes_is_replaced_in_all_that_is_sent() -> None:
+    odd = "a\0\0b \\u0000 \ud800"
+    message = HistoryMessage("user")
+    message.put({"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": odd}], "\0": 1})
+    tool = {**_tool("A"), "description": odd}
+    data, request = _request(RequestPrefix([{"type": "text", "text": odd}], [tool]), [message])
+    found = "a\ufffd\ufffdb \\u0000 ?"
+    assert request["system"][0]["text"] == request["tools"][0]["description"] == found
+    (block,) = request["messages"][0]["content"]
+    assert block["content"][0]["text"] == found and block["\ufffd"] == 1
+    assert json.loads(message.encoded())["content"] == [{key: each for key, each in block.items() if key[:2] != "ca"}]
+
+
 def test_the_golden_bytes_of_a_request() -> None:
     prefix = RequestPrefix([{"type": "text", "text": "Sei grüßt \u2603"}], [_tool("A")])
     data, _ = _request(prefix, _history(2))

@@ -20,7 +20,8 @@ Json = dict[str, Any]
 KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 WORDS = ("type", "properties", "required", "enum", "const", "items", "prefixItems", "anyOf", "oneOf", "allOf", "not",
          "if", "then", "else", "$ref", "$defs", "definitions", "additionalProperties", "additionalItems",
-         "patternProperties", "dependentRequired", "minimum", "exclusiveMinimum", "multipleOf", "minLength", "maxItems", "uniqueItems",
+         "patternProperties", "dependentRequired", "minimum", "exclusiveMinimum", "multipleOf", "minLength",
+         "maxItems", "uniqueItems",
          "description", "format", "default", "a", "größe $", "x" * 70)  # fmt: skip
 PLAIN = st.one_of(
     st.none(),

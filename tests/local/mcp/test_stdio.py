@@ -1,0 +1,240 @@
+"""Servers that are programs of the laptop: what they answer, and that nothing of them outlives the session."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from ccb.local.mcp import server as server_module
+from ccb.local.mcp.config import StdioServer
+from ccb.local.mcp.connection import ClientSide
+from ccb.local.mcp.server import LaptopServer
+from ccb.tunnel.wire.requests import RequestRefused
+
+Json = dict[str, Any]
+
+SERVER = r"""
+import json, signal, sys, time
+if "stubborn" in sys.argv:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if "silent" in sys.argv:
+    time.sleep(1000)
+def say(number, **what):
+    print(json.dumps({"jsonrpc": "2.0", "id": number, **what}), flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    params = asked.get("params") or {}
+    number, name, method = asked.get("id"), params.get("name"), asked["method"]
+    if method == "initialize":
+        info = {"name": "odd", "version": "1"}
+        say(number, result={"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info})
+    elif method == "tools/list":
+        say(number, result={"tools": [{"name": "a", "inputSchema": {"properties": {"x": True}}}, {"name": 5}]})
+    elif name == "raw":
+        for text in params["arguments"]["lines"]:
+            sys.stdout.buffer.write(text.replace("ID", str(number)).encode("latin-1") + b"\n")
+            sys.stdout.flush()
+    elif name == "hang":
+        time.sleep(1000)
+    elif name == "ok":
+        say(number, result={"is": "ok"})
+if "stubborn" in sys.argv:
+    time.sleep(1000)
+"""
+
+LAUNCHER = """
+trap '' TERM HUP
+setsid sleep 1000 &
+(setsid sh -c 'trap "" TERM HUP; sleep 1001; sleep 1002' &)
+exec "$0" -ISc "$1" stubborn
+"""
+
+
+def call(name: str, **arguments: object) -> Json:
+    return {"id": 7, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+
+
+class Odd:
+    """A server of this machine. All its processes have a mark in their environment."""
+
+    def __init__(self, *arguments: str, launcher: str = "") -> None:
+        self.mark = uuid4().hex
+        command = ("sh", "-c", launcher, sys.executable, SERVER) if launcher else ()
+        command = command or (sys.executable, "-ISc", SERVER, *arguments)
+        self.config = StdioServer(command=command[0], args=[*command[1:]], env={"MARK": self.mark})
+        self.server = LaptopServer("odd", self.config, ClientSide(sys.stderr))
+
+    def processes(self) -> list[int]:
+        found = []
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with suppress(OSError):
+                if self.mark.encode() in Path(f"/proc/{name}/environ").read_bytes():
+                    found.append(int(name))
+        return found
+
+
+@asynccontextmanager
+async def running(*arguments: str) -> AsyncIterator[Odd]:
+    odd = Odd(*arguments)
+    try:
+        yield odd
+    finally:
+        await odd.server.close()
+        assert odd.processes() == []
+
+
+async def gone(odd: Odd) -> None:
+    async with asyncio.timeout(30):
+        while odd.processes():
+            await asyncio.sleep(0.01)
+
+
+async def test_the_end_of_a_server_ends_all_that_its_launcher_has_left_behind() -> None:
+    odd = Odd(launcher=LAUNCHER)
+    assert (await odd.server.reply(call("ok")))["result"] == {"is": "ok"}
+    assert len(odd.processes()) >= 5  # with its keeper
+    began = time.monotonic()
+    await odd.server.close()
+    assert odd.processes() == []
+    assert time.monotonic() - began < 5, "half a second, on a machine with time"
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+async def test_nothing_of_a_server_is_left_when_ccb_is_killed(end: signal.Signals) -> None:
+    odd = Odd(launcher=LAUNCHER)
+    program = (
+        "import asyncio, sys; from ccb.local.mcp.config import StdioServer;"
+        "from ccb.local.mcp.connection import ClientSide; from ccb.local.mcp.server import LaptopServer\n"
+        "async def main():\n"
+        "    server = LaptopServer('odd', StdioServer.model_validate_json(sys.argv[1]), ClientSide(sys.stderr))\n"
+        "    await server.reply({'id': 1, 'method': 'initialize'}); print('up', flush=True)\n"
+        "    await asyncio.sleep(1000)\n"
+        "asyncio.run(main())\n"
+    )
+    command = (sys.executable, "-c", program, odd.config.model_dump_json())
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as ccb:
+        assert ccb.stdout is not None
+        assert await asyncio.to_thread(ccb.stdout.readline) == "up\n"
+        assert odd.processes()
+        ccb.send_signal(end)
+    await gone(odd)
+
+
+async def test_a_call_ends_with_its_server_although_others_hold_its_pipes() -> None:
+    odd = Odd(launcher=LAUNCHER)
+    await odd.server.reply(call("ok"))
+    (server,) = [each for each in odd.processes() if command_line(each)[1:2] == ["-ISc"]]
+    hanging = asyncio.ensure_future(odd.server.reply(call("hang")))
+    os.kill(server, signal.SIGKILL)
+    async with asyncio.timeout(30):
+        with pytest.raises(RequestRefused, match="has ended before it answered"):
+            await hanging
+    assert (await odd.server.reply(call("ok")))["result"] == {"is": "ok"}
+    await odd.server.close()
+    await gone(odd)
+
+
+def command_line(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+
+
+async def test_servers_that_are_still_starting_keep_nobody_from_quitting() -> None:
+    silent = [Odd("silent", "stubborn") for _ in range(3)]
+    asking = [asyncio.ensure_future(each.server.reply(call("ok"))) for each in silent for _ in range(2)]
+    async with asyncio.timeout(30):
+        while not all(each.processes() for each in silent):
+            await asyncio.sleep(0.01)
+    async with asyncio.timeout(10):
+        await asyncio.gather(*(each.server.close() for each in silent))
+    for each in asking:
+        with pytest.raises(RequestRefused, match="is being stopped"):
+            await each
+    assert [each.processes() for each in silent] == [[], [], []]
+
+
+async def test_a_server_that_answers_no_ping_is_started_again_unless_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running() as odd:
+        await odd.server.reply(call("ok"))
+        hanging = asyncio.ensure_future(odd.server.reply(call("hang")))
+        async with asyncio.timeout(30):
+            while not odd.server._calls:
+                await asyncio.sleep(0.01)
+        before = odd.processes()
+        monkeypatch.setattr(server_module, "HEALTHY_S", 0.0)
+        monkeypatch.setattr(server_module, "_PING_S", 0.2)
+        await odd.server._running()
+        assert odd.processes() == before, "it works on a call"
+        hanging.cancel()
+        await asyncio.gather(hanging, return_exceptions=True)
+        assert (await odd.server.reply(call("ok")))["result"] == {"is": "ok"}
+        assert not set(odd.processes()) & set(before)
+
+
+async def test_a_call_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_LOOK_S", 0.05)
+    monkeypatch.setattr(server_module, "SAY_LIMIT_S", 0.1)
+    async with running() as odd:
+        await odd.server.reply(call("ok"))
+        monkeypatch.setattr(StdioServer, "call_s", 0.5)
+        shown: list[Json] = []
+        with pytest.raises(RequestRefused, match=r"gives no answer within 0.5 s, the limit of its calls"):
+            await odd.server.reply(call("hang"), shown.append)
+        assert shown == [{"message": "no answer yet, limit 0.5 s"}]
+
+
+async def test_the_tools_of_a_server_pass_on_as_they_are() -> None:
+    async with running() as odd:
+        listed = (await odd.server.reply({"id": 1, "method": "tools/list"}))["result"]["tools"]
+        assert listed == [{"name": "a", "inputSchema": {"properties": {"x": True}}}, {"name": 5}]
+
+
+async def test_why_a_program_does_not_start_is_known_to_the_person() -> None:
+    server = LaptopServer("gone", StdioServer(command="/nonexistent"), ClientSide(sys.stderr))
+    with pytest.raises(RequestRefused, match="cannot be reached"):
+        await server.reply(call("ok"))
+    assert server.why == "/nonexistent cannot be started: No such file or directory"
+
+
+ANSWER = '{"jsonrpc": "2.0", "id": ID, "result": {"is": "%s"}}'
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ([ANSWER % "\xff"], "\ufffd"),
+        ([ANSWER % "\\ud800"], "\ufffd"),
+        ([ANSWER.replace('"%s"', "NaN")], None),
+        (["[" + ANSWER % "batch" + "]"], "batch"),
+        ([ANSWER.replace("ID", '"ID"') % "text"], "text"),
+        (["working on it", ANSWER % "chatty"], "chatty"),
+        ([(ANSWER % "cut")[:-5]], "cannot be read"),
+        (["no JSON at all"], "no JSON at all"),
+        (['{"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "Parse error"}}'], "Parse error"),
+        (['{"jsonrpc": "2.0", "id": ID, "error": "as text"}'], "as text"),
+        (['{"jsonrpc": "2.0", "id": ID, "result": []}'], "no result"),
+    ],
+    ids=str,
+)
+async def test_each_answer_ends_its_call_at_once_as_far_as_it_can_be_read(
+    monkeypatch: pytest.MonkeyPatch, lines: list[str], found: object
+) -> None:
+    monkeypatch.setattr("ccb.tunnel.wire.mcp_lines.CHATTER_S", 0.05 if found == "no JSON at all" else 20)
+    async with running() as odd, asyncio.timeout(30):
+        reply = await odd.server.reply(call("raw", lines=lines))
+        if "result" in reply:
+            assert reply["result"]["is"] == found
+        else:
+            assert str(found) in reply["error"]["message"]
+        assert json.dumps(await odd.server.reply(call("ok")))
