@@ -36,8 +36,8 @@ def main(control: int, command: list[str]) -> int:
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     reasons: list[int] = []  # to end
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda number, _: reasons.append(number))
+    for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(each, lambda number, _: reasons.append(number))
     signal.signal(signal.SIGCHLD, lambda *_: None)
     parent = os.getpid()
 

@@ -133,19 +133,19 @@ class LaptopServer:
         return await self._asked(await self._running(), method, params, progress)
 
     async def _asked(
-        self, connection: ServerConnection, method: str, params: Json | None, progress: Progress | None
+        self, connection: ServerConnection, method: str, params: Json | None, show: Progress | None
     ) -> Json:
         """Send a request once. A call of a tool has a limit, which begins again with each sign of the server, and when
         the person has been asked. Raise MCPError, RequestRefused."""
         limit = self._config.call_s if method == "tools/call" else math.inf
         heard_at, shown_at = time.monotonic(), 0.0
 
-        async def heard(done: float, total: float | None, message: str | None) -> None:
+        async def heard(progress: float, total: float | None, message: str | None) -> None:
             nonlocal heard_at, shown_at
             heard_at = time.monotonic()
-            if progress is not None and heard_at - shown_at >= _PROGRESS_S:
+            if show is not None and heard_at - shown_at >= _PROGRESS_S:
                 shown_at = heard_at
-                progress({"progress": done, "total": total, "message": message})
+                show({"progress": progress, "total": total, "message": message})
 
         asking = asyncio.ensure_future(connection.ask(method, params, heard))
         self._calls += 1
@@ -157,9 +157,9 @@ class LaptopServer:
                 await asyncio.wait({asking}, timeout=min(left, _LOOK_S))
                 if connection.asking():
                     heard_at = time.monotonic()
-                elif progress is not None and not shown_at and time.monotonic() > heard_at + SAY_LIMIT_S:
+                elif show is not None and not shown_at and time.monotonic() > heard_at + SAY_LIMIT_S:
                     shown_at = heard_at
-                    progress({"message": f"no answer yet, limit {limit:g} s"})
+                    show({"message": f"no answer yet, limit {limit:g} s"})
             return asking.result()
         finally:
             self._calls -= 1

@@ -4,6 +4,7 @@ restarts."""
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from typing import Any
 
@@ -148,3 +149,38 @@ async def test_a_server_that_has_ended_unseen_is_started_before_the_call(monkeyp
         await server.reply(call("greet", name="b"))
     assert not server.running
     await server.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ('{"jsonrpc": "2.0", "id": "ID", "result": {"is": 1}}', '"is": 1'),
+        ('{"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "Parse error"}}', "Parse error"),
+        ('{"jsonrpc": "2.0", "id": ID, "result": {"is": "\\ud800"}}', "JSON"),
+        ('{"jsonrpc": "2.0", "id": ID, "result": {"is": NaN}}', "not JSON that can be passed on"),
+        ('[{"jsonrpc": "2.0", "id": ID, "result": {}}]', "JSON"),
+        ('{"jsonrpc": "2.0", "id": ID, "error": "as text"}', "JSON"),
+        ("no JSON", "JSON"),
+    ],
+)
+async def test_odd_answers_over_http_end_their_call_and_a_deaf_server_holds_no_end_up(body: str, found: str) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        if request.method == "DELETE" and found == "Parse error":
+            await asyncio.Event().wait()
+        asked = await request.json() if request.method == "POST" else {}
+        if asked.get("method") == "tools/call":
+            return web.Response(text=body.replace("ID", str(asked["id"])), content_type="application/json")
+        if asked.get("method") != "initialize":
+            return web.Response(status=202 if asked else 404)
+        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "far", "version": "1"}}
+        reply = {"jsonrpc": "2.0", "id": asked["id"], "result": hello}
+        return web.json_response(reply, headers={"mcp-session-id": "s1"})
+
+    async with serving(answer) as url, asyncio.timeout(30):
+        server = LaptopServer("far", HttpServer(type="http", url=url), ClientSide(sys.stderr))
+        try:
+            said = json.dumps(await server.reply(call("odd")))
+        except RequestRefused as refused:
+            said = str(refused)
+        assert found in said
+        await server.close()

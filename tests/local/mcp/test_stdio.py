@@ -10,12 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from tests.support import odd_mcp_server
+from tests.support.odd_mcp_server import LAUNCHER, TOOLS, marked_processes
 
 from ccb.local.mcp import server as server_module
 from ccb.local.mcp.config import StdioServer
@@ -24,42 +26,7 @@ from ccb.local.mcp.server import LaptopServer
 from ccb.tunnel.wire.requests import RequestRefused
 
 Json = dict[str, Any]
-
-SERVER = r"""
-import json, signal, sys, time
-if "stubborn" in sys.argv:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-if "silent" in sys.argv:
-    time.sleep(1000)
-def say(number, **what):
-    print(json.dumps({"jsonrpc": "2.0", "id": number, **what}), flush=True)
-for line in sys.stdin:
-    asked = json.loads(line)
-    params = asked.get("params") or {}
-    number, name, method = asked.get("id"), params.get("name"), asked["method"]
-    if method == "initialize":
-        info = {"name": "odd", "version": "1"}
-        say(number, result={"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info})
-    elif method == "tools/list":
-        say(number, result={"tools": [{"name": "a", "inputSchema": {"properties": {"x": True}}}, {"name": 5}]})
-    elif name == "raw":
-        for text in params["arguments"]["lines"]:
-            sys.stdout.buffer.write(text.replace("ID", str(number)).encode("latin-1") + b"\n")
-            sys.stdout.flush()
-    elif name == "hang":
-        time.sleep(1000)
-    elif name == "ok":
-        say(number, result={"is": "ok"})
-if "stubborn" in sys.argv:
-    time.sleep(1000)
-"""
-
-LAUNCHER = """
-trap '' TERM HUP
-setsid sleep 1000 &
-(setsid sh -c 'trap "" TERM HUP; sleep 1001; sleep 1002' &)
-exec "$0" -ISc "$1" stubborn
-"""
+SERVER = odd_mcp_server.__file__
 
 
 def call(name: str, **arguments: object) -> Json:
@@ -71,18 +38,13 @@ class Odd:
 
     def __init__(self, *arguments: str, launcher: str = "") -> None:
         self.mark = uuid4().hex
-        command = ("sh", "-c", launcher, sys.executable, SERVER) if launcher else ()
-        command = command or (sys.executable, "-ISc", SERVER, *arguments)
-        self.config = StdioServer(command=command[0], args=[*command[1:]], env={"MARK": self.mark})
+        launched = ["sh", "-c", launcher, sys.executable, SERVER]
+        command = launched if launcher else [sys.executable, "-IS", SERVER, *arguments]
+        self.config = StdioServer(command=command[0], args=command[1:], env={"MARK": self.mark})
         self.server = LaptopServer("odd", self.config, ClientSide(sys.stderr))
 
     def processes(self) -> list[int]:
-        found = []
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            with suppress(OSError):
-                if self.mark.encode() in Path(f"/proc/{name}/environ").read_bytes():
-                    found.append(int(name))
-        return found
+        return marked_processes(self.mark)
 
 
 @asynccontextmanager
@@ -103,7 +65,7 @@ async def gone(odd: Odd) -> None:
 
 async def test_the_end_of_a_server_ends_all_that_its_launcher_has_left_behind() -> None:
     odd = Odd(launcher=LAUNCHER)
-    assert (await odd.server.reply(call("ok")))["result"] == {"is": "ok"}
+    assert (await odd.server.reply(call("ok")))["result"]["is"] == "ok"
     assert len(odd.processes()) >= 5  # with its keeper
     began = time.monotonic()
     await odd.server.close()
@@ -135,13 +97,15 @@ async def test_nothing_of_a_server_is_left_when_ccb_is_killed(end: signal.Signal
 async def test_a_call_ends_with_its_server_although_others_hold_its_pipes() -> None:
     odd = Odd(launcher=LAUNCHER)
     await odd.server.reply(call("ok"))
-    (server,) = [each for each in odd.processes() if command_line(each)[1:2] == ["-ISc"]]
+    (server,) = [
+        each for each in odd.processes() if command_line(each)[1:2] == ["-IS"] and "keeper" not in command_line(each)[2]
+    ]
     hanging = asyncio.ensure_future(odd.server.reply(call("hang")))
     os.kill(server, signal.SIGKILL)
     async with asyncio.timeout(30):
         with pytest.raises(RequestRefused, match="has ended before it answered"):
             await hanging
-    assert (await odd.server.reply(call("ok")))["result"] == {"is": "ok"}
+    assert (await odd.server.reply(call("ok")))["result"]["is"] == "ok"
     await odd.server.close()
     await gone(odd)
 
@@ -178,7 +142,7 @@ async def test_a_server_that_answers_no_ping_is_started_again_unless_it_works(mo
         assert odd.processes() == before, "it works on a call"
         hanging.cancel()
         await asyncio.gather(hanging, return_exceptions=True)
-        assert (await odd.server.reply(call("ok")))["result"] == {"is": "ok"}
+        assert (await odd.server.reply(call("ok")))["result"]["is"] == "ok"
         assert not set(odd.processes()) & set(before)
 
 
@@ -197,7 +161,7 @@ async def test_a_call_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_the_tools_of_a_server_pass_on_as_they_are() -> None:
     async with running() as odd:
         listed = (await odd.server.reply({"id": 1, "method": "tools/list"}))["result"]["tools"]
-        assert listed == [{"name": "a", "inputSchema": {"properties": {"x": True}}}, {"name": 5}]
+        assert listed == TOOLS
 
 
 async def test_why_a_program_does_not_start_is_known_to_the_person() -> None:

@@ -58,7 +58,7 @@ def test_what_no_provider_takes_is_replaced_in_all_that_is_sent() -> None:
     message = HistoryMessage("user")
     message.put({"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": odd}], "\0": 1})
     tool = {**_tool("A"), "description": odd}
-    data, request = _request(RequestPrefix([{"type": "text", "text": odd}], [tool]), [message])
+    _, request = _request(RequestPrefix([{"type": "text", "text": odd}], [tool]), [message])
     found = "a\ufffd\ufffdb \\u0000 ?"
     assert request["system"][0]["text"] == request["tools"][0]["description"] == found
     (block,) = request["messages"][0]["content"]
