@@ -144,7 +144,7 @@ def answered_number(message: Json, pending: Collection[object]) -> object:
     number = message.get("id")
     if isinstance(number, str) and re.fullmatch(r"\d{1,18}", number):
         number = int(number)
-    if isinstance(number, float) and number.is_integer():
+    if isinstance(number, float) and number % 1 == 0:
         number = int(number)
     if isinstance(number, int) and not isinstance(number, bool):
         return number if number in pending else None
