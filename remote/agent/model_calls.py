@@ -17,11 +17,14 @@ from ..model.retry import MAX_OVERLOADS, RetryPolicy
 from ..ports import NotKept
 from . import messages
 from .answer import AnswerListener
+from .prompts.request_start import new_prefix
 from .state import Ending, LoopState, Terminal
 from .stop import StopSignal
 from .tool_calls.call import PipelineContext
 
 Json = dict[str, Any]
+
+_MAX_LEFT_OUT = 20  # in one turn
 
 
 class ModelCalls:
@@ -35,6 +38,7 @@ class ModelCalls:
         self._listener = listener
         self._stop = stop
         self._call: ModelCall | None = None
+        self._left_out = 0  # tools that the API has refused
         self._lent = ""  # the model that is used in this turn only
         self.stop_reason: str | None = None
         self.seconds = 0.0
@@ -66,6 +70,8 @@ class ModelCalls:
         try:
             end = await self._stop.unless_set(self._call.run())
         except ModelError as failure:
+            if await self._leave_out(failure):
+                return await self.call(state)
             if not (can_fall_back and failure.overloaded):
                 raise
             return await self._fall_back(state)
@@ -134,6 +140,20 @@ class ModelCalls:
         self._recorder.message(messages.informational(text, "warning"))
         self._lend(other)
         return await self.call(state)
+
+    async def _leave_out(self, failure: ModelError) -> bool:
+        """Go on without a tool of an MCP server that the API refuses. Return False if that does not help."""
+        agent = self._agent
+        name = failure.refused_tool([tool.name for tool in agent.listed])
+        if not name.startswith("mcp__") or self._left_out >= _MAX_LEFT_OUT:
+            return False
+        self._left_out += 1
+        self._config.tools.remove([name])
+        agent.listed = tuple(tool for tool in agent.listed if tool.name != name)
+        agent.prefix = await new_prefix(self._config, agent.listed, self._deps.home)
+        text = f"The tool {name} is left out, because the model's API refuses it: {failure.message[:300]}"
+        self._recorder.message(messages.informational(text, "warning"))
+        return True
 
     def _call_settings(self, state: LoopState) -> CallSettings:
         """Return the settings of a model call, with the request for the whole history."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Sequence
 from enum import Enum
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -19,6 +21,10 @@ _STATUS_OF_TYPE = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
+
+
+_ABOUT_TOOL = re.compile("schema|parameters|propert|name", re.IGNORECASE)
+_WHICH_TOOL = re.compile(r"(?:.*\bfunction_?[dD]eclarations|.*?\btools)[.\[](\d{1,4})\b", re.DOTALL)
 
 
 class Retry(Enum):
@@ -84,6 +90,15 @@ class ModelError(Exception):
     def prompt_too_long(self) -> bool:
         """Whether the conversation does not fit the model."""
         return self.status == 413 or (self.status == 400 and "prompt is too long" in self.message.lower())
+
+    def refused_tool(self, names: Sequence[str]) -> str:
+        """Return which of the declared tools an API does not take, "" for none: it is named, or counted."""
+        if self.status != 400 or not _ABOUT_TOOL.search(self.message):
+            return ""
+        named = [name for name in names if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", self.message)]
+        counted = _WHICH_TOOL.match(self.message)
+        number = int(counted[1]) if counted else len(names)
+        return named[0] if named else names[number] if number < len(names) else ""
 
     def prose(self, model: str, *, answered: bool = True) -> str:
         """Return the text for the person: what happened, and one thing to do. `model` is the id of the called model.

@@ -6,7 +6,8 @@ import hashlib
 import json
 from typing import Any
 
-from tests.remote.agent_kit import World, assert_valid, calls, make_world, says
+import pytest
+from tests.remote.agent_kit import World, assert_valid, calls, error_reply, make_world, says
 
 from ccb.remote.permissions.decision import Behavior, Decision
 from ccb.remote.tools.contract import Tool, ToolContext, ToolDeclaration, ToolResult
@@ -95,6 +96,35 @@ async def test_a_call_through_another_tool_is_judged_as_the_tool_that_it_names()
     assert "required parameter `to` is missing" in result(world, "x2")["content"]
     assert "No such tool available: nosuch" in result(world, "x3")["content"]
     assert "required parameter `tool_name` is missing" in result(world, "x4")["content"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "tools.2.custom.input_schema: JSON schema is invalid",
+        "Invalid schema for function 'mcp__slack__list_channels': None is not of type 'object'",
+        "GenerateContentRequest.tools[0].function_declarations[2].parameters.properties[x].type: must be specified",
+    ],
+)
+async def test_a_tool_that_the_api_refuses_is_left_out_by_name_and_the_session_goes_on(said: str) -> None:
+    refused = error_reply(400, "invalid_request_error", said)
+    world = make_world(refused, says("done"), says("again", "m2"))
+    world.agent.config.tools.add(SLACK)
+    assert (await world.turn())["result"] == "done"
+    assert (await world.turn("again"))["result"] == "again"
+    named = [[tool["name"] for tool in world.transport.request_json(index)["tools"]] for index in range(3)]
+    assert named[0] == ["Look", "Change", "mcp__slack__list_channels", "mcp__slack__send_message"]
+    assert named[1] == named[2] == [name for name in named[0] if name != "mcp__slack__list_channels"]
+    assert prefix(world, 1) == prefix(world, 2)
+    (told,) = world.emitter.messages("system", "informational")
+    assert "mcp__slack__list_channels is left out" in told["content"] and said in told["content"]
+
+
+async def test_a_refusal_that_is_about_no_tool_of_a_server_ends_the_turn() -> None:
+    for said in ("tools.0.custom.input_schema: JSON schema is invalid", "tools.2.cache_control: too many", "no"):
+        world = make_world(error_reply(400, "invalid_request_error", said))
+        world.agent.config.tools.add(SLACK)
+        assert (await world.turn())["is_error"]
 
 
 def test_many_added_tools_are_deferred_from_then_on_and_few_are_not() -> None:
