@@ -18,6 +18,7 @@ from mcp.shared.dispatcher import CallOptions, ProgressFnT
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 import ccb
 from ccb.tunnel.wire.dataclass import dataclass
@@ -132,6 +133,7 @@ class _Answers:
     def __init__(self, stream: ReadStream[SessionMessage | Exception], pending: set[object]) -> None:
         self._stream = stream
         self._pending = pending
+        self._greeted = False
 
     async def receive(self) -> SessionMessage | Exception:
         item = await self._stream.receive()
@@ -140,6 +142,8 @@ class _Answers:
             number = answered_number({"id": message.id, "result": {}}, self._pending)
             if isinstance(number, int):
                 message.id = number
+            if not self._greeted and isinstance(message, types.JSONRPCResponse):
+                self._greeted, message.result = True, _greeting(message.result)
         return item
 
     async def aclose(self) -> None:
@@ -159,6 +163,21 @@ class _Answers:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+
+def _greeting(given: Json) -> Json:
+    """Return the answer of a server to `initialize` in a form that the package takes. Only names in it count."""
+    version, info, offers = given.get("protocolVersion"), given.get("serverInfo"), given.get("capabilities")
+    info, offers = info if isinstance(info, dict) else {}, offers if isinstance(offers, dict) else {}
+    named = {name: each for name, each in info.items() if isinstance(each, str)}
+    named |= {name: str(info.get(name) or "unknown") for name in ("name", "version")}
+    instructions = given.get("instructions")
+    return {
+        "protocolVersion": version if version in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION,
+        "capabilities": {name: {} for name, each in offers.items() if each not in (None, False)},
+        "serverInfo": named,
+        **({"instructions": instructions} if isinstance(instructions, str) else {}),
+    }
 
 
 @asynccontextmanager

@@ -57,8 +57,8 @@ def serve() -> None:
         params = asked.get("params") or {}
         number, name, method = asked.get("id"), params.get("name"), asked["method"]
         if method == "initialize":
-            info = {"name": "odd", "version": "1"}
-            say(number, result={"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info})
+            info = {"name": 5}
+            say(number, result={"protocolVersion": "1", "capabilities": {"tools": True}, "serverInfo": info})
         elif method == "tools/list":
             say(number, result={"tools": TOOLS})
         elif name == "raw":
