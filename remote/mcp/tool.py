@@ -8,6 +8,7 @@ import json
 import time
 from typing import Any
 
+from ccb.tunnel.wire.content.images import image_trouble, image_type
 from ccb.tunnel.wire.kinds.mcp import tool_name
 from ccb.tunnel.wire.mcp_lines import SAY_LIMIT_S
 from ccb.tunnel.wire.tool_traits import Effect, RunsOn, ToolTraits
@@ -100,15 +101,29 @@ def _split(parts: list[Json], spill: Spill | None) -> tuple[list[str], list[Json
     images: list[Json] = []
     room = _MAX_IMAGES
     for part in parts:
-        data = part.get("data")
-        if part.get("type") == "image" and isinstance(data, str) and part.get("mimeType") in _IMAGE_TYPES:
-            room -= len(data)
-            if room >= 0:
-                source = {"type": "base64", "media_type": part["mimeType"], "data": data}
-                images.append({"type": "image", "source": source})
-                continue
-        texts.append(_text(part, spill))
+        image = _image(part) if part.get("type") == "image" else None
+        room -= len(image["data"]) if image is not None else 0
+        if image is not None and room >= 0:
+            images.append({"type": "image", "source": image})
+        else:
+            texts.append(_text(part, spill))
     return texts, images
+
+
+def _image(part: Json) -> Json | None:
+    """Return the source of an image that the API takes: one that it refuses would stay in the history."""
+    data, media_type = part.get("data"), part.get("mimeType")
+    if not isinstance(data, str) or media_type not in _IMAGE_TYPES:
+        return None
+    data = "".join(data.splitlines())
+    try:
+        raw = base64.b64decode(data, validate=True)
+    except ValueError:
+        return None
+    found = image_type(raw[:12])
+    if found is not None and image_trouble(raw):
+        return None
+    return {"type": "base64", "media_type": found or media_type, "data": data}
 
 
 def _text(part: Json, spill: Spill | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import re
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.remote.tools.test_read import PNG
 
 from ccb.local.mcp.permissions import McpRules
 from ccb.remote.commands.mcp_prompts import prompt_commands
@@ -292,6 +294,16 @@ def test_results_become_text_and_images() -> None:
     assert tool_result({"content": [], "isError": True}).is_error
     long = tool_result({"content": [{"type": "text", "text": "x" * 90_000}]})
     assert len(str(long.structured)) < 31_000 and len(long.content) == 90_000  # the pipeline keeps the whole in a file
+
+
+def test_an_image_that_the_api_would_refuse_does_not_get_into_the_history() -> None:
+    whole = base64.b64encode(PNG).decode()
+    image = {"type": "image", "mimeType": "image/jpeg", "data": whole[:20] + "\n" + whole[20:]}
+    found = tool_result({"content": [image]})
+    assert isinstance(found.content, list)
+    assert found.content[0]["source"] == {"type": "base64", "media_type": "image/png", "data": whole}
+    for data in (base64.b64encode(PNG[:-20]).decode(), whole[:-3], "no base64"):
+        assert isinstance(tool_result({"content": [{**image, "data": data}]}).content, str)
 
 
 def test_what_the_model_cannot_see_is_kept_in_a_file(tmp_path: Path) -> None:
