@@ -171,7 +171,7 @@ class LaptopPermissions:
 
     def replied(self, tool: str, question: Json, result: Json) -> None:
         """Note what a server has answered to a call, if the tool is the one that answers in place of the person."""
-        if tool != self._prompt_tool:
+        if not self.stands_for_person(tool):
             return
         parts = result.get("content")
         texts = [str(each.get("text")) for each in (parts if isinstance(parts, list) else ()) if isinstance(each, dict)]
@@ -251,7 +251,7 @@ class LaptopPermissions:
         """Return the arguments with which a call may run, which an answer may have changed. Raise RequestRefused."""
         if self._denies(tool):
             raise RequestRefused(f"A rule of this laptop denies {one_line(tool)[:200]}.")
-        if tool == self._prompt_tool:
+        if self.stands_for_person(tool):
             return arguments
         call = self._calls.pop(tool_use_id, None)
         if call is not None and call.tool == tool and call.denied:
@@ -285,6 +285,10 @@ class LaptopPermissions:
             del self._typed[command]
         elif not self._allows(f"mcp__{server_name(server)}__"):
             await self._asked_here(command, arguments, "")
+
+    def stands_for_person(self, tool: str) -> bool:
+        """Return whether a tool answers in place of the person."""
+        return tool == self._prompt_tool
 
     def _denies(self, tool: str) -> bool:
         return self._covered("deny", tool)

@@ -57,11 +57,15 @@ class LaptopServer:
     """A server that starts with the first message, and again with the next message after it has ended.
 
     After a start that failed, messages are refused for a while that grows from 1 to 30 seconds. `why` is the reason of
-    the last failure, for the person and not for the host. After `close` it starts only with `restart`. Call `close`.
+    the last failure, for the person and not for the host. After `close` it starts only with `restart`. `patient` says
+    of a tool that it may ask somebody, so that its calls have no limit. Call `close`.
     """
 
-    def __init__(self, name: str, config: ServerConfig, client: ClientSide) -> None:
+    def __init__(
+        self, name: str, config: ServerConfig, client: ClientSide, patient: Callable[[str], bool] = lambda tool: False
+    ) -> None:
         self.name = name
+        self._patient = patient
         self.why = ""
         self._config = config
         self._client = client
@@ -137,7 +141,8 @@ class LaptopServer:
     ) -> Json:
         """Send a request once. A call of a tool has a limit, which begins again with each sign of the server, and when
         the person has been asked. Raise MCPError, RequestRefused."""
-        limit = self._config.call_s if method == "tools/call" else math.inf
+        limited = method == "tools/call" and not self._patient(str((params or {}).get("name")))
+        limit = self._config.call_s if limited else math.inf  # the worker limits the others
         heard_at, shown_at = time.monotonic(), 0.0
 
         async def heard(progress: float, total: float | None, message: str | None) -> None:
@@ -157,7 +162,7 @@ class LaptopServer:
                 await asyncio.wait({asking}, timeout=min(left, _LOOK_S))
                 if connection.asking():
                     heard_at = time.monotonic()
-                elif show is not None and not shown_at and time.monotonic() > heard_at + SAY_LIMIT_S:
+                elif show is not None and limited and not shown_at and time.monotonic() > heard_at + SAY_LIMIT_S:
                     shown_at = heard_at
                     show({"message": f"no answer yet, limit {limit:g} s"})
             return asking.result()

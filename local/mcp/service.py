@@ -131,7 +131,9 @@ class LaptopServers:
 
         if name not in self._servers:
             client = ClientSide(self._stderr, self._said, self._ask, StoredLogins(self._secrets).at)
-            self._servers[name] = LaptopServer(name, config, client)
+            self._servers[name] = LaptopServer(
+                name, config, client, lambda tool: self._permissions.stands_for_person(tool_name(name, tool))
+            )
         return self._servers[name]
 
     async def _answer(self, message: McpMessage) -> Json:

@@ -112,17 +112,23 @@ class McpClient:
         return found[:_MAX_LISTED]
 
     async def call(
-        self, name: str, arguments: Json, tool_use_id: str = "", progress: Callable[[Json], None] | None = None
+        self,
+        name: str,
+        arguments: Json,
+        tool_use_id: str = "",
+        progress: Callable[[Json], None] | None = None,
+        call_s: float | None = None,
     ) -> Json:
         """Call a tool and return the result object. `progress` gets what the server says of the call's progress. The
-        call ends after `call_s` in which the server says nothing of it and asks nobody. Raise McpError."""
+        call ends after `call_s` (by default that of the client) in which the server says nothing of it and asks nobody.
+        Raise McpError."""
         params: Json = {"name": name, "arguments": arguments}
         if tool_use_id:
             params["_meta"] = {TOOL_USE_ID: tool_use_id, "progressToken": tool_use_id}
         if progress is not None:
             self._progress[tool_use_id] = progress
         try:
-            return await self._ask("tools/call", params, self.call_s, tool_use_id)
+            return await self._ask("tools/call", params, call_s or self.call_s, tool_use_id)
         finally:
             self._progress.pop(tool_use_id, None)
             self._signs.pop(tool_use_id, None)
@@ -146,7 +152,7 @@ class McpClient:
     async def _ask(self, method: str, params: Json, seconds: float, token: str | None = None) -> Json:
         message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
         exchange = self._channel.exchange(message)
-        reply = await (self._within(exchange, seconds) if token is None else self._heard_of(exchange, token))
+        reply = await (self._within(exchange, seconds) if token is None else self._heard_of(exchange, seconds, token))
         error, result = reply.get("error"), reply.get("result")
         if error is not None:
             raise McpError(reason_of(error))
@@ -160,16 +166,16 @@ class McpClient:
         except asyncio.TimeoutError:
             raise McpError(f"no answer within {seconds:g} s") from None
 
-    async def _heard_of(self, exchange: Coroutine[Any, Any, Json], token: str) -> Json:
+    async def _heard_of(self, exchange: Coroutine[Any, Any, Json], seconds: float, token: str) -> Json:
         """Return the answer to a call. Its time begins again with each sign of the server, and when the person has been
         asked."""
         task = asyncio.ensure_future(exchange)
         asked_at = time.monotonic()
         try:
             while not task.done():
-                left = max(asked_at, self._signs.get(token, 0.0)) + self.call_s - time.monotonic()
+                left = max(asked_at, self._signs.get(token, 0.0)) + seconds - time.monotonic()
                 if left <= 0:
-                    raise McpError(too_long(self.call_s) + UNKNOWN)
+                    raise McpError(too_long(seconds) + UNKNOWN)
                 await asyncio.wait({task}, timeout=min(left, _LOOK_S))
                 if getattr(self._channel, "asking", False):
                     asked_at = time.monotonic()

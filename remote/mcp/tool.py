@@ -15,7 +15,7 @@ from ccb.tunnel.wire.tool_traits import Effect, RunsOn, ToolTraits
 
 from ..tools.contract import MAX_OUTPUT_CHARS, Tool, ToolContext, ToolResult, declared
 from ..tools.spill import Spill
-from .client import McpClient, McpError, ServerTool
+from .client import ELSEWHERE_S, McpClient, McpError, ServerTool
 
 Json = dict[str, Any]
 
@@ -45,11 +45,12 @@ class McpTool(Tool):
             shown = progress_text(params)
             context.call.progress({"output": shown, "elapsed_seconds": round(time.monotonic() - began, 1)})
 
-        limit = asyncio.get_running_loop().call_later(
-            SAY_LIMIT_S, progress, {"message": f"no answer yet, limit {self._client.call_s:g} s"}
-        )
+        call_s = ELSEWHERE_S if context.call.for_person else self._client.call_s
+        said = {"message": f"no answer yet, limit {call_s:g} s"}
+        wait = SAY_LIMIT_S if call_s < ELSEWHERE_S else call_s  # who limits a call elsewhere shows that
+        limit = asyncio.get_running_loop().call_later(wait, progress, said)
         try:
-            result = await self._client.call(self.called, tool_input, context.call.tool_use_id, progress)
+            result = await self._client.call(self.called, tool_input, context.call.tool_use_id, progress, call_s)
         except McpError as error:
             return ToolResult(f"{self.name} failed: {error}", is_error=True)
         finally:

@@ -69,6 +69,8 @@ async def running_servers(
             if each.get("error"):
                 why = str(each["error"])[:_MAX_ERROR]
                 say(f"The MCP server {each['name'][:100]} of the agent {definition.name} is not connected: {why}.")
+            elif each.get("note"):
+                say(f"The MCP server {each['name'][:100]} of the agent {definition.name}: {each['note']}.")
         yield servers
     finally:
         await servers.close()

@@ -154,6 +154,8 @@ class CallContext:
     """The cage in which the call runs commands; None for no cage."""
     pinned: str = ""
     """The real path that the call may use and no other, wherever its path leads by now; "" if there is no need."""
+    for_person: bool = False
+    """Whether the call stands for a question to a person, who may take their time."""
     progress: Callable[[Json], None] = lambda update: None
     """Report live output: {"output": str (its end), "total_bytes": int, "elapsed_seconds": float}. Replaces the last
     report."""

@@ -16,7 +16,8 @@ Json = dict[str, Any]
 async def ask_tool(tool: Tool, name: str, tool_input: Json, tool_use_id: str, context: ToolContext) -> ToolPermission:
     """Return what `tool` answers about a call of the tool `name`. Anything that is not a clear yes is a no."""
     question = {"tool_name": name, "input": tool_input, "tool_use_id": tool_use_id}
-    result = await tool.run(question, context.for_call(replace(context.call, tool_use_id=tool_use_id)))
+    mine = replace(context.call, tool_use_id=tool_use_id, for_person=True)
+    result = await tool.run(question, context.for_call(mine))
     text = result.content
     if not isinstance(text, str) or result.is_error:
         return ToolPermission(False, f"{tool.name} did not decide: {text}"[:2000])

@@ -156,6 +156,12 @@ async def test_a_call_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(RequestRefused, match=r"gives no answer within 0.5 s, the limit of its calls"):
             await odd.server.reply(call("hang"), shown.append)
         assert shown == [{"message": "no answer yet, limit 0.5 s"}]
+        odd.server._patient = lambda tool: tool == "hang"
+        waiting = asyncio.ensure_future(odd.server.reply(call("hang")))
+        done, _ = await asyncio.wait({waiting}, timeout=1.0)
+        assert not done, "somebody may be asked by it"
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
 
 
 async def test_the_tools_of_a_server_pass_on_as_they_are() -> None:
