@@ -123,7 +123,8 @@ async def _test(name: str, config: ServerConfig, secrets: SecretStore) -> int:
         return ExitCode.AGENT_FAILED
     finally:
         await server.close()
-    tools = [each["name"] for each in listed.get("result", {}).get("tools", [])]
+    found = listed.get("result", {}).get("tools")
+    tools = [str(each.get("name")) for each in (found if isinstance(found, list) else ()) if isinstance(each, dict)]
     info = hello["serverInfo"]
     return write_stdout(f"{name} works: {info['name']} {info['version']}, {len(tools)} tools: {', '.join(tools)}\n")
 

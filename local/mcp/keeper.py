@@ -50,7 +50,7 @@ def main(control: int, command: list[str]) -> int:
     try:
         server = subprocess.Popen(command, preexec_fn=in_child, start_new_session=True)  # noqa: PLW1509 - no threads
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        os.write(control, (getattr(error, "strerror", None) or str(error)).encode("utf-8", "replace"))
+        os.write(control, str(error).encode("utf-8", "replace"))
         return 127
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):  # else the server's pipes would not end with the server

@@ -96,7 +96,7 @@ async def _is_up(process: asyncio.subprocess.Process, control: socket.socket, co
     while process.returncode is None:  # noqa: ASYNC110 - there is no event for it; the keeper goes on without its parent, which has ended by now
         await asyncio.sleep(_LOOK_S)
     if said != b"\n":
-        raise OSError(f"{command} cannot be started: {said.decode('utf-8', 'replace') or 'no reason'}")
+        raise OSError(said.decode("utf-8", "replace") or f"{command} did not start")
 
 
 async def _ended(control: socket.socket) -> None:

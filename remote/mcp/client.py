@@ -68,6 +68,7 @@ class McpClient:
         self.info: Json = {}
         self.instructions = ""
         self.call_s = call_s
+        self.broken: list[str] = []
         self._channel = channel
         self._handshake_s = handshake_s
         # Calls of an earlier worker or connection may still run on the server, under ids of their own.
@@ -86,17 +87,17 @@ class McpClient:
         self.offers = frozenset(capabilities if isinstance(capabilities, dict) else ())
         await self._within(self._channel.exchange(_notification("notifications/initialized")), self._handshake_s)
 
-    async def tools(self) -> tuple[list[ServerTool], list[str]]:
-        """Return the tools of the server, from all pages, and those that are left out, because nobody can call them: by
-        their names. Raise McpError."""
-        found, broken = [], []
+    async def tools(self) -> list[ServerTool]:
+        """Return the tools of the server, from all pages. `broken` has the names of those that are left out, because
+        nobody can call them. Raise McpError."""
+        found, self.broken = [], []
         for described in await self.listed("tools"):
             tool = _tool(described)
             if tool is not None:
                 found.append(tool)
             else:
-                broken.append(str(described.get("name"))[:100])
-        return found, broken
+                self.broken.append(str(described.get("name"))[:100])
+        return found
 
     async def listed(self, what: str) -> list[Json]:
         """Return the `tools`, `resources` or `prompts` that the server describes, from all pages. Raise McpError."""

@@ -189,9 +189,8 @@ class McpServers:
                 await client.connect()
             for _ in range(_ROUNDS):
                 server.has_news = False
-                found, broken = await client.tools()
-                tools = [McpTool(server.name, each, client, server.place.runs_on) for each in found]
-                server.note = _note(broken, [tool.called for tool in tools if tool.declaration.adapted])
+                tools = [McpTool(server.name, each, client, server.place.runs_on) for each in await client.tools()]
+                server.note = _note(client.broken, [tool.called for tool in tools if tool.declaration.adapted])
                 prompts = await _prompts(server.name, client)
                 if not server.has_news:
                     break

@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire.ndjson import to_bytes
 
-from ...model.request import sendable
+from ...model.request import sendable as dump
 
 Json = dict[str, Any]
 
@@ -125,11 +125,11 @@ class HistoryMessage:
     def encoded(self) -> bytes:
         """Return the JSON bytes of the message."""
         if self._encoded is None:
-            self._encoded = to_bytes(sendable(self.api()))
+            self._encoded = to_bytes(dump(self.api()))
         return self._encoded
 
     def encoded_with_cache_mark(self) -> bytes:
         """Return the bytes with a cache_control mark on the last block. The history itself gets no mark."""
         *first, last = self.blocks
         marked = {**last, "cache_control": {"type": "ephemeral"}}
-        return to_bytes(sendable({"role": self.role, "content": [*first, marked]}))
+        return to_bytes(dump({"role": self.role, "content": [*first, marked]}))

@@ -174,7 +174,7 @@ async def test_why_a_program_does_not_start_is_known_to_the_person() -> None:
     server = LaptopServer("gone", StdioServer(command="/nonexistent"), ClientSide(sys.stderr))
     with pytest.raises(RequestRefused, match="cannot be reached"):
         await server.reply(call("ok"))
-    assert server.why == "/nonexistent cannot be started: No such file or directory"
+    assert server.why == "[Errno 2] No such file or directory: '/nonexistent'"
 
 
 ANSWER = '{"jsonrpc": "2.0", "id": ID, "result": {"is": "%s"}}'
