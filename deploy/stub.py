@@ -363,6 +363,11 @@ class BundleImporter(Loader):
 
 def main() -> None:
     version = "%d.%d.%d" % sys.version_info[:3]
+    for fd in (0, 1):
+        try:
+            os.set_blocking(fd, True)  # a start-up file, or what started the shell, may have changed it
+        except OSError:
+            pass  # it is closed
     if no_input():
         say(input=False, py=version)
         sys.exit(96)

@@ -53,7 +53,7 @@ def _read_terminal(terminal: int, stop: int | None = None) -> str:
     line = b""
     try:
         while not line.endswith(b"\n"):
-            if stop is not None and stop in select.select([terminal, stop], [], [])[0]:
+            if stop in select.select([terminal, *([] if stop is None else [stop])], [], [])[0]:
                 raise EOFError
             piece = os.read(terminal, _PIECE)
             if not piece and not line:

@@ -1,17 +1,22 @@
 """Read stdin and write stdout in a headless run without blocking the event loop, whatever they are connected to.
 
 Threads do the blocking calls. They are daemon threads: a read that never returns must not keep the program alive.
+
+A program that starts ccb may have made its streams non-blocking, which holds for all processes that share them. Then
+"not now" is neither the end of the input nor a reader that has left: wait and go on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import io
 import os
+import select
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _PIECE = 64 * 1024
 _MAX_PENDING = 1024 * 1024
@@ -123,9 +128,60 @@ class Writer:
         self._drained.set()
 
 
+def read_some(fd: int, most: int) -> bytes:
+    """Return what can be read, b"" at the end. Wait for it, also where the descriptor does not block."""
+    while True:
+        try:
+            return os.read(fd, most)
+        except BlockingIOError:
+            _wait(fd, select.POLLIN)
+
+
+def write_some(fd: int, data: memoryview) -> int:
+    """Write the beginning of `data`, and return its length. Wait for room, also where the descriptor does not block."""
+    while True:
+        try:
+            return os.write(fd, data)
+        except BlockingIOError:
+            _wait(fd, select.POLLOUT)
+
+
+class WaitingFile(io.RawIOBase):
+    """A standard stream that does not block, as a file that does. Python's own takes a full pipe for a broken one."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def isatty(self) -> bool:
+        return os.isatty(self._fd)
+
+    def readable(self) -> bool:
+        return self._fd == 0
+
+    def writable(self) -> bool:
+        return self._fd != 0
+
+    def readinto(self, buffer: Any) -> int:
+        data = read_some(self._fd, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def write(self, data: Any) -> int:
+        return write_some(self._fd, memoryview(data))
+
+
+def _wait(fd: int, event: int) -> None:
+    poller = select.poll()
+    poller.register(fd, event)
+    poller.poll()
+
+
 def _read(fd: int) -> bytes:
     try:
-        return os.read(fd, _PIECE)
+        return read_some(fd, _PIECE)
     except OSError:  # closed, or a terminal that is gone
         return b""
 
@@ -133,7 +189,7 @@ def _read(fd: int) -> bytes:
 def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(fd, view) :]
+        view = view[write_some(fd, view) :]
 
 
 def _tell(loop: asyncio.AbstractEventLoop, what: Callable[[], None]) -> None:

@@ -101,9 +101,24 @@ def _open_standard_streams() -> None:
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    for number, stream in ((0, sys.stdin), (1, sys.stdout)):
+        if not os.get_blocking(number):
+            text = io.TextIOWrapper(_waiting(number), stream.encoding, "replace", line_buffering=os.isatty(number))
+            setattr(sys, "stdout" if number else "stdin", text)
     encoding = sys.stderr.encoding if sys.stderr is not None else "utf-8"
-    raw = open(2, "wb", closefd=False)  # noqa: SIM115 - for the whole run
+    raw = open(2, "wb", closefd=False) if os.get_blocking(2) else _waiting(2)  # noqa: SIM115 - for the whole run
     sys.stderr = _Stderr(raw, encoding, "backslashreplace", line_buffering=True, write_through=True)
+    if not os.get_blocking(2):
+        interface = io.TextIOWrapper(_waiting(2), encoding, "backslashreplace", line_buffering=True)
+        sys.__stderr__ = interface  # type: ignore[misc] # it is drawn there
+
+
+def _waiting(number: int) -> io.BufferedReader | io.BufferedWriter:
+    """Return a stream that waits where the descriptor does not: another program has made it non-blocking."""
+    from ccb.local.terminal.stdio import WaitingFile
+
+    raw = WaitingFile(number)
+    return io.BufferedWriter(raw) if number else io.BufferedReader(raw)
 
 
 def _keep_tracebacks_off_the_terminal() -> None:

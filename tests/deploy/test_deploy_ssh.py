@@ -89,6 +89,15 @@ async def test_a_noisy_start_up_file_is_passed_over(sshd: Sshd, host_user: HostU
         assert launched.noise >= 1_000_000
 
 
+async def test_streams_that_a_start_up_file_has_made_non_blocking_are_read_to_their_end(
+    tmp_path: Path, sshd: Sshd
+) -> None:
+    with host_user(tmp_path, SHELLS["zsh"]) as user:
+        (user.home / ".zshenv").write_text("python3 -c 'import os; [os.set_blocking(fd, False) for fd in (0, 1)]'\n")
+        launched, said = await start(sshd, user, tiny_bundle())
+    assert launched.uploaded and said == b"hello disk ~\n"
+
+
 async def test_a_start_up_file_that_reads_stdin_does_not_eat_the_bundle(sshd: Sshd, host_user: HostUser) -> None:
     (host_user.home / ".bashrc").write_text("read -t 0.2 line\n", encoding="utf-8")
     _, said = await start(sshd, host_user, tiny_bundle())

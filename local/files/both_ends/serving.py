@@ -33,6 +33,8 @@ def serve(marker: str, *, wait: bool) -> None:
 
     With `wait`, the laptop first sends a byte, because this connection is on trial.
     """
+    for fd in (0, 1):
+        os.set_blocking(fd, True)  # a start-up file may have changed it
     if wait and not os.read(0, 1):
         sys.exit(NO_INPUT_STATUS)
     closed = _input_is_closed()
