@@ -28,7 +28,7 @@ class PromptStore:
 
     def load(self) -> tuple[list[str], str]:
         """Return the prompts, the newest last, and what was not sent. A file that has become long is shortened."""
-        lines = self._read(self._sent).splitlines()
+        lines = self._read(self._sent).rstrip("\n").split("\n")
         prompts = [text for line in lines[-MAX_PROMPTS:] if (text := _text(line))]
         if len(lines) > 2 * MAX_PROMPTS or sum(map(len, lines)) > _MAX_BYTES:
             kept = [json.dumps(each) for each in prompts]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.wire.ndjson import dump
+from ccb.tunnel.wire.ndjson import dump_line
 
 if TYPE_CHECKING:
     from ..session.client import Json
@@ -18,13 +18,13 @@ _STEPS = (200_000, 20_000, 2_000)
 
 def limited_line(body: Json) -> str:
     """Return a message as JSON. If it is too long, long texts in it are cut and images are left out."""
-    line = dump(body)
+    line = dump_line(body)
     for most in _STEPS:
         if len(line) <= MAX_LINE:
             break
         short = _cut(body, most)
         assert isinstance(short, dict)
-        line = dump(short)
+        line = dump_line(short)
     return line
 
 

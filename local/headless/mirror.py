@@ -40,7 +40,7 @@ class TranscriptMirror:
         """The session has this id. A transcript of it that the client has written is continued."""
         self._session = session_id
         try:
-            *_, last = self._path.read_text(encoding="utf-8").splitlines()
+            *_, last = self._path.read_text(encoding="utf-8").rstrip("\n").split("\n")
             self._last = str(json.loads(last)["uuid"])
         except (OSError, ValueError, KeyError, TypeError):
             self._last = None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from ccb.tunnel.plain_text import escaped_json, neutralise
-from ccb.tunnel.wire.ndjson import dump, to_bytes
+from ccb.tunnel.wire.ndjson import dump_line, to_bytes
 
 from ..terminal.stdio import Writer
 from .line_limit import limited_line
@@ -103,7 +103,7 @@ class StreamOutput:
 
 def make_output(output_format: str, writer: Writer, *, verbose: bool, terminal: bool) -> HeadlessOutput:
     """Return the output for a value of `--output-format`. `terminal`: stdout is a terminal."""
-    json_of = _terminal_json if terminal else dump
+    json_of = _terminal_json if terminal else dump_line
     if output_format == "stream-json":
         return StreamOutput(writer, _terminal_json if terminal else limited_line)
     if output_format == "json":
@@ -112,7 +112,7 @@ def make_output(output_format: str, writer: Writer, *, verbose: bool, terminal: 
 
 
 def _terminal_json(body: Json) -> str:
-    return escaped_json(dump(body))
+    return escaped_json(dump_line(body))
 
 
 def _terminal_text(body: Json) -> str:

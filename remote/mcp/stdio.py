@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import os
 import time
@@ -14,6 +13,7 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.mcp_lines import CALL_S, LineReader
+from ccb.tunnel.wire.ndjson import dump_line, to_bytes
 
 from ..system.deadline import within
 from ..system.host import Host, StdioRedirect
@@ -196,7 +196,7 @@ class _Child:
         await asyncio.wait({watch})
 
     def _send(self, message: Json) -> None:
-        data = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+        data = to_bytes(dump_line({"jsonrpc": "2.0", **message})) + b"\n"
         if self.why_ended:
             raise McpError(self.why_ended)
         if len(self._unsent) + len(data) > MAX_MESSAGE:

@@ -29,6 +29,8 @@ _MEMORY_OF_VALUE = 120
 _MAX_OPEN_PARTS = 16
 _PART_CHARS = 40 * 1024  # a character is at most 6 bytes once it is escaped
 
+_OTHER_LINE_ENDS = "\u0085\u2028\u2029"
+
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -53,6 +55,15 @@ def load(text: str) -> object:
 def dump(data: Json) -> str:
     """Return an object as compact JSON text. The wire, the journal and stdout all use this spelling."""
     return _ENCODER.encode(data)
+
+
+def dump_line(data: Json) -> str:
+    """Return an object as a line for other programs. Some of them end a line at more characters than `\\n`: Python's
+    `splitlines` and Node's `readline` do."""
+    text = dump(data)
+    for end in _OTHER_LINE_ENDS:
+        text = text.replace(end, f"\\u{ord(end):04x}")
+    return text
 
 
 def to_bytes(text: str) -> bytes:

@@ -106,6 +106,17 @@ async def test_the_stream_is_init_first_result_last_and_one_session(
     assert len(results) == 2 and not any(block.get("is_error") for block in results)
 
 
+async def test_no_character_but_the_newline_ends_a_line_of_the_stream(
+    laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    """Python's `splitlines` and Node's `readline` know more ends of lines."""
+    said = "one\u2028two\u2029three\u0085four"
+    fake_model.add({"text": said})
+    done = await laptop.run([str(project), "-p", "go\u2028on", *STREAM, "--include-partial-messages"])
+    assert done.messages == [json.loads(line) for line in done.stdout.rstrip("\n").split("\n")]
+    assert done.texts == [said, said]
+
+
 async def test_partial_messages_stream_the_events_of_the_model(
     laptop: Laptop, fake_model: FakeModel, project: Path
 ) -> None:

@@ -91,7 +91,7 @@ async def test_a_transcript_is_copied_and_goes_on_behind_the_one_that_the_client
     mirror = TranscriptMirror(shown, {"CLAUDE_CONFIG_DIR": str(tmp_path)}, Path("/srv/app.d"))
     file = tmp_path / "projects" / "-srv-app-d" / "s1.jsonl"
     file.parent.mkdir(parents=True)
-    file.write_text('{"uuid": "u0"}\n')
+    file.write_text('{"uuid": "u0", "text": "a\u2028b\u0085c"}\n', encoding="utf-8")
     mirror.begin("s1")
     mirror.sent("i1", {"type": "user", "message": {"role": "user", "content": "hi"}})
     await mirror.taken("i1")
