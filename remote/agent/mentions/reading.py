@@ -21,8 +21,9 @@ _log = logging.getLogger(__name__)
 async def run_unasked(
     config: AgentConfig, agent: AgentState, name: str, given: Json, *, wanted: bool = False
 ) -> ToolResult | None:
-    """Return the result of a tool that only reads; None if it may not run without a question, or fails. `wanted`: the
-    person has named what is read, so a question has its answer."""
+    """Return the result of a tool that only reads; None if it may not run without a question, or finds nothing to read.
+    The result of a tool that has a bug says so. `wanted`: the person has named what is read, so a question has its
+    answer."""
     tool = agent.tools.get(name)
     if tool is None:
         return None
@@ -32,9 +33,9 @@ async def run_unasked(
             return None
         context = config.context.for_call(CallContext(cage=decision.cage, pinned=decision.pinned))
         result = await tool.run(given, context)
-    except Exception:  # noqa: BLE001 - the agent goes on without it
-        _log.exception("%s was not run for the model", name)
-        return None
+    except Exception as error:  # noqa: BLE001 - a tool's bug is a result, the model goes on
+        _log.exception("%s failed for the model", name)
+        return ToolResult(f"ccb could not read it, because of a bug: {type(error).__name__}: {error}")
     return None if result.is_error else result
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,18 @@ async def test_nothing_is_overwritten_and_a_name_of_another_kind_is_refused(tmp_
             await at.pilot.press("enter")
             await at.sees(why)
     assert mine.read_text() == "mine" and [path.name for path in tmp_path.iterdir()] == ["mine.md"]
+
+
+def test_a_directory_without_hard_links_takes_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    write_new(tmp_path / "a.md", "text")
+    assert (tmp_path / "a.md").read_text() == "text" and (tmp_path / "a.md").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(FileExistsError):
+        write_new(tmp_path / "a.md", "other")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.md"]
 
 
 def test_a_file_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:

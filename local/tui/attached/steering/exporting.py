@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -74,12 +73,12 @@ def _json_of(session: str, place: str, events: Sequence[Received]) -> str:
 
 
 def write_new(path: Path, text: str) -> None:
-    """Write a file that nobody else can read, in one step. Raise FileExistsError rather than replace one, and other
-    OSError."""
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    """Write a file that nobody else can read. Raise FileExistsError rather than replace one, and other OSError; then
+    nothing is left of it."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
-        os.link(temporary, path)  # a rename would replace what is there
-    finally:
-        Path(temporary).unlink()
+    except BaseException:
+        path.unlink()
+        raise
