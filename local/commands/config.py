@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.settings_text import line_of
 
 from ..command_line.exit_codes import ExitCode
 from ..config.projects import Projects
 from ..config.settings import Settings, SettingsChoice, SettingsLayer, settings_path
-from ..config.settings_file import line_of
 from ..config.settings_loading import load_settings
 from .running import CommandParser, exit_code
 
@@ -83,8 +83,9 @@ def _parts(keys: list[str], value: Any) -> Iterator[tuple[list[str], Any]]:
 
 
 def _origin(layer: SettingsLayer, keys: Sequence[str], value: object) -> str:
-    rule = value if keys[0] == "permissions" and isinstance(value, str) else None
-    return f"{layer.source}: {layer.path}, line {line_of(layer.text, keys, rule)}"
+    rules = layer.values["permissions"].get(keys[-1]) if keys[0] == "permissions" else None
+    place = [*keys, rules.index(value)] if isinstance(rules, list) else keys
+    return f"{layer.source}: {layer.path}, line {line_of(layer.text, place)}"
 
 
 def _of_host(words: Sequence[str], environ: Mapping[str, str], *, origin: bool) -> list[str]:

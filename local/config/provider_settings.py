@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.wire.dataclass import dataclass
-
-from .settings_file import line_of
+from ccb.tunnel.wire.settings_text import line_of
 
 Kind = Literal[
     "anthropic",

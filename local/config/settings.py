@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.settings_text import line_of, lines_in
 
 from ..command_line.model import Arguments
 from .provider_settings import ProviderSettings
@@ -28,7 +29,6 @@ from .sections import (
 )
 from .sections import key as _key
 from .settings_checks import rules_without_tool
-from .settings_file import line_of
 
 SandboxMode = Literal["read-only", "workspace", "off"]
 ImageChoice = Literal["auto", "kitty", "iterm2", "sixel", "blocks", "off"]
@@ -237,13 +237,21 @@ class Settings:
     @property
     def warnings(self) -> list[str]:
         """One sentence for each unknown key and each rule about a tool that there is not, with the name that may be
-        meant."""
-        return [
-            f"{layer.path}, line {line_of(layer.text, name.split('.'))}: unknown key {name!r} has no effect"
-            + _near(name)
-            for layer in self.layers
-            for name in layer.unknown
-        ] + [text for layer in self.layers for text in rules_without_tool(layer.path, layer.text, layer.values)]
+        meant, and for each key that stands twice in its object."""
+        return (
+            [
+                f"{layer.path}, line {line}: {name} stands here again: entries of both count, of single values the last"
+                for layer in self.layers
+                for name, line in lines_in(layer.text)[1].items()
+            ]
+            + [
+                f"{layer.path}, line {line_of(layer.text, name.split('.'))}: unknown key {name!r} has no effect"
+                + _near(name)
+                for layer in self.layers
+                for name in layer.unknown
+            ]
+            + [text for layer in self.layers for text in rules_without_tool(layer.path, layer.text, layer.values)]
+        )
 
     def is_managed(self, name: str) -> bool:
         """Return whether a policy sets a key, so that no option outranks it."""

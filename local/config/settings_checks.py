@@ -9,8 +9,7 @@ from typing import Any
 
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.plain_text import one_line
-
-from .settings_file import line_of
+from ccb.tunnel.wire.settings_text import line_of
 
 _SECRET_NAME = re.compile(r"api_?-?key|auth_?-?token|secret|password", re.IGNORECASE)
 _SECRET_VARIABLE = re.compile(r"token$|credentials?$", re.IGNORECASE)
@@ -43,7 +42,7 @@ def refuse_broken_rules(path: str, text: str, permissions: Mapping[str, Any]) ->
     from ccb.tunnel.wire.tool_traits import rule_parts, split_rules
 
     for kind in ("allow", "deny", "ask"):
-        for given in permissions.get(kind, ()):
+        for at, given in enumerate(permissions.get(kind, ())):
             try:
                 rules, still_open = split_rules(given) if kind != "ask" else ([given], 0)
                 for rule in rules or [given]:
@@ -51,7 +50,7 @@ def refuse_broken_rules(path: str, text: str, permissions: Mapping[str, Any]) ->
                 if still_open:
                     raise ValueError(f"permission rule {given!r}: a parenthesis is not closed")
             except ValueError as error:
-                line = line_of(text, ("permissions", kind), given)
+                line = line_of(text, ("permissions", kind, at))
                 raise ConfigError(
                     f"{path}, line {line}: permissions.{kind}: {error}", do=f"Correct the rule in {path}, or remove it."
                 ) from None
@@ -64,13 +63,13 @@ def rules_without_tool(path: str, text: str, values: Mapping[str, Any]) -> list[
     found: list[str] = []
     permissions = values.get("permissions") or {}
     for kind in ("allow", "deny", "ask"):
-        for given in permissions.get(kind, ()):
+        for at, given in enumerate(permissions.get(kind, ())):
             from ccb.tunnel.wire.tool_traits import rule_parts, split_rules
 
             for rule in split_rules(given)[0] if kind != "ask" else [given]:
                 wrong = no_such_tool(rule_parts(rule)[0])
                 if wrong:
-                    line = line_of(text, ("permissions", kind), given)
+                    line = line_of(text, ("permissions", kind, at))
                     found.append(f"{path}, line {line}: permissions.{kind}: {wrong}")
     return found
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ccb.tunnel.errors import ConfigError
+from ccb.tunnel.wire.settings_text import load_settings
 from ccb.tunnel.wire.structure import MAX_DEPTH, is_too_deep
 
 MAX_BYTES = 1024 * 1024
@@ -47,7 +47,7 @@ def read_settings_text(path: Path, environ: Mapping[str, str]) -> str | None:
     if len(raw) > MAX_BYTES:
         raise ConfigError(f"{path} is larger than {MAX_BYTES} bytes", do=f"Check {path}.")
     try:
-        return raw.decode("utf-8")
+        return raw.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not JSON: it is not UTF-8 text", do=f"Correct {path}.") from None
 
@@ -55,7 +55,7 @@ def read_settings_text(path: Path, environ: Mapping[str, str]) -> str | None:
 def parse_settings(path: str, text: str) -> dict[str, Any]:
     """Return the JSON object in the text of the file or option `path`. Raises ConfigError."""
     try:
-        data = json.loads(text)
+        data = load_settings(text)
     except json.JSONDecodeError as error:
         raise ConfigError(
             f"{path} is not JSON: {error.msg} (line {error.lineno}, column {error.colno})", do=f"Correct {path}."
@@ -83,17 +83,6 @@ def write_settings(path: Path, environ: Mapping[str, str], changes: Mapping[str,
     except OSError as error:
         fresh.unlink(missing_ok=True)
         raise ConfigError(f"{path} cannot be written", evidence=str(error.strerror), do=f"Check {path}.") from None
-
-
-def line_of(text: str, keys: Sequence[str], value: str | None = None) -> int:
-    """Return the number of the line on which the last of these nested keys stands, or a text behind it."""
-    at = 0
-    for key in keys:
-        found = re.compile(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:").search(text, at)
-        at = found.start() if found else at
-    if value is not None:
-        at = max(at, text.find(json.dumps(value, ensure_ascii=False), at))
-    return text.count("\n", 0, at) + 1
 
 
 def _content(path: Path, environ: Mapping[str, str]) -> bytes:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.openssh.sharing import Sharing
+from ccb.tunnel.wire.settings_text import line_of
 
 from .provider_settings import split_provider
 from .sections import BudgetSettings, CredentialSettings, ModelCallSettings, NetworkSettings, RuleSettings, Section
@@ -28,7 +29,7 @@ from .settings import (
     settings_path,
 )
 from .settings_checks import refuse_broken_keys, refuse_broken_rules, refuse_secrets, refuse_wrong_models
-from .settings_file import line_of, parse_settings, read_settings_file, read_settings_text
+from .settings_file import parse_settings, read_settings_file, read_settings_text
 
 _SECTIONS: Mapping[str, type[Section]] = {
     "permissions": RuleSettings,
@@ -130,7 +131,7 @@ def _validated(known: Mapping[str, Any], texts: Mapping[str, str]) -> Settings:
         first = error.errors(include_url=False, include_input=False)[0]
         key = ".".join(str(part) for part in first["loc"])
         path, text = next(iter(texts.items()))
-        line = line_of(text, [part for part in first["loc"] if isinstance(part, str)])
+        line = line_of(text, first["loc"])
         raise ConfigError(
             f"{path}, line {line}: {key}: {first['msg']}",
             do=f"Correct {key!r} in {path}, or remove it for the default.",

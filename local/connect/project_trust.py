@@ -14,6 +14,7 @@ from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.options import SettingsOption
 from ccb.tunnel.wire.requests import ProjectTrust, RequestRefused
+from ccb.tunnel.wire.settings_text import lines_in
 
 from ..command_line.model import Arguments
 from ..command_line.transport_choice import host_label
@@ -62,7 +63,7 @@ class ProjectDesk:
         self._directory = hello.cwd
         kept = self._kept = await self._record(hello.cwd)
         layers: list[Json] = [
-            {"source": layer.source, "path": layer.path, "values": values}
+            {"source": layer.source, "path": layer.path, "values": values, **_lines(layer.text, values)}
             for layer in self._settings.layers
             if (values := {name: value for name, value in layer.values.items() if name in FOR_WORKER})
         ]
@@ -149,6 +150,13 @@ class ProjectDesk:
         if self._identity is None:
             self._identity = await host_identity(self._arguments.connection)
         return self._identity
+
+
+def _lines(text: str, values: Mapping[str, object]) -> Json:
+    """Return the lines of hooks, which the host checks."""
+    if "hooks" not in values:
+        return {}
+    return {"lines": {name: line for name, line in lines_in(text)[0].items() if name.startswith("hooks")}}
 
 
 def _kept(update: Mapping[str, Any]) -> tuple[str, list[str]]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from ..session.settings import MANAGED_FILE
 from ..sessions.directory import resolve_directory
 from ..sessions.paths import home_directory
-from ..settings.project import Switch, line_in, read_project, switches_of
+from ..settings.project import Switch, read_project, switches_of
 from ..settings.settings_files import read_settings, read_text
 from ..settings.worker_settings import LOCAL, MANAGED, PROJECT, USER, Layer
 from .report import Reports
@@ -49,7 +50,7 @@ def _by_file(switches: Iterable[Switch]) -> Iterable[tuple[str, dict[str, Any]]]
         if each.path.endswith(".json"):
             if each.path not in texts:
                 texts[each.path] = _text(each.path)
-            found["at"] = line_in(texts[each.path], _keys(each))
+            found["at"] = _line(texts[each.path], _keys(each))
         yield each.path, found
 
 
@@ -61,6 +62,14 @@ def _keys(switch: Switch) -> list[str]:
         words.append(switch.kind)
     words.append(switch.name.partition(" ")[0] if switch.kind == "hook" else switch.name)
     return [*words, switch.detail] if switch.kind == "hook" else words
+
+
+def _line(text: str, keys: Sequence[str]) -> int:
+    """Return the number of the line on which the last of these nested keys stands."""
+    at = 0
+    for key in keys:
+        at = max(at, text.find(json.dumps(key), at), text.find(json.dumps(key, ensure_ascii=False), at))
+    return text.count("\n", 0, at) + 1
 
 
 def _text(path: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +19,7 @@ from .decision import Behavior, Decision
 from .matchers import AgentMatcher, Askable, PathMatcher, RuleMatcher, RuleState
 from .modes import ACCEPT_EDITS, BYPASS, DEFAULT, DONT_ASK, PLAN, check_mode, is_root_without_sandbox
 from .paths import ROOT_MARK, PathPattern, Places
-from .rules.rules import Rule, RuleError, parse_rule, parse_rules
+from .rules.rules import ANY_TOOL, Rule, RuleError, broken_rules, parse_rule, parse_rules
 from .rules.ruleset import CLIENT, COMMAND, COMMAND_LINE, SKILLS, RuleSet
 from .rules.updates import UpdateError, read_update
 from .sandbox_mode import NO_CAGE, Sandbox
@@ -29,6 +28,8 @@ from .sensitive import sensitive_patterns
 Json = dict[str, Any]
 
 log = logging.getLogger(__name__)
+
+_MAX_SHOWN = 200  # characters of what is no rule
 
 
 class PermissionEngine:
@@ -121,12 +122,15 @@ class PermissionEngine:
         self._rules.replace(COMMAND_LINE, Behavior.DENY, deny)
 
     def use_settings(self, settings: WorkerSettings) -> None:
-        """Replace the rules from settings. Raise RuleError for one that cannot be read; then nothing has changed."""
-        found: dict[tuple[str, Behavior], list[Rule]] = {}
+        """Replace the rules from settings. Raise RuleError for one that allows and cannot be read; then nothing has
+        changed. One that denies or asks covers all that it may have been about."""
+        found: dict[tuple[str, Behavior], list[Rule]] = {(s, behavior): [] for s in SOURCES for behavior in Behavior}
         for behavior in Behavior:
-            found.update({(source, behavior): [] for source in SOURCES})
             for each in settings.rules(behavior.value):
-                found[each.layer.source, behavior].append(read_rule(each))
+                found[each.layer.source, behavior] += _rules_for(each, behavior)
+        for layer in settings.layers:
+            if layer.broken:
+                found[layer.source, Behavior.DENY].append(Rule(ANY_TOOL, broken=layer.broken))
         for (source, behavior), rules in found.items():
             self._rules.replace(source, behavior, rules)
         self._set_dirs = settings.directories
@@ -164,8 +168,7 @@ class PermissionEngine:
                 return bool(rules.about(Behavior.DENY, tool_name))
             found = matcher.matching_rule(Behavior.DENY, asked, tool_input, state)
             return bool(found or matcher.question_about_deny_rules(asked, tool_input, state))
-        except Exception:
-            log.exception("whether %s is about a call of %s is not known", rule, tool_name)
+        except (RuleError, TypeError):  # an input that the matcher cannot read
             return True
 
     def lend(self, rules: Sequence[str], *, for_turn: bool = False) -> None:
@@ -173,8 +176,10 @@ class PermissionEngine:
         cannot be read does not count."""
         found = []
         for rule in rules:
-            with suppress(RuleError):
+            try:
                 found.append(parse_rule(rule))
+            except RuleError as error:
+                log.warning("a rule of a skill does not count: %s", error)
         if for_turn:
             self._rules.add(COMMAND, Behavior.ALLOW, found)
         else:
@@ -182,7 +187,8 @@ class PermissionEngine:
 
     def visible(self, tool_name: str) -> bool:
         """Return whether the model is offered a tool: False when a rule denies every call of it."""
-        return self._rules.whole_tool(Behavior.DENY, tool_name) is None
+        rules = self._rules.about(Behavior.DENY, tool_name)
+        return all(rule.content is not None or rule.broken for rule in rules)
 
     def left_out(self, tool_name: str) -> list[str]:
         """Return which files a search must leave out, as regular expressions (for fullmatch) of absolute paths in lower
@@ -255,15 +261,14 @@ class PermissionEngine:
             return replace(decision, cage=matcher.cage_if_granted(tool_input, state))
         except Exception as error:  # any failure of a check leads to a question
             log.exception("permission check of %s failed", tool.name)
-            failed = Decision(Behavior.ASK, f"The permission check failed ({type(error).__name__}).")
+            failed = Decision(Behavior.ASK, f"The permission check failed ({type(error).__name__}: {error}).")
             return _denied_without_question(failed) if self._mode == DONT_ASK else failed
 
     def only_reads(self, tool: Askable, tool_input: Json) -> bool:
         """Return whether a call changes nothing, as far as the tool and the judge of command lines can tell."""
         try:
             return _matcher(tool.traits.rules).only_reads(tool, tool_input)
-        except Exception:
-            log.exception("reading a call of %s failed", tool.name)
+        except TypeError:  # an input that the matcher cannot read
             return False
 
     def _decide(
@@ -272,6 +277,9 @@ class PermissionEngine:
         for behavior in (Behavior.DENY, Behavior.ASK):
             rule = self._rules.whole_tool(behavior, tool.name)
             rule = rule or matcher.matching_rule(behavior, tool, tool_input, state)
+            if rule and rule.broken:
+                what = f"{rule.broken}. Until that is corrected, every use of {tool.name}"
+                return Decision(behavior, f"{what} {'is denied' if behavior is Behavior.DENY else 'asks'}.", "rule")
             if rule:
                 verb = "denies" if behavior is Behavior.DENY else "wants a question before"
                 return Decision(behavior, f"The rule {rule} {verb} this.", "rule")
@@ -327,14 +335,26 @@ class _NamedTool:
         return False
 
 
+def _rules_for(given: Sourced, behavior: Behavior) -> list[Rule]:
+    """Return a rule of settings, and for one that cannot be read those that stand for it. Raise RuleError."""
+    try:
+        return [read_rule(given)]
+    except RuleError as error:
+        if behavior is Behavior.ALLOW:
+            raise
+        return broken_rules(given.value, str(error)) if given.value else []
+
+
 def read_rule(given: Sourced) -> Rule:
     """Return a rule of settings. Raise RuleError, which names its file. A path that begins with one slash starts where
     the settings of a project are."""
     layer = given.layer
     try:
+        if not isinstance(given.value, str):
+            raise RuleError(f"{str(given.value)[:_MAX_SHOWN]!r} is no permission rule")
         rule = parse_rule(given.value)
     except RuleError as error:
-        raise RuleError(f"{layer.path}: {error}") from None
+        raise RuleError(f"{given.place}: {error}") from None
     content = rule.content or ""
     if layer.source not in OF_PROJECT or traits_of(rule.tool).rules is not RuleKind.PATH:
         return rule

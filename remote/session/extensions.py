@@ -61,14 +61,14 @@ class SessionExtensions:
         await self._clients.settle(self._options())
         role = self._agent.config.offer.role
         unmet = role.unmet(connected_names(self._clients.running)) if role is not None else ""
-        if unmet:
-            self._refuse(unmet)
+        if self._settings.failure or unmet:
+            self._refuse(self._settings.failure or unmet)
 
     async def reload(self) -> None:
         """Read the files of the host again, if they are still trusted."""
-        before = {each.path: each for each in self._settings.current.layers}
+        before = {each.path: replace(each, lines={}) for each in self._settings.current.layers}
         await self._settings.reload()
-        after = {each.path: each for each in self._settings.current.layers}
+        after = {each.path: replace(each, lines={}) for each in self._settings.current.layers}
         hooks = self._agent.hooks
         for path in {**before, **after}:
             if hooks is not None and before.get(path) != after.get(path):

@@ -13,11 +13,9 @@ from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.options import SettingsOption
 from ccb.tunnel.wire.requests import TRUST_PROJECT, ProjectTrust, Request
 
-from ..permissions.decision import Behavior
-from ..permissions.engine import read_rule
 from ..ports import Broker, NotKept
-from ..settings.settings_files import read_settings
-from ..settings.worker_settings import MANAGED, OF_PROJECT, SOURCES, USER, Layer, Plugin, WorkerSettings
+from ..settings.settings_files import read_settings_file
+from ..settings.worker_settings import MANAGED, OF_PROJECT, SOURCES, USER, Layer, Plugin, WorkerSettings, at_line
 
 if TYPE_CHECKING:
     from ..settings.project import Project
@@ -48,6 +46,8 @@ class SessionSettings:
         self._plugin_dirs: list[str] = []
         self.plugin_problems: list[str] = []
         """What is wrong with plugins, in words."""
+        self.failure = ""
+        """Why no turn may begin: ccb has failed to find out what the project sets."""
 
     def use(self, options: SessionOptions) -> None:
         """Put the settings of a command line in force. Raise FrameError, or
@@ -75,6 +75,7 @@ class SessionSettings:
     async def _read(self) -> None:
         from ..settings.project import read_project  # no hello waits for it
 
+        self.failure = ""
         try:
             loop = asyncio.get_running_loop()
             project = await loop.run_in_executor(None, read_project, self._cwd, self._home, self.current.sources)
@@ -86,8 +87,10 @@ class SessionSettings:
         except NotKept as error:
             self._settled = False
             log.warning("the question about trust was not asked: %s", error)
-        except Exception:  # a failed check means that the project does not count
+        except Exception as error:  # a bug must not make rules vanish: no turn begins
+            self._settled = False
             log.exception("the settings of the project cannot be read")
+            self.failure = f"The settings of {self._cwd} cannot be read: {type(error).__name__}: {error}"
 
     async def _counts(self, project: Project) -> bool:
         if not project.switches and not project.problems:
@@ -96,14 +99,18 @@ class SessionSettings:
         known = project.fingerprint in trusted or ANY_PROJECT in trusted
         if known and not project.problems:
             return True
+        from ..settings.project import EVERY_CALL
+
         question = ProjectTrust(
             project.directories[0],
             project.fingerprint,
             [asdict(each) for each in project.switches],
             project.problems,
         )
-        why_not = _unusable(question, project)
-        if why_not:
+        if not self._option.trusted and all(each.name == EVERY_CALL for each in project.switches):
+            question, known = ProjectTrust(question.directory, "", (), project.problems), False  # nobody wants that
+        if len(json.dumps(asdict(question))) > _MAX_QUESTION:
+            why_not = f"{question.directory}: it switches on more than can be shown, so nothing of it counts"
             question = ProjectTrust(question.directory, "", (), [*project.problems, why_not])
             known = False
         answer = await self._broker.request(Request(TRUST_PROJECT, question, "what the project switches on"))
@@ -111,26 +118,23 @@ class SessionSettings:
 
     def _policy(self) -> list[Layer]:
         """Return the layer of the host's policy, if it has one. Raise ValueError if it cannot be used."""
-        problems: list[str] = []
-        policy = read_settings(MANAGED_FILE, problems.append)
-        if policy is not None:
-            from ..settings.project import at_line, unknown_keys, wrong_value
-
-            wrong = wrong_value(policy)
-            problems += [f"{at_line(MANAGED_FILE, wrong)}: {wrong} has a wrong value"] if wrong else []
-        if problems:
-            raise ValueError("the policy of this host cannot be used: %s" % problems[0])
-        if policy is None:
+        file = read_settings_file(MANAGED_FILE)
+        if file is None:
             return []
-        named = unknown_keys(policy, ("disableBypassPermissionsMode", "allowManagedHooksOnly"))
-        self._problems = [f"{at_line(MANAGED_FILE, name)}: {why}" for name, why in named]
-        return [Layer(MANAGED, MANAGED_FILE, policy, on_host=True)]
+        from ..settings.project import checked, unknown_keys
+
+        wrong = [file.problem] if file.values is None else checked(MANAGED_FILE, file.values, file.lines)
+        if wrong or file.values is None:
+            raise ValueError("the policy of this host cannot be used: %s" % wrong[0].partition("; ")[0])
+        named = unknown_keys(file.values, ("disableBypassPermissionsMode", "allowManagedHooksOnly"))
+        self._problems = [*file.notes, *(f"{at_line(MANAGED_FILE, file.lines, name)}: {why}" for name, why in named)]
+        return [Layer(MANAGED, MANAGED_FILE, file.values, True, file.lines)]
 
     def _put(self, project: Project | None) -> None:
         option = self._option
         chosen = frozenset(option.sources) if option.sources is not None else WorkerSettings().sources
         layers = [
-            Layer(str(each.get("source")), str(each.get("path", "")), each["values"])
+            Layer(str(each.get("source")), str(each.get("path", "")), each["values"], lines=each.get("lines", {}))
             for each in option.layers
             if each.get("source") in SOURCES and each["source"] not in OF_PROJECT
         ]
@@ -155,17 +159,3 @@ class SessionSettings:
             project.agents if project is not None else {},
         )
         self._changed(self.current)
-
-
-def _unusable(question: ProjectTrust, project: Project) -> str:
-    """Return why nothing of a project can count, "" if it can."""
-    if len(json.dumps(asdict(question))) > _MAX_QUESTION:
-        return f"{question.directory}: it switches on more than can be shown, so nothing of it counts"
-    settings = WorkerSettings(project.layers)
-    try:
-        for behavior in Behavior:
-            for each in settings.rules(behavior.value):
-                read_rule(each)
-    except ValueError as error:
-        return f"{error}; nothing of the project counts"
-    return ""

@@ -7,12 +7,12 @@ import json
 import os
 import re
 from collections.abc import Iterable
-from typing import Any, Callable
+from typing import Callable
+
+from ccb.tunnel.wire.settings_text import lines_in, load_settings
 
 from .settings_files import read_settings, read_text
 from .worker_settings import FLAG, Layer, Plugin
-
-Json = dict[str, Any]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 _ROOT = "${CLAUDE_PLUGIN_ROOT}"
@@ -37,18 +37,19 @@ def read_plugins(
             continue
         plugins.append(Plugin(name, path))
         for file, key in ((os.path.join("hooks", "hooks.json"), "hooks"), (".mcp.json", "mcpServers")):
-            values = _read(os.path.join(path, file), path, report)
-            if isinstance(values.get(key), dict):
-                layers.append(Layer(FLAG, os.path.join(path, file), {key: values[key]}, on_host=True))
+            value, lines = _read(os.path.join(path, file), key, path, report)
+            if isinstance(value, dict) or (value and key == "hooks"):  # hooks that cannot be read are refused by name
+                layers.append(Layer(FLAG, os.path.join(path, file), {key: value}, True, lines))
     return plugins, layers
 
 
-def _read(file: str, root: str, report: Callable[[str], None]) -> Json:
-    """Return the object in a file, in which `root` stands for the directory of the plugin."""
+def _read(file: str, key: str, root: str, report: Callable[[str], None]) -> tuple[object, dict[str, int]]:
+    """Return a value of a file, in which `root` stands for the directory of the plugin, and the lines of what it holds.
+    If the file cannot be read, that is the value."""
     try:
-        text = read_text(file) or "{}"
-        values = json.loads(text.replace(_ROOT, json.dumps(root)[1:-1]))
+        text = (read_text(file) or "{}").replace(_ROOT, json.dumps(root)[1:-1])
+        values = load_settings(text)
     except (ValueError, RecursionError) as error:
         report(f"{file}: {error}")
-        return {}
-    return values if isinstance(values, dict) else {}
+        return str(error), {}
+    return values.get(key) if isinstance(values, dict) else values, lines_in(text)[0]

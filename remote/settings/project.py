@@ -10,13 +10,13 @@ from dataclasses import field, replace
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.tool_traits import no_such_tool
+from ccb.tunnel.wire.tool_traits import no_such_tool, rule_parts
 
 from .front_matter import NESTED, read_markdown
 from .nested_yaml import read_nested
-from .settings_files import digest_of, read_settings, read_text
+from .settings_files import digest_of, read_settings, read_settings_file, read_text
 from .text_files import markdown_below, skills_in
-from .worker_settings import LOCAL, MEMORIES, MEMORY_FILE, PROJECT, USER, Layer
+from .worker_settings import LOCAL, MEMORIES, MEMORY_FILE, PROJECT, USER, Layer, at_line
 
 Json = dict[str, Any]
 
@@ -29,10 +29,16 @@ _KEYS: dict[str, type] = {
     "autoCompactEnabled": bool, "disableAllHooks": bool, "mcpServers": dict, "enabledMcpjsonServers": list,
     "disabledMcpjsonServers": list, "enableAllProjectMcpServers": bool,
 }  # fmt: skip
-_LISTS = ("allow", "ask", "deny", "additionalDirectories")
+_RULES = ("allow", "ask", "deny")
+_LISTS = (*_RULES, "additionalDirectories")
 _MODES = ("default", "plan", "acceptEdits", "dontAsk")
+EVERY_CALL = "every call"
+"""What a settings file denies that cannot be read: nobody knows what it would deny."""
 _MAX_ITEMS = 500
 _MAX_DETAIL = 2000  # characters
+_MAX_SHOWN = 200
+_NO_EFFECT = "it does not count"
+_ALL = "until that is corrected, it covers all that it may have been about"
 
 
 @dataclass(frozen=True)
@@ -75,15 +81,19 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
     layers = []
     for source, name in _FILES:
         path = next((found for each in directories if os.path.lexists(found := os.path.join(each, name))), "")
-        values = read_settings(path, problems.append) if path and source in sources else None
-        wrong = wrong_value(values or {})
-        if wrong:
-            problems.append(f"{at_line(path, wrong)}: {wrong} has a wrong value; the file does not count")
-        elif values is not None:
-            problems += [f"{at_line(path, name)}: {why}" for name, why in unknown_keys(values)]
-            problems += [f"{at_line(path, name)}: {why}" for name, why in _not_a_projects(values, path, home)]
-            problems += _rules_without_tool(values, path)
-            layers.append(Layer(source, path, values, on_host=True))
+        file = read_settings_file(path) if path and source in sources else None
+        if file is None:
+            continue
+        problems += file.notes
+        if file.values is None:
+            problems.append(f"{file.problem}; until that is corrected, every call is denied if the project is trusted")
+            layers.append(Layer(source, path, {}, True, broken=file.problem))
+        else:
+            problems += checked(path, file.values, file.lines)
+            named = [*unknown_keys(file.values), *_not_a_projects(file.values, path, home)]
+            problems += [f"{at_line(path, file.lines, name)}: {why}" for name, why in named]
+            problems += _rules_without_tool(path, file.values, file.lines)
+            layers.append(Layer(source, path, file.values, True, file.lines))
     texts: list[Switch] = []
     shared: list[Layer] = []
     agents: dict[str, str] = {}
@@ -104,20 +114,55 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
     return Project(directories, tuple(layers), tuple(switches), tuple(problems), agents)
 
 
-def wrong_value(values: Json) -> str:
-    """Return the name of a value whose type is wrong, with dots, or ""."""
+def checked(path: str, values: Json, lines: Mapping[str, int]) -> list[str]:
+    """Take what has a wrong type out of the values, and return sentences about it. Each entry counts for itself, and
+    rules that deny or ask stay as they are: the permission engine lets those that it cannot read cover all that they
+    may have been about."""
+    problems: list[str] = []
+
+    def wrong(name: str, why: str = " has a wrong value", effect: str = _NO_EFFECT) -> None:
+        problems.append(f"{at_line(path, lines, name)}: {name}{why}; {effect}")
+
     for name, kind in _KEYS.items():
-        if not isinstance(values.get(name, kind()), kind):
-            return name
-    for name, value in values.get("env", {}).items():
+        given = values.get(name, kind())
+        if isinstance(given, kind):
+            continue
+        refuses = bool(given) and name in ("permissions", "hooks")
+        wrong(name, effect=_ALL if refuses else _NO_EFFECT)
+        values[name] = {"deny": [given]} if refuses and name == "permissions" else given
+        if not refuses:
+            del values[name]
+    for name, value in [*values.get("env", {}).items()]:
         if not isinstance(value, str):
-            return f"env.{name}"
+            del values["env"][name]
+            wrong(f"env.{name}")
     permissions = values.get("permissions", {})
+    if not isinstance(permissions.get("defaultMode", ""), str):
+        del permissions["defaultMode"]
+        wrong("permissions.defaultMode")
     for key in _LISTS:
-        texts = permissions.get(key, [])
-        if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
-            return f"permissions.{key}"
-    return "" if isinstance(permissions.get("defaultMode", ""), str) else "permissions.defaultMode"
+        given, name, refuses = permissions.get(key, []), f"permissions.{key}", key in ("ask", "deny")
+        if not isinstance(given, list):
+            wrong(name, " is no list", "it counts as one entry" if refuses and given else _NO_EFFECT)
+            permissions[key] = given = [given] if refuses and given else []
+        texts = [_no_rule(each) if key in _RULES or not isinstance(each, str) else "" for each in given]
+        for at, why in enumerate(texts):
+            if why:
+                wrong(f"{name}.{at}", f": {why}", _ALL if refuses and given[at] else _NO_EFFECT)
+        if not refuses and any(texts):
+            permissions[key] = [each for each, why in zip(given, texts) if not why]
+    return problems
+
+
+def _no_rule(given: object) -> str:
+    """Return why this is no permission rule, "" if it is one."""
+    if not isinstance(given, str):
+        return f"{str(given)[:_MAX_SHOWN]!r} is no text"
+    try:
+        rule_parts(given)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def unknown_keys(values: Json, also: Sequence[str] = ()) -> list[tuple[str, str]]:
@@ -160,28 +205,14 @@ def _not_a_projects(values: Json, path: str, home: str) -> list[tuple[str, str]]
     return found
 
 
-def _rules_without_tool(values: Json, path: str) -> Iterator[str]:
+def _rules_without_tool(path: str, values: Json, lines: Mapping[str, int]) -> Iterator[str]:
     """Yield a sentence for each permission rule about a tool that there is not."""
     permissions = values.get("permissions", {})
-    for key in _LISTS[:3]:
-        for rule in permissions.get(key, []):
-            wrong = no_such_tool(rule.strip().partition("(")[0])
+    for key in _RULES:
+        for at, rule in enumerate(permissions.get(key, [])):
+            wrong = "" if _no_rule(rule) else no_such_tool(rule.strip().partition("(")[0])
             if wrong:
-                at = line_in(read_text(path) or "", ("permissions", key, rule))
-                yield f"{path}, line {at}: permissions.{key}: {wrong}"
-
-
-def at_line(path: str, dotted: str) -> str:
-    """Return the file with the number of the line on which a value stands."""
-    return f"{path}, line {line_in(read_text(path) or '', dotted.split('.'))}"
-
-
-def line_in(text: str, keys: Sequence[str]) -> int:
-    """Return the number of the line on which the last of these nested keys stands."""
-    at = 0
-    for key in keys:
-        at = max(at, text.find(json.dumps(key), at), text.find(json.dumps(key, ensure_ascii=False), at))
-    return text.count("\n", 0, at) + 1
+                yield f"{at_line(path, lines, f'permissions.{key}.{at}')}: permissions.{key}: {wrong}"
 
 
 def project_directories(cwd: str, home: str) -> tuple[str, ...]:
@@ -200,6 +231,8 @@ def project_directories(cwd: str, home: str) -> tuple[str, ...]:
 
 def switches_of(layer: Layer) -> Iterator[Switch]:
     """Yield each thing that a settings file switches on."""
+    if layer.broken:
+        yield Switch("deny", EVERY_CALL, layer.broken, layer.path)
     for name, value in sorted(layer.values.items()):
         if name == "hooks" and isinstance(value, dict):
             yield from _hooks(value, layer.path)

@@ -6,7 +6,11 @@ import hashlib
 import json
 import os
 import stat
+from collections.abc import Mapping
+from dataclasses import field
 from typing import Any, Callable
+
+from ccb.tunnel.wire.dataclass import dataclass
 
 Json = dict[str, Any]
 
@@ -37,21 +41,46 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+@dataclass(frozen=True)
+class SettingsFile:
+    """A settings file. `values` are None if it cannot be used, `problem` says why. `lines` are the lines of its values,
+    and `notes` sentences about keys that stand twice."""
+
+    values: Json | None
+    problem: str = ""
+    lines: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def read_settings_file(path: str) -> SettingsFile | None:
+    """Return what a file says, None without a file."""
+    try:
+        text = read_text(path)
+        if text is None:
+            return None
+        from ccb.tunnel.wire.settings_text import lines_in, load_settings  # most sessions have no such file
+
+        values = load_settings(text) if text.strip() else {}
+        if not isinstance(values, dict):
+            raise ValueError("it is not a JSON object")
+    except json.JSONDecodeError as error:
+        return SettingsFile(None, f"{path}, line {error.lineno}: {error.msg}")
+    except UnicodeDecodeError:
+        return SettingsFile(None, f"{path}: it is not UTF-8 text")
+    except (ValueError, RecursionError) as error:
+        return SettingsFile(None, f"{path}: {error}")
+    lines, again = lines_in(text)
+    notes = (
+        f"{path}, line {line}: {name} stands here again: entries of both count, of single values the last"
+        for name, line in again.items()
+    )
+    return SettingsFile(values, "", lines, tuple(notes))
+
+
 def read_settings(path: str, report: Callable[[str], None]) -> Json | None:
     """Return the JSON object in a file, None without one. A file that cannot be used is reported, with the line, and
     counts as none."""
-    try:
-        text = read_text(path)
-        values = None if text is None else json.loads(text)
-        if values is not None and not isinstance(values, dict):
-            raise ValueError("it is not a JSON object")
-    except json.JSONDecodeError as error:
-        report(f"{path}, line {error.lineno}: {error.msg}")
-        return None
-    except UnicodeDecodeError:
-        report(f"{path}: it is not UTF-8 text")
-        return None
-    except (ValueError, RecursionError) as error:
-        report(f"{path}: {error}")
-        return None
-    return values
+    file = read_settings_file(path)
+    for text in filter(None, (file.problem, *file.notes) if file is not None else ()):
+        report(text)
+    return file.values if file is not None else None

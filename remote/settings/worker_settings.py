@@ -29,22 +29,39 @@ MEMORIES = {PROJECT: "agent-memory", LOCAL: "agent-memory-local"}
 MEMORY_FILE = "MEMORY.md"
 
 
+def at_line(path: str, lines: Mapping[str, int], name: str) -> str:
+    """Return the file with the number of the line on which a value stands, or the value that holds it."""
+    while name and name not in lines:
+        name = name.rpartition(".")[0]
+    return f"{path}, line {lines[name]}" if name else path
+
+
 @dataclass(frozen=True)
 class Layer:
-    """The settings of one source. `path` names its file, or the flag. `on_host`: the file is on the host."""
+    """The settings of one source. `path` names its file, or the flag. `on_host`: the file is on the host. `lines` are
+    the lines of the values. `broken` says why a file cannot be used: it may hold rules that deny, so it denies all."""
 
     source: str
     path: str
     values: Mapping[str, Any]
     on_host: bool = False
+    lines: Mapping[str, int] = field(default_factory=dict)
+    broken: str = ""
 
 
 @dataclass(frozen=True)
 class Sourced:
-    """A value and the layer that sets it. The value is as in the file; its reader checks its type."""
+    """A value and the layer that sets it. The value is as in the file; its reader checks its type. `key` is its name,
+    with dots."""
 
     value: Any
     layer: Layer
+    key: str = ""
+
+    @property
+    def place(self) -> str:
+        """The file of the value, with the line if that is known."""
+        return at_line(self.layer.path, self.layer.lines, self.key)
 
 
 @dataclass(frozen=True)
@@ -115,7 +132,8 @@ class WorkerSettings:
         for each in self.each("permissions"):
             rules = each.value.get(behavior) if isinstance(each.value, dict) else None
             if isinstance(rules, list):
-                found += [Sourced(rule, each.layer) for rule in rules if isinstance(rule, str)]
+                key = f"permissions.{behavior}"
+                found += [Sourced(rule, each.layer, f"{key}.{at}") for at, rule in enumerate(rules)]
         return found
 
     @property

@@ -10,6 +10,9 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.mcp import rule_tool
 from ccb.tunnel.wire.tool_traits import mcp_rule_covers, traits_of
 
+ANY_TOOL = "*"
+"""The tool of a broken rule that may be about any."""
+
 
 class RuleError(ValueError):
     """A rule cannot be parsed; the text names it and says what is wrong."""
@@ -17,18 +20,20 @@ class RuleError(ValueError):
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule about a tool. `content` is None if it covers the whole tool."""
+    """A rule about a tool. `content` is None if it covers the whole tool. `broken` says why the rule cannot be read: it
+    stands for all that it may have been about."""
 
     tool: str
     content: str | None = None
+    broken: str = ""
 
     def __str__(self) -> str:
-        return self.tool if self.content is None else f"{self.tool}({self.content})"
+        return self.broken or (self.tool if self.content is None else f"{self.tool}({self.content})")
 
     def covers_tool(self, name: str) -> bool:
         """Return whether this rule applies to calls of the tool `name`. A rule about Edit covers all tools that write
         files, a rule about Read all tools that read files, and a rule about an MCP server all its tools."""
-        return self.tool in traits_of(name).rule_names or mcp_rule_covers(self.tool, name)
+        return self.tool in (ANY_TOOL, *traits_of(name).rule_names) or mcp_rule_covers(self.tool, name)
 
 
 def parse_rule(text: str) -> Rule:
@@ -38,6 +43,16 @@ def parse_rule(text: str) -> Rule:
     except ValueError as error:
         raise RuleError(str(error)) from None
     return Rule(rule_tool(tool), content)
+
+
+def broken_rules(text: object, why: str) -> list[Rule]:
+    """Return the rules that stand for one that cannot be read: they cover every use of its tool, or of any tool. What a
+    path rule is about is within the reach of commands, too."""
+    tool = str(text).partition("(")[0].strip()
+    if not tool_traits.is_tool(tool) and not tool.startswith("mcp__"):
+        return [Rule(ANY_TOOL, broken=why)]
+    is_path = traits_of(tool).rules is tool_traits.RuleKind.PATH
+    return [Rule(each, broken=why) for each in (rule_tool(tool), *([tool_traits.BASH.name] if is_path else []))]
 
 
 def split_rules(text: str) -> list[str]:

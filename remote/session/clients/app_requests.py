@@ -153,7 +153,7 @@ async def _resource(session: Session, given: Json) -> Json:
 def _hooks(session: Session) -> Json:
     """The hooks in force, in the shape of a menu."""
     configured = session.settings.current.hooks
-    sources = [HookSource(each.value, each.layer.source, each.layer.path) for each in configured]
+    sources = [HookSource(each.value, each.layer.source, each.layer.path, each.layer.lines) for each in configured]
     callbacks = [each for each in (session.hooks.hooks if session.hooks is not None else ()) if each.callback]
     names = session.agent.config.names
     hooks = sorted([*read_hooks(sources, lambda _: None, names), *callbacks], key=lambda each: EVENTS.index(each.event))

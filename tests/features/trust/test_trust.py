@@ -63,20 +63,75 @@ async def test_an_allow_rule_of_the_project_counts_after_the_person_has_trusted_
     assert (host.project / "made").exists()
 
 
-async def test_a_file_with_a_wrong_value_or_rule_does_not_count_and_is_named_with_its_line(
+async def test_an_entry_that_cannot_be_read_is_named_with_its_line_and_the_others_count(
     host: WorkerHost, session: str
 ) -> None:
-    for values, said in (
-        ({"env": {"A": 1}, "permissions": {"allow": ["Bash(touch *)"]}}, "line 1: env.A has a wrong value"),
-        ({"permissions": {"allow": ["Bash(touch *)"], "deny": ["Read(("]}}, "settings.json: permission rule 'Read(('"),
+    (host.project / ".claude").mkdir()
+    settings = host.project / ".claude/settings.json"
+    text = """\ufeff{
+  "env": {"A": 1, "NAME": "made"},\r
+  "permissions": {"allow": ["Bash(touch *)", "Write(("], "deny": ["Bash(touch secret*)"]},
+  "permissions": {"deny": ["Bash(touch key*)"]}
+}"""
+    settings.write_text(text, encoding="utf-8")
+    laptop = await host.connect(session)
+    await laptop.attach()
+    asked = await answer(laptop, trusted=True)
+    assert [each.removeprefix(f"{settings}, ") for each in asked["problems"]] == [
+        "line 4: permissions stands here again: entries of both count, of single values the last",
+        "line 2: env.A has a wrong value; it does not count",
+        "line 3: permissions.allow.1: permission rule 'Write((': the closing parenthesis is missing or not at the end; "
+        "it does not count",
+    ]
+    for name in ("secret", "key"):
+        assert "denies" in await touch(laptop, name)
+    await touch(laptop, '"$NAME"')
+    assert [each.name for each in host.project.iterdir() if each.name != ".claude"] == ["made"]
+
+
+async def test_a_rule_that_denies_and_cannot_be_read_denies_all_that_it_may_have_been_about(
+    host: WorkerHost, session: str
+) -> None:
+    (host.project / ".claude").mkdir()
+    settings = host.project / ".claude/settings.json"
+    for text, said in (
+        ('{"permissions": {"allow": ["Bash(touch *)"],\n"deny": ["Bash(touch secret"]}}', "line 2: permission rule"),
+        ('{"permissions": {"allow": ["Bash(touch *)"],\n"deny": ["Read(secret"]}}', "line 2: permission rule"),
+        ('{"permissions": {"allow": ["Bash(touch *)"],\n"deny": [["Bash"]]}}', "line 2: "),
+        ('{"permissions":\n[{"deny": "Bash"}]}', "line 2: "),
+        ('{"permissions": {"deny": ["Bash(touch *)"],\n}}', "line 2: "),
     ):
-        bring(host.project, values)
+        settings.write_text(text)
         laptop = await host.connect(str(uuid.uuid4()))
-        await laptop.attach()
+        await laptop.attach(options(trusted="*"))
         asked = await answer(laptop, trusted=True)
-        assert asked["switches"] == [] and said in asked["problems"][0]
-        assert "was not granted" in await touch(laptop)
+        assert any(each.startswith(f"{settings}, line") for each in asked["problems"])
+        denied = await touch(laptop)
+        assert f"{settings}, {said}" in denied and "Until that is corrected, every use of Bash is denied" in denied
     assert not (host.project / "made").exists()
+
+
+async def test_nobody_is_asked_about_a_file_that_only_denies_because_it_is_broken(
+    host: WorkerHost, session: str
+) -> None:
+    (host.project / ".claude").mkdir()
+    (host.project / ".claude/settings.json").write_text("{")
+    laptop = await host.connect(session)
+    await laptop.attach()
+    asked = await answer(laptop, trusted=True)
+    assert asked["switches"] == [] and "settings.json, line 1" in asked["problems"][0]
+    assert "was not granted" in await touch(laptop), "the project does not count"
+
+
+async def test_no_turn_begins_when_ccb_fails_to_read_the_project(host: WorkerHost, session: str) -> None:
+    """Its rules would be missing."""
+    host.prelude = "import ccb.remote.settings.project as p; p.checked = None"
+    bring(host.project, SETTINGS)
+    laptop = await host.connect(session)
+    await laptop.attach(options(trusted="*"))
+    await laptop.say("go")
+    result = await laptop.message("result")
+    assert result["is_error"] and "cannot be read: TypeError" in str(result["errors"])
 
 
 async def test_variables_of_the_project_reach_its_commands_after_trust(host: WorkerHost, session: str) -> None:

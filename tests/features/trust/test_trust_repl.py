@@ -19,11 +19,12 @@ async def test_the_person_is_asked_once_and_the_answer_is_kept_on_the_laptop(
     laptop = make_laptop(tmp_path, fake_model.url)
     project = tmp_path / "project"
     (project / ".claude").mkdir(parents=True)
-    (project / ".claude/settings.json").write_text(json.dumps({"permissions": {"allow": ["Bash(touch *)"]}}))
+    (project / ".claude/settings.json").write_text(json.dumps({"permissions": {"allow": ["Bash(touch *)", "("]}}))
     call = {"type": "tool_use", "name": "Bash", "input": {"command": "touch made"}}
     fake_model.add({"blocks": [call]}, {"text": "All done."})
     argv = [sys.executable, "-m", "ccb", str(project)]
     async with terminal(argv, laptop.env, str(laptop.home)) as running:
+        await running.shows("line 1: permissions.allow.1")
         await running.shows("Trust the files of this project?")
         await running.shows("allow rule │ Bash(touch *)")
         await running.answer("1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 from dataclasses import asdict
 from pathlib import Path
@@ -31,6 +32,23 @@ def write(environ: dict[str, str], content: Any) -> Path:
 
 def test_without_a_file_everything_has_its_default(environ: dict[str, str]) -> None:
     assert load_settings(environ) == Settings()
+
+
+def test_a_file_as_an_editor_of_another_system_writes_it_is_read(environ: dict[str, str]) -> None:
+    path = write(environ, '\ufeff{"permissions": {"deny": ["Read(a)"]},\r\n"permissions": {"deny": ["Read(b)"]}}\r\n')
+    settings = load_settings(environ)
+    assert settings.permissions.deny == ["Read(a)", "Read(b)"]
+    again = "permissions stands here again: entries of both count, of single values the last"
+    assert settings.warnings == [f"{path}, line 2: {again}"]
+
+
+def test_the_line_of_the_very_entry_is_named(environ: dict[str, str]) -> None:
+    path = write(environ, '{"permissions": {"deny": [\n"Read(a)",\n"Read(b"]}}')
+    with pytest.raises(ConfigError, match=re.escape(f"{path}, line 3: permissions.deny")):
+        load_settings(environ)
+    write(environ, '{"permissions": {"deny": [\n"Read(a)",\n3]}}')
+    with pytest.raises(ConfigError, match=re.escape(f"{path}, line 3: permissions.deny.1")):
+        load_settings(environ)
 
 
 def test_all_known_keys_are_read(environ: dict[str, str]) -> None:

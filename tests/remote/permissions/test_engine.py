@@ -11,8 +11,10 @@ from tests.support.worker.permission_desk import Desk, Named, bash, on_file
 from ccb.remote.permissions.decision import Behavior, Decision
 from ccb.remote.permissions.engine import PermissionEngine
 from ccb.remote.permissions.headless import headless_denial
+from ccb.remote.permissions.matchers import PathMatcher
 from ccb.remote.permissions.modes import ModeError
 from ccb.remote.permissions.rules.rules import RuleError
+from ccb.remote.settings.worker_settings import Layer, WorkerSettings
 
 ALLOW, ASK, DENY = Behavior.ALLOW, Behavior.ASK, Behavior.DENY
 
@@ -47,6 +49,37 @@ def test_default_mode_reads_here_and_asks_for_the_rest(desk: Desk) -> None:
     ]
     for tool, tool_input in asked:
         assert engine.decide(Named(tool, reads=True), tool_input).behavior is ASK, tool
+
+
+def test_a_rule_of_settings_that_cannot_be_read_stands_for_all_that_it_may_have_been_about(desk: Desk) -> None:
+    def engine(kind: str, rule: object, mode: str = "default") -> PermissionEngine:
+        found = desk.engine(mode, allowed="Bash,Read,Edit,WebFetch")
+        found.use_settings(WorkerSettings((Layer("project", "/p.json", {"permissions": {kind: [rule]}}),)))
+        return found
+
+    here = str(desk.cwd / "a.txt")
+    for rule, others in (("Bash(rm", [DENY, ALLOW, ALLOW]), ("Read(x", [DENY, DENY, ALLOW]), (7, [DENY, DENY, DENY])):
+        denying = engine("deny", rule, "bypassPermissions")
+        found = bash(denying, "ls"), on_file(denying, "Read", here), on_file(denying, "Write", here)
+        assert [each.behavior for each in found] == others
+        assert all("/p.json" in each.reason for each in found if each.behavior is DENY)
+        assert denying.visible("Read") and denying.visible("Bash"), "the model is to see why"
+    assert on_file(engine("ask", "Read(x"), "Read", here).behavior is ASK
+    assert on_file(engine("deny", ""), "Read", here).behavior is ALLOW, "it says nothing"
+    with pytest.raises(RuleError, match=r"/p\.json"):
+        engine("allow", "Read(x")
+
+
+def test_a_bug_in_the_check_of_a_hooks_condition_is_not_hidden(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("a bug")
+
+    engine = desk.engine()
+    assert engine.covers("Read(x)", "Read", {}), "in doubt the hook runs"
+    monkeypatch.setattr(PathMatcher, "matching_rule", broken)
+    with pytest.raises(KeyError):
+        engine.covers("Read(x)", "Read", {"file_path": "x"})
+    assert "a bug" in on_file(engine, "Read", "x").reason
 
 
 def test_only_the_declared_keys_of_an_input_say_which_path_a_call_is_about(desk: Desk) -> None:

@@ -65,11 +65,14 @@ def test_the_prose_of_a_command_does_not_change_the_fingerprint_and_its_powers_d
     assert marks[0] == marks[1] != marks[2]
 
 
-def test_a_broken_file_is_named_with_its_line_and_brings_nothing(tmp_path: Path) -> None:
+def test_a_broken_file_is_named_with_its_line_and_denies_every_call(tmp_path: Path) -> None:
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/settings.json").write_text('{\n"a": 1\n"b": 2}')
     found = read_project(str(tmp_path), "", ALL)
-    assert found.layers == () and found.switches == ()
+    assert [layer.values for layer in found.layers] == [{}]
+    assert [(each.kind, each.name) for each in found.switches] == [("deny", "every call")]
+    (tmp_path / ".claude/settings.json").write_text("\n")
+    assert read_project(str(tmp_path), "", ALL).switches == (), "an empty file sets nothing"
     assert [problem.split(": ")[0] for problem in found.problems] == [f"{tmp_path}/.claude/settings.json, line 3"]
 
 
