@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from ccb.tunnel.wire.hook_output import names_refusal, plain, read_printed
 from ccb.tunnel.wire.kinds.mcp import Elicitation
 
 from ..session.answers.own_commands import OwnCommand, own_commands
@@ -55,16 +56,13 @@ async def _decided(hooks: list[OwnCommand], event: str, payload: Json, server: s
 def _read(event: str, code: int, printed: bytes) -> Json | None:
     if code == _REFUSED:
         return {"action": "decline"} if event == _BEFORE else None
-    try:
-        said = json.loads(printed) if code == 0 and printed.lstrip().startswith(b"{") else {}
-    except (ValueError, RecursionError):
-        said = None
-    if code != 0 or not isinstance(said, dict):
-        log.warning("a hook of %s has failed with exit code %d", event, code)
-        return None
-    own = said.get("hookSpecificOutput")
+    read = read_printed(plain(printed.decode("utf-8", "replace")))
+    if code != 0 or read.has_broken_json or names_refusal(read.rest):
+        log.warning("a hook of %s has failed with exit code %d: %s", event, code, read.rest[:200])
+        return {"action": "decline"} if event == _BEFORE and names_refusal(read.rest) else None
+    own = read.answers[-1].get("hookSpecificOutput") if read.answers else None
     own = own if isinstance(own, dict) else {}
-    if said.get("decision") == "block" or said.get("continue") is False:
+    if any(each.get("decision") == "block" or each.get("continue") is False for each in read.answers):
         return {"action": "decline"}
     if own.get("action") not in _ACTIONS:
         return None

@@ -18,11 +18,13 @@ _CHUNK = 65536
 
 @dataclass(frozen=True)
 class CommandEnd:
-    """How a command ended. `code` is its exit code, negative for a signal, None if it was stopped at its timeout."""
+    """How a command ended. `code` is its exit code, negative for a signal, None if it was stopped at its timeout.
+    `whole`: all of its stdout is here."""
 
     code: int | None
     stdout: str
     stderr: str
+    whole: bool = True
 
 
 class _Kept:
@@ -34,6 +36,11 @@ class _Kept:
 
     def add(self, data: bytes) -> None:
         self._data += data[: self._most - len(self._data)]
+
+    @property
+    def full(self) -> bool:
+        """Whether bytes may have been left out."""
+        return len(self._data) >= self._most
 
     def text(self) -> str:
         return self._data.decode("utf-8", "replace")
@@ -78,7 +85,7 @@ async def run_command(
         finally:
             await process.stop()
         read()
-        return CommandEnd(code, stdout.text(), stderr.text())
+        return CommandEnd(code, stdout.text(), stderr.text(), not stdout.full)
     finally:
         loop.remove_reader(reader)
         os.close(reader)

@@ -1,21 +1,26 @@
 """What hooks answer: the output of one hook, read, and the answers of all hooks of an event, merged.
 
-A hook that ends with exit code 0 may print a JSON object; other output of UserPromptSubmit and SessionStart hooks is
-context for the model, that of PreCompact hooks goes with the request for the summary. Exit code 2 blocks, with stderr
-as the reason. Any other code is an error that is shown to the person and decides nothing. The same object is the answer
-of a callback."""
+A hook that ends with exit code 0 may print a JSON object, with lines of other programs around it; other output of
+UserPromptSubmit and SessionStart hooks is context for the model, that of PreCompact hooks goes with the request for the
+summary. Exit code 2 blocks, with stderr as the reason. Any other code is an error that is shown to the person and
+decides nothing. The same object is the answer of a callback.
+
+A hook of an event in `GATES` must not fail open. If it cannot be started or is stopped at its timeout, or if its output
+seems to decide something and cannot be read, what it is asked about is refused, and the reason says so."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeVar
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.hook_output import could_not_decide, names_decision, names_refusal, plain, read_printed
 from ccb.tunnel.wire.messages import as_dict
 
 from .table import (
+    GATES,
     POST_TOOL_USE,
     PRE_COMPACT,
     SESSION_START,
@@ -37,6 +42,9 @@ hookEventName additionalContext permissionDecision permissionDecisionReason upda
 updatedToolOutput initialUserMessage sessionTitle retry action content worktreePath"""
 _KNOWN = frozenset(_FIELDS.split())
 """The fields of `hookSpecificOutput`."""
+_TEXT_EVENTS = (USER_PROMPT_SUBMIT, SESSION_START, SETUP, PRE_COMPACT)
+"""The events for which plain output counts."""
+_MAX_SHOWN = 200  # characters
 _WATCH = "watchPaths"
 _MAX_NAME = 60
 _MAX_TEXT = 30_000  # characters of one text that goes to the model or the person
@@ -85,44 +93,80 @@ NOTHING = HookOutcome()
 """The outcome of an event without hooks."""
 
 
-def read_output(event: str, code: int, stdout: str, stderr: str) -> HookOutcome:
-    """Return the answer of a command that has ended."""
+def failed(event: str, why: str) -> HookOutcome:
+    """Return the outcome of a hook that could not decide: a refusal where it gates."""
+    shut = HookOutcome("deny", f"The hook failed: {why}")
+    return replace(shut if event in GATES else NOTHING, errors=(why,))
+
+
+def read_output(event: str, code: int, stdout: str, stderr: str, *, whole: bool = True) -> HookOutcome:
+    """Return the answer of a command that has ended. `whole`: nothing of stdout was cut off."""
     if code == 2 and event in TELLS_ONLY:
         return HookOutcome(errors=(_text(stderr) or "exit code 2",))
     if code == 2:
         return HookOutcome("deny", _text(stderr) or "The hook gave no reason.")
+    text, beside = plain(stdout), plain(stderr)
     if code != 0:
         first = _text(stderr or stdout).partition("\n")[0]
-        return HookOutcome(errors=(f"exit code {code}" + (f": {first}" if first else ""),))
-    text = stdout.strip()
-    if text.startswith("{"):
-        try:
-            answer = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            return HookOutcome(errors=(f"its output is not JSON: {error}",))
-        return read_answer(event, answer)
-    if text and event == WORKTREE_CREATE:
-        return HookOutcome(worktree=text.splitlines()[-1].strip())
-    if text and event in (USER_PROMPT_SUBMIT, SESSION_START, SETUP, PRE_COMPACT):
-        return HookOutcome(context=(_text(text),))
-    return NOTHING
+        why = f"exit code {code}" + (f": {first}" if first else "")
+        refuses = could_not_decide(code) or names_refusal(f"{text}\n{beside}")
+        return failed(event, why) if refuses else HookOutcome(errors=(why,))
+    read = read_printed(text)
+    outcome = merged([read_answer(event, each) for each in read.answers]) if read.answers else NOTHING
+    why = ""
+    if outcome.errors or outcome.blocked:
+        return outcome
+    strict = event in GATES and event not in _TEXT_EVENTS
+    if read.has_broken_json if strict else read.broken.startswith("{"):
+        why = f"its output is not JSON that ccb can read: {_short(read.broken)!r}"
+    elif event in GATES and (names_decision(read.rest) or _contradicts(beside, outcome)):
+        why = f"it names a decision, but not in one JSON object on stdout: {_short(text or beside)!r}"
+    elif strict and not whole:
+        why = "it has printed more than ccb reads"
+    if why:
+        return merged([outcome, failed(event, why)])
+    if read.rest and event == WORKTREE_CREATE and not outcome.worktree:
+        return replace(outcome, worktree=read.rest.splitlines()[-1].strip())
+    if read.rest and event in _TEXT_EVENTS:
+        return replace(outcome, context=(_text(read.rest), *outcome.context))
+    return outcome
+
+
+def _contradicts(beside: str, outcome: HookOutcome) -> bool:
+    """Return whether stderr names a decision that stdout does not. A shell that traces shows the same one there."""
+    if outcome.decision == "allow":
+        return names_refusal(beside)
+    return not (outcome.decision or outcome.stops) and names_decision(beside)
+
+
+def _short(text: str) -> str:
+    return text.strip().partition("\n")[0][:_MAX_SHOWN]
 
 
 def read_answer(event: str, answer: Json) -> HookOutcome:
     """Return the outcome in the JSON object that a hook has answered with."""
     own = as_dict(answer.get("hookSpecificOutput"))
     if own.get("hookEventName", event) != event:
-        return HookOutcome(errors=(f"its answer is for {own.get('hookEventName')!r}",))
+        return failed(event, f"its answer is for {own.get('hookEventName')!r}")
+    for name, kind, value in (
+        ("hookSpecificOutput", dict, answer.get("hookSpecificOutput")),
+        ("continue", bool, answer.get("continue")),
+    ):
+        if value is not None and not isinstance(value, kind):
+            return failed(event, f"`{name}` in its answer is {str(value)[:_MAX_SHOWN]!r}")
     nested = as_dict(own.get("decision"))  # of PermissionRequest
-    word = own.get("permissionDecision") or nested.get("behavior") or answer.get("decision") or ""
-    if word and word not in _WORDS:
-        return HookOutcome(errors=(f"it decided {word!r}, which is no decision",))
+    if (own.get("decision") and not nested) or any(map(answer.get, ("permissionDecision", "behavior"))):
+        return failed(event, "it names a decision in a place where that has no meaning")
+    words = [own.get("permissionDecision"), nested.get("behavior"), answer.get("decision")]
+    for word in filter(None, words):
+        if not isinstance(word, str) or word not in _WORDS:
+            return failed(event, f"it decided {str(word)[:_MAX_SHOWN]!r}, which is no decision")
     reason = own.get("permissionDecisionReason") or nested.get("message") or answer.get("reason")
     changed = nested.get("updatedInput") if nested else own.get("updatedInput")
     context, note = _text(own.get("additionalContext")), _text(answer.get("systemMessage"))
     watched, known = (own.get(_WATCH), _KNOWN | {_WATCH}) if event in WATCHES else (None, _KNOWN)
     return HookOutcome(
-        decision=_WORDS.get(str(word), ""),
+        decision=max((_WORDS[word] for word in words if word), key=_RANK.__getitem__, default=""),
         reason=_text(reason),
         context=(context,) if context else (),
         notes=(note,) if note else (),

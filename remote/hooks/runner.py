@@ -24,13 +24,12 @@ from ccb.tunnel.wire.requests import HOOK_CALLBACK, HookCallback, Request, Reque
 from ..ports import NotKept
 from ..system.deadline import within, within_while
 from .lent import NOBODY, HookSession, Working
-from .outcome import NOTHING, HookOutcome, merged, read_answer, read_output
+from .outcome import NOTHING, HookOutcome, failed, merged, read_answer, read_output
 from .table import (
     CWD_CHANGED,
     EVENTS,
     FILE_CHANGED,
     NOTIFICATION,
-    PRE_TOOL_USE,
     SESSION_END,
     SETS_VARIABLES,
     STOP,
@@ -156,8 +155,8 @@ class HookRunner:
         self, event: str, payload: Json, match: str = "", *, about: str = "", agent_id: str = MAIN_AGENT
     ) -> HookOutcome:
         """Run the hooks of an event. `payload` are the event's own fields, `match` is what matchers are compared with,
-        `about` the id of the tool call. A hook that fails is shown to the person and decides nothing. When this is
-        cancelled, nothing runs on. Raise NotKept."""
+        `about` the id of the tool call. A hook that fails is shown to the person; where it gates (`GATES`), it refuses.
+        When this is cancelled, nothing runs on. Raise NotKept."""
         hooks = [each for each in self.matching(event, match, agent_id) if self._is_due(each, match, payload)]
         if not hooks:
             return NOTHING
@@ -319,6 +318,16 @@ class HookRunner:
             _log.warning("hooks beside the turn failed: %s", task.exception())
 
     async def _one(self, hook: Hook, match: str, payload: Json, about: str, env_file: str = "") -> HookOutcome:
+        outcome = await self._answer(hook, match, payload, about, env_file)
+        if outcome.errors and hook.must_decide and not outcome.blocked:
+            return HookOutcome("deny", f"The hook failed: {outcome.errors[0]}")
+        if outcome.errors and outcome.blocked and payload.get("stop_hook_active"):
+            return HookOutcome(errors=outcome.errors)  # the agent has heard of it; one more try would change nothing
+        return outcome
+
+    async def _answer(self, hook: Hook, match: str, payload: Json, about: str, env_file: str) -> HookOutcome:
+        if hook.broken:
+            return failed(hook.event, hook.broken)
         try:
             if hook.callback:
                 return await self._callback(hook, payload, about)
@@ -333,10 +342,11 @@ class HookRunner:
             return await self._command(hook, match, payload, env_file)
         except NotKept:
             raise
-        except Exception as error:  # noqa: BLE001 - a hook that cannot run decides nothing
+        except RequestFailed as error:  # a callback or a model has answered, with an error
+            return HookOutcome(errors=(str(error),)) if hook.callback else failed(hook.event, str(error))
+        except Exception as error:  # noqa: BLE001 - a hook that cannot run does not open its gate
             _log.warning("a hook of %s failed: %s", hook.event, error)
-            why = str(error) or type(error).__name__
-            return HookOutcome("deny", f"The hook failed: {why}") if hook.must_decide else HookOutcome(errors=(why,))
+            return failed(hook.event, str(error) or type(error).__name__)
 
     async def _prompt(self, hook: Hook, payload: Json) -> HookOutcome:
         """Let a model decide. Time without a connection does not count: the model is asked through it."""
@@ -358,13 +368,9 @@ class HookRunner:
             answer = await within_while(hook.timeout_s, session.connected, session.broker.request(request))
         except asyncio.TimeoutError:
             text = f"no answer within {hook.timeout_s:g} s"
-            if hook.event == PRE_TOOL_USE:  # the program wanted to decide, so nothing is decided without it
-                return HookOutcome("deny", f"The hook gave {text}.")
-            raise RequestFailed(text) from None
-        outcome = read_answer(hook.event, answer)
-        if outcome.errors:
-            raise RequestFailed(outcome.errors[0])
-        return outcome
+            outcome = failed(hook.event, text)
+            return replace(outcome, reason=f"The hook gave {text}.") if outcome.blocked else outcome
+        return read_answer(hook.event, answer)
 
     async def _command(self, hook: Hook, match: str, payload: Json, env_file: str) -> HookOutcome:
         from .command import run_command
@@ -377,9 +383,11 @@ class HookRunner:
         cwd = str(payload["cwd"])
         end = await run_command(session.host, hook.command, cwd, data, hook.timeout_s, env, session.cwd)
         if end.code is None:
-            outcome = HookOutcome(errors=(f"stopped after {hook.timeout_s:g} s: {hook.command[:200]}",))
+            outcome = failed(hook.event, f"stopped after {hook.timeout_s:g} s: {hook.command[:200]}")
         else:
-            outcome = read_output(hook.event, end.code, end.stdout, end.stderr)
+            outcome = read_output(hook.event, end.code, end.stdout, end.stderr, whole=end.whole)
+            lost = end.code not in (0, 2) and not os.path.isdir(session.cwd)  # what it needs may be gone with it
+            outcome = failed(hook.event, f"{outcome.errors[0]} ({session.cwd} does not exist)") if lost else outcome
         how = "error" if outcome.errors else "success"
         printed = {"output": end.stdout + end.stderr, "stdout": end.stdout, "stderr": end.stderr}
         self._report("hook_response", {**facts, **printed, "exit_code": end.code, "outcome": how})

@@ -13,6 +13,8 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.mcp import unmarked
 from ccb.tunnel.wire.models import CCB_NAMES, ModelNames
 
+from ..settings.worker_settings import at_line
+
 Json = dict[str, Any]
 
 PRE_TOOL_USE, PERMISSION_REQUEST = "PreToolUse", "PermissionRequest"
@@ -79,6 +81,11 @@ TELLS_ONLY = (
     *(CONFIG_CHANGE, DIRECTORY_ADDED, WORKTREE_REMOVE, POST_MODEL_SWITCH),
 )
 """The events that no hook can stop: what it says against them is for the person."""
+GATES = (
+    *(PRE_TOOL_USE, PERMISSION_REQUEST, USER_PROMPT_SUBMIT, USER_PROMPT_EXPANSION, STOP, SUBAGENT_STOP),
+    *(TASK_CREATED, TASK_COMPLETED, WORKTREE_CREATE, PRE_MODEL_SWITCH),
+)
+"""The events at which a hook that cannot decide refuses, because something waits for its leave."""
 
 COMMAND_TIMEOUT_S, CALLBACK_TIMEOUT_S, PROMPT_TIMEOUT_S = 600.0, 60.0, 30.0
 _TARGETS = {"command": "command", "http": "url", "prompt": "prompt"}
@@ -114,7 +121,8 @@ class Hook:
     `must_decide`: what it is asked about is blocked if it fails.
 
     `condition` is a permission rule: the hook runs for the calls that the rule covers. `beside`: nothing waits for it,
-    and it decides nothing. `once`: it runs once in a session. `status` is shown while it runs."""
+    and it decides nothing. `once`: it runs once in a session. `status` is shown while it runs. `broken` says why the
+    settings of the hook cannot be used: such a hook of an event in `GATES` refuses, because it was to be asked."""
 
     event: str
     matcher: str
@@ -129,11 +137,12 @@ class Hook:
     beside: bool = False
     once: bool = False
     status: str = ""
+    broken: str = ""
 
     @property
     def does(self) -> str:
         """What the hook runs or asks: a command, an address, a question or a callback."""
-        return self.command or self.url or self.prompt or f"callback {self.callback}"
+        return self.broken or self.command or self.url or self.prompt or f"callback {self.callback}"
 
     @property
     def url(self) -> str:
@@ -180,11 +189,18 @@ class Hook:
 
 @dataclass(frozen=True)
 class HookSource:
-    """A `hooks` object of one settings file, as the file has it, and where it comes from."""
+    """A `hooks` object of one settings file, as the file has it, and where it comes from. `lines` are the lines of its
+    values, see `settings_text.lines_in`."""
 
     value: Any
     source: str
     path: str = ""
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    def place(self, *keys: object) -> str:
+        """Return where the value below these keys stands, in words."""
+        name = ".".join(map(str, ("hooks", *keys)))
+        return f"{at_line(self.path or self.source, self.lines, name)}: {name}"
 
 
 def read_hooks(
@@ -194,16 +210,21 @@ def read_hooks(
     of models."""
     found: list[Hook] = []
     for given in sources:
-        for event, entry, hook in _listed(given, report):
-            where = f"{given.path or given.source}: hooks.{event}"
-            read = _read(event, entry.get("matcher"), hook, given, names)
-            if isinstance(read, str):
-                report(f"{where}: {read}")
-            elif len(found) >= _MAX_HOOKS:
-                report(f"{where}: more than {_MAX_HOOKS} hooks; the rest is left out")
-                return tuple(found)
-            else:
+        for event, matcher, where, hook in _listed(given):
+            full = len(found) >= _MAX_HOOKS
+            read = hook if isinstance(hook, str) else _read(event, matcher, hook, given, names)
+            if full:
+                event, matcher, read = PRE_TOOL_USE, "", f"more than {_MAX_HOOKS} hooks; the rest is left out"
+            if not isinstance(read, str):
                 found.append(read)
+                continue
+            gates = event in GATES
+            report(f"{where}: {read}" + ("; until that is corrected, it refuses" if gates else ""))
+            if gates:
+                known = "" if _matcher_problem(matcher, event) else str(matcher or "")
+                found.append(Hook(event, known, source=given.source, path=given.path, broken=f"{where}: {read}"))
+            if full:
+                return tuple(found)
     return tuple(found)
 
 
@@ -224,25 +245,33 @@ def client_hooks(value: object) -> tuple[Hook, ...]:
     return tuple(found[:_MAX_HOOKS])
 
 
-def _listed(given: HookSource, report: Callable[[str], None]) -> Iterator[tuple[str, Json, Json]]:
-    """Yield the event, the entry and the hook object of each hook."""
-    where = f"{given.path or given.source}: hooks"
-    for event, entries in given.value.items() if isinstance(given.value, dict) else [("", given.value)]:
+def _listed(given: HookSource) -> Iterator[tuple[str, object, str, Json | str]]:
+    """Yield the event, the matcher, the place and the object of each hook. A text in its place says what is wrong."""
+    if not isinstance(given.value, dict):
+        yield PRE_TOOL_USE if given.value else "", "", given.place(), "it is no object"
+        return
+    for event, entries in given.value.items():
         if event not in EVENTS:
-            report(f"{where}.{event}: there is no such event")
+            from difflib import get_close_matches  # most settings name no wrong events
+
+            near = get_close_matches(event, EVENTS, 1, 0.85)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            yield near[0] if near else event, "", given.place(event), f"there is no such event{meant}"
             continue
-        for entry in entries if isinstance(entries, list) else [entries]:
+        for number, entry in enumerate(entries if isinstance(entries, list) else [entries]):
             hooks = entry.get("hooks") if isinstance(entry, dict) else None
+            matcher = entry.get("matcher") if isinstance(entry, dict) else None
             if not isinstance(hooks, list):
-                report(f"{where}.{event}: {_SHAPE}")
+                yield event, matcher, given.place(event, number), _SHAPE
                 continue
-            for hook in hooks:
-                yield event, entry, hook if isinstance(hook, dict) else {}
+            for each, hook in enumerate(hooks):
+                where = given.place(event, number, "hooks", each)
+                yield event, matcher, where, hook if isinstance(hook, dict) else _SHAPE
 
 
 def _read(event: str, matcher: object, hook: Json, given: HookSource, names: ModelNames) -> Hook | str:
     """Return the hook, or what is wrong with it."""
-    kind, condition = hook.get("type"), hook.get("if")
+    kind, condition = hook.get("type", "command"), hook.get("if")
     timeout = hook.get("timeout", PROMPT_TIMEOUT_S if kind == "prompt" else COMMAND_TIMEOUT_S)
     wrong = _matcher_problem(matcher, event) or (condition and _condition_problem(event, condition))
     if wrong:

@@ -36,8 +36,8 @@ class OwnCommand:
         try:
             return re.search(self.matcher, subject) is not None
         except re.error:
-            log.warning("the matcher %r of a hook is no regular expression", self.matcher)
-            return False
+            log.warning("the matcher %r of a hook is no regular expression, so it runs for all", self.matcher)
+            return True
 
     async def run(self, event: bytes) -> tuple[int, bytes]:
         """Run the command with `event` on its stdin, and end all that it has started. Return its exit code, negative if
@@ -82,8 +82,14 @@ def own_commands(hooks: Mapping[str, Any], event: str) -> list[OwnCommand]:
     for entry in entries if isinstance(entries, list) else []:
         listed = entry.get("hooks") if isinstance(entry, dict) else None
         for hook in listed if isinstance(listed, list) else []:
+            if not isinstance(hook, dict):
+                continue  # the host names it: it reads all hooks
             command, timeout = hook.get("command"), hook.get("timeout", _TIMEOUT_S)
-            if hook.get("type") == "command" and isinstance(command, str) and isinstance(timeout, int | float):
+            if (
+                hook.get("type", "command") == "command"
+                and isinstance(command, str)
+                and isinstance(timeout, int | float)
+            ):
                 limit = min(float(timeout), _MAX_TIMEOUT_S)
                 found.append(OwnCommand(str(entry.get("matcher") or ""), command, limit))
     return found

@@ -61,7 +61,9 @@ class PromptOpening:
         if hooks is not None:
             settings = self._config.settings
             hooks.prompt_id = new_uuid()
-            sources = [HookSource(each.value, each.layer.source, each.layer.path) for each in settings.hooks]
+            sources = [
+                HookSource(each.value, each.layer.source, each.layer.path, each.layer.lines) for each in settings.hooks
+            ]
             for problem in hooks.configure(sources):
                 self._recorder.message(messages.informational(f"This hook is not used: {problem}", "warning"))
         if commands is not None:

@@ -256,7 +256,7 @@ async def test_a_hook_is_sent_to_a_url_under_the_rules_for_addresses(
             assert d.result_text("b1") == "PreToolUse:Bash hook error: not on Fridays"
             assert [(who, body["tool_input"]) for who, body in sent] == [("me:", {"command": "echo hi"})]
         else:
-            assert d.result_text("b1") == "hi" and sent == [] and "no public address" in told
+            assert "The hook failed: " in d.result_text("b1") and sent == [] and "no public address" in told
 
 
 async def test_a_model_refuses_a_call_for_a_prompt_hook(tmp_path: Path) -> None:

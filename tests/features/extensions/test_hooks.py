@@ -12,7 +12,7 @@ import pytest
 from tests.remote.agent_kit import Reply, calls, content, says
 from tests.remote.worker_process import Laptop, WorkerHost, until
 
-from ccb.tunnel.wire import Hello, Input, SessionOptions
+from ccb.tunnel.wire import Event, Hello, Input, SessionOptions
 from ccb.tunnel.wire.options import SettingsOption
 from ccb.tunnel.wire.requests import Success, public_answer
 
@@ -91,6 +91,28 @@ async def test_an_edit_follows_a_hook_that_formats_the_file_after_the_one_before
     said = json.dumps((await tell(laptop, says("done", "m3")))[-1])
     assert "changed elsewhere since you saw it:\\n@@ -1,4 +1,4 @@\\n-import os\\n+import sys" in said
     assert path.read_text() == "import sys\n\n\ndef f():\n    return 10\n\n\ndef g():\n    return 20\n"
+
+
+async def test_a_hook_that_cannot_run_any_more_refuses_and_says_why(host: WorkerHost, session: str) -> None:
+    """The command of the agent itself has moved the directory with the hook away."""
+    guard = host.project / "guard.py"
+    guard.write_text("import sys; sys.exit(2 if 'Write' in sys.stdin.read() else 0)")
+    new = str(host.project.parent / "elsewhere" / "new.txt")
+    values = {
+        **hooks(PreToolUse=("Write", "python3 guard.py"), Stop="./no-such-hook"),
+        "permissions": {"allow": ["Bash"]},
+    }
+    laptop = await start(host, session, values, permission_mode="acceptEdits", add_dirs=[str(host.project.parent)])
+    await laptop.say("go")
+    await tell(laptop, bash(f"mv {host.project} {host.project.parent}/elsewhere"))
+    await tell(laptop, calls(("toolu_2", "Write", {"file_path": new, "content": "x"}), message_id="msg_2"))
+    refused = json.dumps((await tell(laptop, says("done", "msg_3")))[-1])
+    assert "PreToolUse:Write hook error: " in refused
+    assert not (host.project.parent / "elsewhere" / "new.txt").exists()
+    stopping = json.dumps((await tell(laptop, says("done", "msg_4")))[-1])
+    assert "The hook failed: " in stopping
+    assert not (await laptop.message("result"))["is_error"], "a Stop hook that cannot run lets the agent go on once"
+    assert any("A Stop hook failed: " in str(each.body) for each in laptop.frames if isinstance(each, Event))
 
 
 async def test_what_a_hook_allows_runs_with_the_input_it_gave_but_no_rule_that_denies_is_passed_over(

@@ -13,6 +13,7 @@ from ccb.local.config.settings import Settings, SettingsChoice
 from ccb.local.config.settings_loading import load_settings
 from ccb.local.connect.project_trust import ProjectDesk
 from ccb.local.connect.session_request import session_options
+from ccb.remote.hooks.table import HookSource, read_hooks
 from ccb.tunnel.errors import ConfigError, UsageError
 from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.requests import ProjectTrust
@@ -43,6 +44,17 @@ async def test_the_worker_is_told_what_concerns_it_and_nothing_else(projects: Pr
         ("kept", {"permissions": {"allow": ["Bash(make)"]}}),
     ]
     assert (option.sources, option.trusted) == (["user"], "mark")
+
+
+async def test_the_worker_that_checks_hooks_is_told_on_which_lines_they_stand(
+    projects: Projects, tmp_path: Path
+) -> None:
+    text = '{"hooks": {\n"Stop": [\n{"hooks": [{"type": "command"}]}]}}'
+    settings = load_settings({"HOME": str(tmp_path)}, SettingsChoice(user=False, flag=text, managed=tmp_path / "none"))
+    (layer,) = (await ProjectDesk(parse_arguments([]), settings, projects).option(HELLO)).layers
+    problems: list[str] = []
+    read_hooks([HookSource(layer["values"]["hooks"], "flag", layer["path"], layer["lines"])], problems.append)
+    assert len(problems) == 1 and problems[0].startswith("--settings, line 3: hooks.Stop.0.hooks.0: ")
 
 
 async def test_settings_that_are_too_large_for_the_worker_are_refused(projects: Projects, tmp_path: Path) -> None:

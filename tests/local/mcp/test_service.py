@@ -97,7 +97,9 @@ async def test_hooks_of_the_person_answer_the_forms_of_a_server_on_the_laptop(tm
     answered = {"action": "accept", "content": {"colour": "red", "count": 2}}
     for hooks, told in (
         ({"Elicitation": [hook(f"cat > {tmp_path}/form; {first}")]}, "3 blue"),
+        ({"Elicitation": [hook(f"echo Ready; {first}; echo Done")]}, "3 blue"),
         ({"Elicitation": [hook("exit 2")]}, "decline"),
+        ({"Elicitation": [hook("""echo "['decision': 'block']" """)]}, "decline"),
         ({"Elicitation": [hook(first, "other"), hook("exit 1")]}, "2 red"),
         ({"ElicitationResult": [hook(f"cat > {tmp_path}/result; {changed}")]}, "1 green"),
     ):

@@ -21,6 +21,7 @@ from ccb.remote.system.process import marked
 from ccb.tunnel.wire.kinds.turns import HookRecord
 from ccb.tunnel.wire.records import Content, MessageRecord, Record, record_of
 from ccb.tunnel.wire.requests import Request, RequestFailed
+from ccb.tunnel.wire.settings_text import lines_in, load_settings
 
 Json = dict[str, Any]
 
@@ -108,11 +109,15 @@ def test_what_is_no_hook_is_reported_and_the_rest_counts() -> None:
             {"command": "true"},
         ],
         "Nope": [],
+        "preToolUse": [],
         "Stop": [{"hooks": [{"type": "command", "command": "true", "timeout": 0}]}],
     }
     hooks = read_hooks([HookSource(value, "user", "/s.json"), HookSource([], "local")], problems.append)
-    assert [(each.event, each.command, each.path) for each in hooks] == [("PreToolUse", "true", "/s.json")]
-    assert len(problems) == 6 and all("hooks" in each for each in problems)
+    used = [(each.event, each.command, each.path) for each in hooks if not each.broken]
+    assert used == [("PreToolUse", "true", "/s.json")]
+    assert (
+        len(problems) == 7 and "did you mean PreToolUse?" in str(problems) and all("hooks" in each for each in problems)
+    )
     assert any("type agent do not run in ccb: use a prompt or a command" in each for each in problems)
 
 
@@ -158,7 +163,13 @@ async def test_the_command_gets_the_event_and_its_decision_counts(desk: Desk, tm
         ("PreToolUse", 0, "just talk", "", NOTHING),
         ("PostToolUse", 0, '{"decision": "block", "reason": "r"}', "", HookOutcome("deny", "r")),
         ("Stop", 0, '{"continue": false, "stopReason": "s"}', "", HookOutcome(stops=True, stop_reason="s")),
-        ("Stop", 0, '{"decision": "maybe"}', "", HookOutcome(errors=("it decided 'maybe', which is no decision",))),
+        (
+            "PostToolUse",
+            0,
+            '{"decision": "maybe"}',
+            "",
+            HookOutcome(errors=("it decided 'maybe', which is no decision",)),
+        ),
         (
             "PermissionRequest",
             0,
@@ -170,6 +181,126 @@ async def test_the_command_gets_the_event_and_its_decision_counts(desk: Desk, tm
 )
 def test_exit_codes_and_output(event: str, code: int, stdout: str, stderr: str, outcome: HookOutcome) -> None:
     assert read_output(event, code, stdout, stderr) == outcome
+
+
+DENY = '{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}}'
+ALLOW = DENY.replace("deny", "allow")
+PRETTY = json.dumps(json.loads(DENY), indent=2)
+
+
+@pytest.mark.parametrize(
+    ("stdout", "stderr", "code"),
+    [
+        (f"Loading nvm ...\n{DENY}\n", "", 0),
+        (f"{DENY}\nbye\n", "", 0),
+        (f"[INFO] ready\n{PRETTY}", "", 0),
+        (f"\ufeff{DENY}", "", 0),
+        (f"\x1b[1m\x1b[31m{DENY}\x1b[0m", "", 0),
+        (f"\x1b]0;title\x07{DENY}", "", 0),
+        ("".join(f"{char}\0" for char in DENY), "", 0),
+        (f"{ALLOW}\n{DENY}", "", 0),
+        (f"{DENY}{ALLOW}", "", 0),
+        ('{"decision": "block", "decision": "approve"}', "", 0),
+        (f'{{"level": 30, "msg": "up"}}\n{DENY}', "", 0),
+        (f"[{DENY}]", "", 0),
+        (f"answer: {DENY}", "", 0),
+        (DENY[:-1], "", 0),
+        (DENY.replace('"', "'"), "", 0),
+        (f"```json\n{DENY}\n```", "", 0),
+        ('{"permissionDecision": "deny"}', "", 0),
+        ('{"result": {"decision": "block"}}', "", 0),
+        ('{"hookSpecificOutput": {"decision": "deny"}}', "", 0),
+        ('{"hookSpecificOutput": {}, "permissionDecision": "deny"}', "", 0),
+        ('{"decision": "BLOCK"}', "", 0),
+        ('{"hookSpecificOutput": "deny"}', "", 0),
+        ('{"continue": "false"}', "", 0),
+        (DENY.replace("PreToolUse", "PreToolUsed"), "", 0),
+        ("permissionDecision: deny", "", 0),
+        ("deny\n", "", 0),
+        ("", DENY, 0),
+        (ALLOW, DENY, 0),
+        ('{"decision": "block", "reason": "two\nlines"}', "", 0),
+        (DENY, "Traceback ...", 1),
+        ("{", "", 0),
+        ('["x"', "", 0),
+        ('starting\n{"hookSpecificOutput": {"hookEv', "", 0),
+        ("", "bash: guard.sh: No such file or directory", 127),
+        ("", "bash: guard.sh: Permission denied", 126),
+        ("", "", -9),
+        ("", "Segmentation fault", 139),
+    ],
+)
+def test_what_a_gating_hook_may_have_refused_is_refused(stdout: str, stderr: str, code: int) -> None:
+    outcome = read_output("PreToolUse", code, stdout, stderr)
+    assert outcome.blocked
+    assert outcome.errors == () or outcome.reason.startswith("The hook failed: "), "the reason says what is wrong"
+
+
+@pytest.mark.parametrize(
+    ("event", "stdout", "stderr", "outcome"),
+    [
+        ("PreToolUse", f"Loading nvm ...\n{ALLOW}\n", "+ echo " + ALLOW, HookOutcome("allow")),
+        ("PreToolUse", '[INFO] ready\n{"level": 30, "msg": "up"}\n{}', "a warning", NOTHING),
+        ("PreToolUse", "", "the decision: allow all that reads", NOTHING),
+        ("PreToolUse", "x" + "\n" * 1_000_000 + "x", "", NOTHING),
+        ("PreToolUse", '{"reason": "{\\"decision\\": \\"block\\"}"}', "", HookOutcome(reason='{"decision": "block"}')),
+        ("UserPromptSubmit", "{}", "", NOTHING),
+        ("SessionStart", f"Hooks print {DENY}", "", HookOutcome(context=(f"Hooks print {DENY}",))),
+        ("PostToolUse", "1 file changed\n{\n", DENY, NOTHING),
+        ("UserPromptSubmit", 'Main branch: x\n{"decision": "block"}', "", HookOutcome("deny")),
+        ("UserPromptSubmit", 'Config:\n{"a": [1]}', "", HookOutcome(context=('Config:\n{"a": [1]}',))),
+        ("UserPromptSubmit", '[{"number": 3}]', "", HookOutcome(context=('[{"number": 3}]',))),
+        ("UserPromptSubmit", "int f() {\n  g(\n", "", HookOutcome(context=("int f() {\n  g(",))),
+    ],
+)
+def test_what_stands_around_an_answer_changes_nothing(
+    event: str, stdout: str, stderr: str, outcome: HookOutcome
+) -> None:
+    assert read_output(event, 0, stdout, stderr) == outcome
+
+
+async def test_a_gate_stays_shut_when_its_hook_cannot_run(desk: Desk, tmp_path: Path) -> None:
+    """Without its directory, without its file, without an interpreter, without an end."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    (gone / "guard.py").write_text("import sys; sys.exit(2)")
+    moved = Desk(gone)
+    gone.rename(tmp_path / "renamed")
+    for command in ("./guard.py", "exit 3"):
+        moved.use(one("PreToolUse", command))
+        outcome = await moved.runner.run("PreToolUse", {}, "Write")
+        assert outcome.blocked and outcome.reason and moved.said()
+    moved.use(one("PostToolUse", "./guard.py"))
+    assert not (await moved.runner.run("PostToolUse", {}, "Write")).blocked, "the tool has run"
+    moved.host.close()
+    for event in ("PreToolUse", "PermissionRequest", "UserPromptSubmit", "Stop", "SubagentStop", "TaskCreated"):
+        desk.use(one(event, "./no-such-guard.sh"))
+        outcome = await desk.runner.run(event, {}, "Write")
+        assert outcome.blocked and "No such file" in outcome.reason
+    desk.use(one("Stop", "./no-such-guard.sh"))
+    assert not (await desk.runner.run("Stop", {"stop_hook_active": True})).blocked, "once is enough"
+    desk.use(one("PreToolUse", "head -c 2000000 /dev/zero | tr '\\0' x; echo; echo '{}'"))
+    assert "more than ccb reads" in (await desk.runner.run("PreToolUse", {}, "Write")).reason
+
+
+async def test_a_gating_hook_that_cannot_be_used_refuses_what_it_may_have_been_about(desk: Desk) -> None:
+    text = """{"hooks": {
+      "PreToolUse": [
+        {"matcher": "Write", "hooks": [{"type": "command", "comand": "./guard.sh"}]},
+        {"matcher": "Bash(", "hooks": [{"type": "command", "command": "true"}]}
+      ],
+      "PostToolUse": [{"hooks": [3]}]
+    }}"""
+    read, (lines, _) = load_settings(text), lines_in(text)
+    assert isinstance(read, dict)
+    problems = desk.runner.configure([HookSource(read["hooks"], "project", "/p.json", lines)])
+    assert [each.partition(": ")[0] for each in problems] == [f"/p.json, line {line}" for line in (3, 4, 6)]
+    outcome = await desk.runner.run("PreToolUse", {}, "Write")
+    assert outcome.blocked and "/p.json, line 3: hooks.PreToolUse.0.hooks.0" in outcome.reason
+    assert "/p.json, line 4" in (await desk.runner.run("PreToolUse", {}, "Read")).reason
+    assert await desk.runner.run("PostToolUse", {}, "Read") is NOTHING
+    desk.runner.configure([HookSource([{"type": "command", "command": "true"}], "project", "/p.json")])
+    assert (await desk.runner.run("PreToolUse", {}, "Read")).blocked, "nobody knows for which event it was meant"
 
 
 async def test_hooks_run_together_each_once_and_the_strictest_decides(desk: Desk, tmp_path: Path) -> None:
@@ -184,7 +315,7 @@ async def test_hooks_run_together_each_once_and_the_strictest_decides(desk: Desk
 async def test_a_slow_hook_is_stopped_with_everything_it_started(desk: Desk) -> None:
     desk.use(one("Stop", "sleep 600 & setsid sleep 600 & sleep 600", timeout=0.2))
     outcome = await desk.runner.run("Stop", {})
-    assert outcome.decision == "" and "stopped after 0.2 s" in outcome.errors[0]
+    assert outcome.blocked and "stopped after 0.2 s" in outcome.reason
     assert "A Stop hook failed" in desk.said()[0]
 
 
@@ -267,7 +398,7 @@ async def test_a_model_decides_for_a_prompt_hook_and_can_only_refuse(desk: Desk)
     assert (outcome.decision, outcome.reason, asked[1][2]) == ("deny", "it deletes tests", "small")
     said.append("I would say yes.")
     outcome = await desk.runner.run("Stop", {})
-    assert outcome.decision == "" and "the model decided nothing" in outcome.errors[0]
+    assert outcome.blocked and "the model decided nothing" in outcome.reason
 
 
 async def test_the_status_message_of_a_hook_that_takes_its_time_is_shown(desk: Desk) -> None:

@@ -1,0 +1,96 @@
+"""What a hook has printed: its answers, which are JSON objects, among whatever other programs print with them.
+
+A hook says no in this text. So a text that seems to say no is never passed over because it cannot be read."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from .dataclass import dataclass
+
+Json = dict[str, Any]
+
+_ANSWERS = frozenset(
+    ("continue", "stopReason", "suppressOutput", "systemMessage", "decision", "reason", "hookSpecificOutput", "async")
+)
+"""The fields that tell an answer from other JSON that a hook prints."""
+_MARKS = re.compile("\x1b\\[[0-?]*[ -/]*[@-~]|\x1b\\][^\x07\x1b]*(?:\x07|\x1b\\\\)|\x1b[ -/]*[0-~]|[\ufeff\ufffd\0]")
+"""What is no part of a text: colours and titles for a terminal, byte order marks, and the zeros of UTF-16."""
+_OBJECT = re.compile(r"(?:^|(?<=\}))[ \t,]*(?=\{)", re.MULTILINE)
+_HAS_JSON = re.compile(r"""\A\{|^[ \t]*(?:\{[ \t]*(?:["'}]|$)|\[[ \t]*(?:[\[{"'\]]|$))""", re.MULTILINE)
+_DECIDES = re.compile(
+    r"""permissionDecision\W{1,8}(?:deny|ask|allow|block|approve)\b"""
+    r"""|["'](?:decision|behavior)["']\s*:\s*["'](?:deny|ask|allow|block|approve)["']"""
+    r"""|["']continue["']\s*:\s*["']?false|\A\W*(?:deny|block|ask)\W*\Z""",
+    re.IGNORECASE,
+)
+_REFUSES = re.compile("deny|block|ask|false", re.IGNORECASE)
+_MAX_TRIES = 100  # lines that begin like an object and are none
+
+
+@dataclass(frozen=True)
+class Printed:
+    """The answers in an output, the text around them, and what of that is no JSON object."""
+
+    answers: tuple[Json, ...]
+    rest: str
+    broken: str
+
+    @property
+    def has_broken_json(self) -> bool:
+        """Whether something begins like JSON and cannot be read."""
+        return _HAS_JSON.search(self.broken) is not None
+
+
+def could_not_decide(code: int) -> bool:
+    """Return whether an exit code says that the command was not found, cannot be run, or was ended by a signal. A shell
+    adds 128 to the number of a signal."""
+    return code in (126, 127) or code < 0 or 128 < code < 160
+
+
+def plain(text: str) -> str:
+    """Return an output without colours and byte order marks, and without blanks around it."""
+    return _MARKS.sub("", text).strip()
+
+
+def names_decision(text: str) -> bool:
+    """Return whether a text that is no answer names a decision."""
+    return _DECIDES.search(text) is not None
+
+
+def names_refusal(text: str) -> bool:
+    """Return whether a text that is no answer names a decision other than to allow."""
+    return any(_REFUSES.search(found[0]) for found in _DECIDES.finditer(text))
+
+
+def read_printed(text: str) -> Printed:
+    """Find the JSON objects in an output: each begins a line, or follows another one. What has no field of an answer is
+    none, and belongs to the text around."""
+    decoder = json.JSONDecoder(object_pairs_hook=_object, strict=False)  # shells put real newlines into texts
+    answers, rest, broken = [], [], []
+    at = tries = 0
+    for place in _OBJECT.finditer(text):
+        if place.start() < at or tries == _MAX_TRIES:
+            continue
+        try:
+            value, end = decoder.raw_decode(text, place.end())
+        except (ValueError, RecursionError):
+            tries += 1
+            continue
+        broken.append(text[at : place.start()])
+        rest.append(text[at : place.start()])
+        if value.keys() & _ANSWERS or not value:
+            answers.append(value)
+        else:
+            rest.append(text[place.start() : end])
+        at = end
+    return Printed(tuple(answers), "".join([*rest, text[at:]]).strip(), "\n".join([*broken, text[at:]]).strip())
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Json:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands twice")
+    return found
