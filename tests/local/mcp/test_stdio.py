@@ -125,8 +125,8 @@ async def test_servers_that_are_still_starting_keep_nobody_from_quitting() -> No
     for each in asking:
         with pytest.raises(RequestRefused, match="is being stopped"):
             await each
-    for each in silent:
-        await gone(each)
+    for odd in silent:
+        await gone(odd)
 
 
 async def test_a_server_that_answers_no_ping_is_started_again_unless_it_works(monkeypatch: pytest.MonkeyPatch) -> None:
