@@ -6,7 +6,8 @@ needs no withdrawal, and the listener always hears a block before its `content_b
 
 A finished tool_use with valid input is the exception: the listener hears it at once, because tools start while the
 model still streams. From then on the attempt is committed: whatever happens to the stream, the answer stands and the
-model is not called again for it.
+model is not called again for it. A tool_use without any input is held: the answer may have been cut before its input,
+and what follows says so.
 
 An attempt that fails before that is discarded. Clients that watch the events see open blocks closed, and blocks that
 the listener has heard (thinking or text before another block) are withdrawn by their message id."""
@@ -16,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Callable, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -28,6 +30,7 @@ from .request import PATH, usage_of
 from .retry import RetrySettings, retry_after, should_retry
 from .sse import SseError, SseParser
 from .stream import (
+    CUT,
     PUBLIC_EVENTS,
     BlockDone,
     BlockStarted,
@@ -41,6 +44,7 @@ from .stream import (
 Json = dict[str, Any]
 
 _MAX_ERROR_BODY = 64 * 1024
+_AGAIN = "It was not run. Call it again, in smaller pieces if the input is long."
 
 
 class Listener(Protocol):
@@ -188,13 +192,12 @@ class Attempt:
         step = self._assembler.feed(event)
         counts = isinstance(step, (BlockStarted, StopKnown)) or self._assembler.finished
         if counts and not self._truncated():
-            self._release()
+            self._release(cut=CUT.get(self._assembler.stop_reason or "", ""))
         if isinstance(step, BlockDone):
             self._next_index = step.index + 1
             self._release()  # a block is held here only if blocks overlap
             self._held = (step, event)
-            if step.block.get("type") == "tool_use" and not step.broken:
-                self._committed = True
+            if step.block.get("type") == "tool_use" and not (step.broken or step.bare):
                 self._release()
             return
         if event.get("type") in PUBLIC_EVENTS and not self._truncated():
@@ -206,14 +209,18 @@ class Attempt:
         limit."""
         return self._assembler.stop_reason == "max_tokens" and self._settings.withdraw_truncated and not self._committed
 
-    def _release(self) -> None:
-        """Pass the held block to the listener."""
+    def _release(self, *, cut: str = "") -> None:
+        """Pass the held block to the listener. `cut` says why a call may not have its whole input, "" if it has."""
         if self._held is None:
             return
         (done, stop_event), self._held = self._held, None
+        is_call = done.block.get("type") == "tool_use"
+        if cut and is_call and (done.bare or done.broken):
+            done = replace(done, broken=f"{cut} before the input of this call was whole. {_AGAIN}")
         head = self._assembler.head
         assert head is not None
         self._heard = True
+        self._committed = self._committed or (is_call and not done.broken)
         self._listener.block(head, done, self._request_id)
         self._listener.event(stop_event)
 
@@ -224,8 +231,7 @@ class Attempt:
         if withdrawn:
             self.discard()
         elif lost is not None:
-            if self._held is not None:
-                self._release()
+            self._release(cut="the answer broke off")
             self._close_events(from_index=self._next_index)
         else:
             self._close_events(from_index=None)

@@ -54,11 +54,13 @@ class BlockStarted:
 
 @dataclass(frozen=True)
 class BlockDone:
-    """A finished content block. `broken` says why the input of a tool_use cannot be used, "" when it can."""
+    """A finished content block. `broken` says why the input of a tool_use cannot be used, "" when it can. `bare`: a
+    tool_use has come without any input. Whether it has none, or was cut before it, only what follows says."""
 
     index: int
     block: Json
     broken: str = ""
+    bare: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,13 @@ class StopKnown:
 
     stop_reason: str
 
+
+CUT = {
+    "max_tokens": "the answer reached its output limit",
+    "model_context_window_exceeded": "the context window is full",
+    "refusal": "the model broke off its answer",
+}
+"""What the stop reasons mean with which an answer may end anywhere, also inside its last block."""
 
 _DELTAS = {"text": ("text_delta", "text"), "thinking": ("thinking_delta", "thinking")}
 """The event of a delta and the field with its text, by the type of a block."""
@@ -101,6 +110,11 @@ class _Block:
             raise ModelError(f"the answer holds a {kind} without text")
         self.parts.append(piece)
         return len(piece)
+
+    @property
+    def bare(self) -> bool:
+        """See BlockDone."""
+        return self.kind == "tool_use" and not self.start.get("input") and not any(map(str.strip, self.parts))
 
     def finish(self) -> tuple[Json, str]:
         """Return the block, and why its tool input cannot be used ("" when it can)."""
@@ -160,9 +174,10 @@ class MessageAssembler:
             return None
         if kind == "content_block_stop":
             index = _index(event)
-            block, broken = self._block(index).finish()
+            open_block = self._block(index)
+            block, broken = open_block.finish()
             del self._open[index]
-            return BlockDone(index, block, broken)
+            return BlockDone(index, block, broken, open_block.bare)
         if kind == "message_delta":
             return self._end(event)
         if self._open:
@@ -287,13 +302,13 @@ def _events(message: Json) -> Iterator[Json]:
     for index, block in enumerate(content):
         if not isinstance(block, dict):
             raise ModelError("the answer holds a content block that is not an object", retry=Retry.NO)
-        yield from _block_events(index, block)
+        yield from _block_events(index, block, cut=message.get("stop_reason") in CUT and block is content[-1])
     delta = {"stop_reason": message.get("stop_reason"), "stop_sequence": message.get("stop_sequence")}
     yield {"type": "message_delta", "delta": delta, "usage": message.get("usage") or {}}
     yield {"type": "message_stop"}
 
 
-def _block_events(index: int, block: Json) -> Iterator[Json]:
+def _block_events(index: int, block: Json, *, cut: bool) -> Iterator[Json]:
     start, deltas = dict(block), []
     kind, field = _DELTAS.get(str(block.get("type")), ("", ""))
     if field:
@@ -303,7 +318,8 @@ def _block_events(index: int, block: Json) -> Iterator[Json]:
         deltas.append({"type": "signature_delta", "signature": block["signature"]})
     if block.get("type") in ("tool_use", "server_tool_use"):
         start["input"] = {}
-        deltas.append({"type": "input_json_delta", "partial_json": dump(block.get("input") or {})})
+        whole = "{" if cut else dump(block.get("input") or {})  # of a cut call only a part of the input may be here
+        deltas.append({"type": "input_json_delta", "partial_json": whole})
     yield {"type": "content_block_start", "index": index, "content_block": start}
     for delta in deltas:
         yield {"type": "content_block_delta", "index": index, "delta": delta}

@@ -304,10 +304,10 @@ class SpyTool(Tool):
         self.changed = asyncio.Event()
 
     def validate(self, tool_input: Json, context: ToolContext) -> str | None:
-        return self.invalid.get(tool_input["key"])
+        return self.invalid.get(tool_input.get("key", ""))
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
-        key = tool_input["key"]
+        key = tool_input.get("key", "")
         self._note(f"start {key}")
         context.call.progress({"output": f"working on {key}", "total_bytes": 7, "elapsed_seconds": 1.5})
         try:

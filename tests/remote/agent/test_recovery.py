@@ -16,6 +16,7 @@ from tests.remote.agent_kit import (
     closing,
     error_event,
     error_reply,
+    json_delta,
     make_world,
     opening,
     says,
@@ -26,11 +27,13 @@ from tests.remote.agent_kit import (
     text_start,
     thinking_block,
     tool_block,
+    tool_start,
 )
 
 from ccb.remote.agent.history.conversation import Conversation
 from ccb.remote.model.tokens import WindowSettings
 from ccb.remote.ports import ModelLinkError
+from ccb.remote.tools.contract import ToolDeclaration, ToolResult
 
 Json = dict[str, Any]
 
@@ -381,6 +384,61 @@ async def test_a_tool_input_cut_by_the_limit_is_asked_for_again() -> None:
     await world.turn()
     assert world.log == ["start a", "end a"]
     assert len(world.emitter.messages("user")) == 1
+
+
+def _optional(world: World) -> World:
+    """Let the tool Look have no required fields."""
+    traits = world.read.declaration.traits
+    world.read.declaration = ToolDeclaration(traits, "A tool for tests.", {"type": "object", "properties": {}})
+    return world
+
+
+_BARE = tool_start(0, "t1", "Look") + json_delta(0, "") + block_stop(0)
+_PART: Json = {"type": "message", "content": [{"type": "tool_use", "id": "t1", "name": "Look", "input": {"key": "a"}}]}
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "model_context_window_exceeded", "refusal"])
+@pytest.mark.parametrize("body", [_BARE, tool_start(0, "t1", "Look") + block_stop(0)], ids=["empty delta", "no delta"])
+async def test_a_call_that_was_cut_before_its_input_does_not_run(reason: str, body: bytes) -> None:
+    first = Reply([opening() + body, closing(reason)])
+    world = _optional(make_world(first, says("ok", "msg_2"), model="claude-3-haiku-20240307"))
+    await world.turn()
+    assert world.log == []
+    (told,) = world.history()[2]["content"]
+    assert told["is_error"] and "before the input of this call was whole" in told["content"]
+
+
+async def test_a_call_cut_before_its_input_is_asked_for_again_with_a_higher_limit() -> None:
+    whole = calls(("t1", "Look", {"key": "a"}), message_id="msg_2")
+    world = make_world(Reply([opening() + _BARE, closing("max_tokens")]), whole, says("ok", "msg_3"))
+    await world.turn()
+    assert world.log == ["start a", "end a"]
+    assert [world.transport.request_json(i)["max_tokens"] for i in range(2)] == [8000, 64000]
+
+
+async def test_of_an_answer_in_one_piece_the_last_call_does_not_run_if_it_was_cut() -> None:
+    cut = _in_one_piece({**_PART, "id": "msg_1", "role": "assistant", "model": "m", "stop_reason": "max_tokens"})
+    world = make_world(cut, says("ok", "msg_2"), model="claude-3-haiku-20240307")
+    await world.turn()
+    assert world.log == [] and "before the input" in str(world.history()[2])
+
+
+@pytest.mark.parametrize("after", [closing("tool_use"), text_block(1, "So.") + closing("end_turn")])
+async def test_a_call_without_input_runs_once_its_end_is_sure(after: bytes) -> None:
+    world = _optional(make_world(Reply([opening() + _BARE, after]), says("ok", "msg_2")))
+    world.read.results[""] = ToolResult("looked")
+    await world.turn()
+    assert "t1" in str(world.history()[1]) and "error" not in str(world.history()[2])
+
+
+async def test_after_a_finished_call_one_without_input_does_not_run_if_the_stream_dies() -> None:
+    both = tool_block(0, "t0", "Look", {"key": "a"}) + tool_start(1, "t1", "Look") + block_stop(1)
+    world = _optional(make_world(Reply([opening() + both]), says("ok", "msg_2")))
+    await world.turn()
+    assert world.log == ["start a", "end a"]
+    first, second = world.history()[2]["content"]
+    assert "is_error" not in first and second["is_error"] and "broke off" in second["content"]
+    assert_valid(world.history())
 
 
 async def test_an_answer_still_too_long_goes_on_in_pieces() -> None:

@@ -116,11 +116,27 @@ async def test_06_length_is_max_tokens() -> None:
 
 
 @pytest.mark.parametrize("arguments", ['{"path": "/et', ""])
-async def test_07_a_call_that_is_cut_is_never_run(arguments: str) -> None:
-    got = await told(chunk({"tool_calls": [call(0, arguments, "Read", "x")]}), chunk({}, "length"))
-    assert got.message["stop_reason"] == "max_tokens"
+@pytest.mark.parametrize(("finish", "reason"), [("length", "max_tokens"), ("content_filter", "refusal")])
+async def test_07_a_call_that_is_cut_is_never_run(arguments: str, finish: str, reason: str) -> None:
+    got = await told(chunk({"tool_calls": [call(0, arguments, "Read", "x")]}), chunk({}, finish))
+    assert got.message["stop_reason"] == reason
     (done,) = by_the_worker(got)
     assert done.broken
+
+
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize(("why", "reason"), [("max_output_tokens", "max_tokens"), ("content_filter", "refusal")])
+async def test_07_a_call_of_an_incomplete_response_is_known_to_have_no_input(ended: bool, why: str, reason: str) -> None:
+    item = {"type": "function_call", "call_id": "x", "name": "Bash", "arguments": ""}
+    events: list[Json] = [
+        {"type": "response.created", "response": {"id": "r"}},
+        {"type": "response.output_item.added", "output_index": 0, "item": item},
+        {"type": "response.output_item.done", "output_index": 0, "item": {**item, "status": "incomplete"}},
+        {"type": "response.incomplete", "response": {"incomplete_details": {"reason": why}}},
+    ]
+    got = await told(*(events if ended else [*events[:2], events[3]]), flavour="responses", done=False)
+    (done,) = by_the_worker(got)
+    assert (done.bare or done.broken) and got.message["stop_reason"] == reason  # so the worker does not run it
 
 
 async def test_07_a_call_that_really_has_no_input_is_run_with_none() -> None:

@@ -193,7 +193,7 @@ class Answer:
             return
         if self._cutter is not None and self._cutter.found is None:
             self._add("text", self._cutter.rest())
-        cut = reason in ("max_tokens", "model_context_window_exceeded")
+        cut = reason in ("max_tokens", "model_context_window_exceeded", "refusal")
         for call in self._calls.values():
             self._finish_call(call, cut=cut)
         self._current = None
