@@ -63,6 +63,10 @@ class ModelTransport(Protocol):
     ) -> AbstractAsyncContextManager[ModelResponse]:
         """Send a request, whose pieces are joined on the way, and return the response once its head has arrived."""
 
+    def resume(self, call_id: str) -> None:
+        """Open a call anew under its id, as after a lost link. What the laptop has of the answer comes from the byte
+        on that has been reached; the model is not asked again."""
+
 
 class Broker(Protocol):
     """Sends requests to someone outside the worker: the person, the driving program, or a service on the laptop."""

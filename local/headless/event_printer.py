@@ -213,6 +213,8 @@ class EventPrinter:
             if new is not None:
                 await self._output.progress(new)
         else:
+            if isinstance(message.public, SystemLine):
+                self._retries.system(message.public)
             await self._output.progress(message.body)
 
     async def _result(self, body: Json) -> None:

@@ -56,6 +56,11 @@ class RetryReports:
             return
         if message.subtype == "informational" and message.body.get("level") == "warning":
             report(one_line(str(message.body.get("content")))[:_MAX_WARNING])
+        if message.subtype == "model_silent" and isinstance(message.body.get("retry_in_ms"), int | float):
+            from ..session.messages import ModelSilent, parse_message, silence_text
+
+            if isinstance(silent := parse_message(message.body), ModelSilent):
+                report(silence_text(silent))
         if message.subtype != "api_retry":
             return
         delay_ms = message.body.get("retry_delay_ms")
@@ -67,7 +72,8 @@ class RetryReports:
         note = parse_message(message.body)
         if isinstance(note, ApiRetry):
             self._retrying = True
-            report(f"{retry_text(note)}; trying again")
+            last = note.attempt == note.max_retries  # it may be the end of the turn
+            report(retry_text(note) if last else f"{retry_text(note)}; trying again")
 
     def assistant(self, message: AssistantLine) -> None:
         """A message of the model came, unless it is only the worker's report of an error."""

@@ -141,6 +141,15 @@ class ApiRetry(_Message):
     message: str | None = None
 
 
+class ModelSilent(_Message):
+    """The model says nothing, and is asked again unless it goes on; without `retry_in_ms`, it has gone on."""
+
+    type: Literal["system"]
+    subtype: Literal["model_silent"]
+    silent_ms: float | None = None
+    retry_in_ms: float | None = None
+
+
 class ApiMessage(_Message):
     id: str = ""
     role: str
@@ -282,7 +291,7 @@ def _message_kind(value: Any) -> str:
         subtype = value.get("subtype")
         if subtype in ("task_started", "task_progress", "task_notification"):
             return "task"
-        return subtype if subtype in ("init", "api_retry") else "note"
+        return subtype if subtype in ("init", "api_retry", "model_silent") else "note"
     return kind if isinstance(kind, str) and kind in _KINDS else "unknown"
 
 
@@ -304,6 +313,7 @@ Message = Annotated[
     | Annotated[SystemNote, Tag("note")]
     | Annotated[TaskNote, Tag("task")]
     | Annotated[ApiRetry, Tag("api_retry")]
+    | Annotated[ModelSilent, Tag("model_silent")]
     | Annotated[Assistant, Tag("assistant")]
     | Annotated[User, Tag("user")]
     | Annotated[StreamEvent, Tag("stream_event")]
@@ -338,7 +348,7 @@ _WHY = {
 def retry_text(note: ApiRetry) -> str:
     """Return a sentence for the person: why the model is asked again, and when."""
     name = note.error if note.error not in (None, "unknown") else ""
-    if (note.api_error_type or "").startswith("laptop_") and note.message:  # the auth proxy's own answer
+    if note.error_status is None and note.message:  # what the worker or the auth proxy says itself
         said = one_line(note.message)[:_MAX_QUOTED]
         why = said[:1].upper() + said[1:]
     elif name in _WHY:
@@ -350,4 +360,13 @@ def retry_text(note: ApiRetry) -> str:
     status = f" (HTTP {note.error_status})" if note.error_status else ""
     delay = (note.retry_delay_ms or 0) / 1000
     when = f" in {delay:.0f} s" if delay >= 1 else ""
-    return f"{why}{status}; try {note.attempt} of {note.max_retries}{when}"
+    last = "last " if note.attempt == note.max_retries else ""
+    return f"{why}{status}; {last}try {note.attempt} of {note.max_retries}{when}"
+
+
+def silence_text(note: ModelSilent) -> str:
+    """Return a sentence for the person about a model that says nothing; "" if it has gone on."""
+    if note.retry_in_ms is None:
+        return ""
+    silent, left = (note.silent_ms or 0) / 1000, note.retry_in_ms / 1000
+    return f"The model has said nothing for {silent:.0f} s; it is asked again in {left:.0f} s"

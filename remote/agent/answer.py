@@ -107,6 +107,10 @@ class AnswerListener:
         self._recorder.record(WithdrawnRecord(message_id))
         self.texts = []
 
+    def silence(self, silent: float | None, left: float) -> None:
+        """Show how long the model has said nothing, and when it is asked again."""
+        self._recorder.progress("silence", messages.model_silent(silent, left))
+
     def retrying(self, retry: Retrying) -> None:
         """Report that an attempt failed and another one follows."""
         _log.warning(

@@ -210,13 +210,18 @@ class AgentDeps:
     models: ModelTable = field(default_factory=ModelTable)
 
     def call_settings(
-        self, body: list[bytes], *, withdraw_truncated: bool = False, betas: Sequence[str] = ()
+        self,
+        body: list[bytes],
+        *,
+        withdraw_truncated: bool = False,
+        betas: Sequence[str] = (),
+        thinks: bool = False,
     ) -> CallSettings:
-        """Return the settings of the model call with this request."""
+        """Return the settings of the model call with this request. `thinks`: the model may think in silence."""
         return CallSettings(
             transport=self.transport,
             clock=self.clock,
-            limits=self.limits,
+            silence=self.limits.thinking_silence if thinks else self.limits.silence,
             headers=request.headers(self.version, betas),
             body=body,
             withdraw_truncated=withdraw_truncated,

@@ -180,7 +180,18 @@ def api_retry(retry: Retrying) -> Json:
     }
     if failure.error_type.startswith(OF_THE_LAPTOP):
         body.update(api_error_type=failure.error_type, message=failure.message)
+    elif failure.silent:
+        body.update(message=failure.message)
     return body
+
+
+def model_silent(silent: float | None, left: float) -> Json:
+    """Return the message about a model that has said nothing for `silent` seconds, and is asked again in `left` ones;
+    with None, that it has gone on."""
+    body: Json = {"type": "system", "subtype": "model_silent"}
+    if silent is None:
+        return {**body, "silent_ms": None, "retry_in_ms": None}
+    return {**body, "silent_ms": round(silent * 1000), "retry_in_ms": round(left * 1000)}
 
 
 def permission_denied(name: str, tool_use_id: str, message: str, decision: Decision) -> Json:

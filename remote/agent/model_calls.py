@@ -13,6 +13,7 @@ from ..model.attempt import CallSettings, MessageEnd
 from ..model.call import ModelCall
 from ..model.errors import LAPTOP_BUDGET, ModelError
 from ..model.models import betas_of, max_tokens, resolve_model
+from ..model.reasoning import thinks
 from ..model.retry import MAX_OVERLOADS, RetryPolicy
 from ..ports import NotKept
 from . import messages
@@ -64,7 +65,7 @@ class ModelCalls:
             self._recorder.progress("", messages.status("requesting"))
         self._listener.begin(agent.model, continues=state.recoveries > 0)
         can_fall_back = bool(self._fallback())
-        policy = RetryPolicy(settings.limits.max_retries, max_overloads=MAX_OVERLOADS if can_fall_back else None)
+        policy = RetryPolicy(self._deps.limits.max_retries, max_overloads=MAX_OVERLOADS if can_fall_back else None)
         self._call = ModelCall(settings, self._listener, policy)
         started = clock.now()
         try:
@@ -173,7 +174,12 @@ class ModelCalls:
             session_id=deps.session_id,
             more=asked.body,
         )
-        return deps.call_settings(body, withdraw_truncated=limit < higher, betas=(*asked.betas, *betas_of(model)))
+        return deps.call_settings(
+            body,
+            withdraw_truncated=limit < higher,
+            betas=(*asked.betas, *betas_of(model)),
+            thinks=thinks(known, asked.body),
+        )
 
     def _lend(self, model: str) -> None:
         """Use another model for the rest of the turn."""

@@ -230,6 +230,14 @@ class Calls:
         """Return the monotonic time since which a driver is attached, None while there is none."""
         return self._up_since
 
+    def resume(self, call_id: str) -> None:
+        """See ModelTransport."""
+        call = self._open.get(call_id)
+        if call is not None and call.link is not None and not call.response.complete:
+            link = call.link
+            self._leave_link(call)
+            self._start(call, link)
+
     def attach(self, link: ModelLink) -> None:
         """A driver is attached. Open on its link the waiting calls, and the calls of earlier connections of the same
         client."""

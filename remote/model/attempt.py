@@ -27,7 +27,7 @@ from ..ports import ModelLinkError, ModelResponse, ModelTransport
 from .clock import Clock
 from .errors import OF_THE_LAPTOP, ModelError, Retry
 from .request import PATH, usage_of
-from .retry import RetrySettings, retry_after, should_retry
+from .retry import retry_after, should_retry
 from .sse import SseError, SseParser
 from .stream import (
     CUT,
@@ -44,6 +44,7 @@ from .stream import (
 Json = dict[str, Any]
 
 _MAX_ERROR_BODY = 64 * 1024
+_TOLD_AFTER_S, _TOLD_EVERY_S = 30.0, 60.0  # seconds of silence after which, and then how often, the person is told
 _AGAIN = "It was not run. Call it again, in smaller pieces if the input is long."
 
 
@@ -55,6 +56,10 @@ class Listener(Protocol):
 
     def block(self, head: MessageHead, done: BlockDone, request_id: str) -> None:
         """Receive a finished content block that counts."""
+
+    def silence(self, silent: float | None, left: float) -> None:
+        """Hear that the model has said nothing for `silent` seconds and is given up after `left` more; with None, that
+        it has gone on."""
 
     def withdrawn(self, message_id: str) -> None:
         """Withdraw the blocks of this message id: they do not count, and the call is made again."""
@@ -75,13 +80,14 @@ class MessageEnd:
 @dataclass(frozen=True)
 class CallSettings:
     """The settings that all attempts of a call share. `withdraw_truncated`: an answer that is cut at the output limit
-    does not count, because the caller asks again with a higher limit. `link_up_since` returns the monotonic time since
+    does not count, because the caller asks again with a higher limit. `silence`: the longest time, in seconds, in which
+    the model may say nothing. `link_up_since` returns the monotonic time since
     which the link to the laptop has been up, None while it is down. The time without a link does not count as silence
     of the model."""
 
     transport: ModelTransport
     clock: Clock
-    limits: RetrySettings
+    silence: float
     headers: Mapping[str, str]
     body: list[bytes]
     withdraw_truncated: bool
@@ -102,8 +108,9 @@ class Attempt:
         self._next_index = 0
         self._message_stop_sent = False
         self._request_id = ""
-        self._head_seen = False
+        self._call_id = new_uuid()
         self._last_sound = settings.clock.now()
+        self._silence_told = False
 
     async def run(self) -> MessageEnd:
         """Make the call. Raise ModelError."""
@@ -113,9 +120,10 @@ class Attempt:
             await asyncio.wait({reader, watchdog}, return_when=asyncio.FIRST_COMPLETED)
             if not reader.done():
                 watchdog.result()
-                seen = self._head_seen
-                phase = "in the middle of an answer" if seen else "before the answer began"
-                raise ModelError(f"the model was silent for too long {phase}", unanswered=not seen, cut_stream=seen)
+                begun = self._assembler.head is not None
+                phase = "in the middle of an answer" if begun else "before its answer began"
+                text = f"the model said nothing for {self._settings.silence:.0f} s {phase}"
+                raise ModelError(text, silent=True, cut_stream=begun)
             return reader.result()
         except ModelError as error:
             if self._assembler.stop_reason is not None:
@@ -152,10 +160,9 @@ class Attempt:
         settings = self._settings
         try:
             async with settings.transport.request(
-                new_uuid(), "POST", PATH, settings.headers, settings.body
+                self._call_id, "POST", PATH, settings.headers, settings.body
             ) as response:
                 self._hear()
-                self._head_seen = True
                 self._request_id = response.headers.get("request-id", "")
                 if response.status != 200:
                     raise await _http_error(response, settings.clock.wall())
@@ -169,7 +176,6 @@ class Attempt:
     async def _stream(self, response: ModelResponse) -> MessageEnd:
         parser = SseParser()
         async for chunk in response.body():
-            self._hear()
             try:
                 events = parser.feed(chunk)
             except SseError as error:
@@ -184,12 +190,15 @@ class Attempt:
 
     async def _whole(self, response: ModelResponse) -> MessageEnd:
         """Take an answer that comes in one piece, as if it had been streamed."""
-        async for event in whole_answer(response, self._hear):
+        async for event in whole_answer(response):
             self._take(event)
         return self._end()
 
     def _take(self, event: Json) -> None:
+        size = self._assembler.size
         step = self._assembler.feed(event)
+        if step is not None or self._assembler.size > size:  # pings and empty deltas say nothing
+            self._hear()
         counts = isinstance(step, (BlockStarted, StopKnown)) or self._assembler.finished
         if counts and not self._truncated():
             self._release(cut=CUT.get(self._assembler.stop_reason or "", ""))
@@ -257,21 +266,32 @@ class Attempt:
 
     def _hear(self) -> None:
         self._last_sound = self._settings.clock.now()
+        if self._silence_told:
+            self._silence_told = False
+            self._listener.silence(None, 0)
 
     async def _watch(self) -> None:
-        """Return when the model has been silent for too long while the link was up."""
-        clock, limits = self._settings.clock, self._settings.limits
+        """Return when the model has said nothing for too long while the link was up. Before that, let the listener
+        count down, and ask the laptop once whether it has more of the answer than has come here: a new attempt would be
+        paid for again."""
+        clock, limit = self._settings.clock, self._settings.silence
+        last_look, first_word = limit / 30, min(_TOLD_AFTER_S, limit / 4)
+        looked_at = -1.0  # the last sound, at the time when the laptop was asked
         while True:
-            limit = limits.idle_timeout if self._head_seen else limits.head_timeout
-            up_since = self._settings.link_up_since()
-            now = clock.now()
-            if up_since is None:
-                wait = limits.idle_timeout
-            else:
-                wait = max(self._last_sound, up_since) + limit - now
-                if wait <= 0:
-                    return
-            await clock.sleep(min(wait, limits.idle_timeout))  # the limit becomes shorter when the head arrives
+            up_since, now = self._settings.link_up_since(), clock.now()
+            silent = now - max(self._last_sound, up_since) if up_since is not None else 0.0
+            if silent >= limit - last_look and looked_at != self._last_sound:
+                looked_at = self._last_sound
+                self._settings.transport.resume(self._call_id)
+                await clock.sleep(last_look)
+                continue
+            if silent >= limit:
+                return
+            if silent >= first_word:
+                self._silence_told = True
+                self._listener.silence(silent, limit - silent)
+            marks = (first_word, _TOLD_EVERY_S * (silent // _TOLD_EVERY_S + 1), limit - last_look, limit)
+            await clock.sleep(max(0.01, min(mark for mark in marks if mark > silent) - silent))
 
 
 def _kind(response: ModelResponse) -> str:

@@ -19,6 +19,9 @@ from .stream import MessageHead
 _MAX_CUT_STREAMS = 2
 """How many streams of one call may be cut before the call does without."""
 
+_WHOLE_SILENCE = 600.0
+"""Seconds that an answer in one piece may take at least: nothing of it comes before its end."""
+
 
 @dataclass(frozen=True)
 class Retrying:
@@ -58,7 +61,8 @@ class ModelCall:
                 self._attempt = None
                 cut += failure.cut_stream
                 if cut == _MAX_CUT_STREAMS:
-                    settings = replace(settings, body=without_stream(self._settings.body))
+                    silence = max(settings.silence, _WHOLE_SILENCE)
+                    settings = replace(settings, body=without_stream(self._settings.body), silence=silence)
                 delay = self._policy.delay(failure)
                 if delay is None:
                     raise

@@ -46,8 +46,8 @@ nothing."""
 @dataclass(eq=False)
 class ModelError(Exception):
     """A model call that failed. `status` is the HTTP status, or the one that an `error` event in the stream stands for;
-    None when nothing answered (lost link, cut stream, silence). `retry_after` is in seconds. `unanswered`: the model
-    was silent for minutes before its answer began. `cut_stream`: the answer began to stream and did not come to its
+    None when nothing answered (lost link, cut stream, silence). `retry_after` is in seconds. `silent`: the model said
+    nothing for minutes. `cut_stream`: the answer began to stream and did not come to its
     end, as when something between the laptop and the model cannot pass on streams."""
 
     message: str
@@ -56,7 +56,7 @@ class ModelError(Exception):
     retry_after: float | None = None
     retry: Retry = Retry.BY_STATUS
     request_id: str = ""
-    unanswered: bool = False
+    silent: bool = False
     cut_stream: bool = False
 
     def __str__(self) -> str:

@@ -60,6 +60,9 @@ class ReplyListener:
     def withdrawn(self, message_id: str) -> None:
         self.blocks.clear()
 
+    def silence(self, silent: float | None, left: float) -> None:
+        """Nobody is told."""
+
     def retrying(self, retry: Retrying) -> None:
         """Nobody is told."""
 

@@ -6,6 +6,7 @@ that the model can do it; the provider's dialect says it in its own."""
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -110,6 +111,13 @@ def effort_of(model: str, known: ModelFacts, wanted: str | None) -> str:
     if (wanted == "max" and version < (4, 6)) or (wanted == "xhigh" and version < (4, 7)):
         return "high"
     return wanted
+
+
+def thinks(known: ModelFacts, asked: Mapping[str, Any]) -> bool:
+    """Return whether a model may think for minutes in silence: it is asked to (`asked` are the fields of
+    `ReasoningFields.body`), or does so by itself."""
+    kind = (asked.get("thinking") or {}).get("type")
+    return kind != "disabled" and (kind is not None or known.efforts is not None)
 
 
 def can_think(model: str, known: ModelFacts) -> bool:

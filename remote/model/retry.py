@@ -14,7 +14,7 @@ _FIRST_DELAY = 0.5
 _MAX_DELAY = 32.0
 _JITTER = 0.125
 _MAX_RETRY_AFTER = 600.0  # seconds; when a rate limit lasts longer, the person is told instead
-_MAX_UNANSWERED = 3  # attempts of one call that may end without any answer, each after `head_timeout`
+_MAX_SILENT = 2  # attempts of one call that may end in silence
 _RETRIED = (408, 409, 429)
 
 
@@ -27,18 +27,19 @@ class RetrySettings:
     """Limits of one model call. Times are in seconds."""
 
     max_retries: int = 10
-    idle_timeout: float = 90.0  # longest silence inside an answer; a ping counts as a sign of life
-    head_timeout: float = 360.0  # longest wait for the head of the answer
+    silence: float = 300.0  # longest time in which a model says nothing, before its answer begins or in it
+    thinking_silence: float = 600.0  # the same for a model that thinks
 
     @staticmethod
     def from_env(environ: Mapping[str, str]) -> RetrySettings:
         """Read CCB_MAX_RETRIES and CCB_STREAM_IDLE_TIMEOUT_MS. A value that is not a whole number is ignored."""
         default = RetrySettings()
         retries = _whole(environ.get("CCB_MAX_RETRIES"))
-        idle = _whole(environ.get("CCB_STREAM_IDLE_TIMEOUT_MS"))
+        silence = _whole(environ.get("CCB_STREAM_IDLE_TIMEOUT_MS"))
         return RetrySettings(
             max_retries=default.max_retries if retries is None else retries,
-            idle_timeout=default.idle_timeout if not idle else idle / 1000,
+            silence=default.silence if not silence else silence / 1000,
+            thinking_silence=default.thinking_silence if not silence else silence / 1000,
         )
 
 
@@ -54,7 +55,7 @@ class RetryPolicy:
         self.attempt = 0  # retries granted so far
         self._chance = chance
         self._unauthorized = 0
-        self._unanswered = 0
+        self._silent = 0
 
     def delay(self, failure: ModelError) -> float | None:
         """Return the seconds to wait before the next attempt, or None when the failure is final."""
@@ -66,8 +67,10 @@ class RetryPolicy:
 
     def max_retries_for(self, failure: ModelError) -> int:
         """Return the maximum number of retries if every further attempt fails like this one."""
-        if failure.unanswered:
-            return min(self.max_retries, self.attempt - 1 + _MAX_UNANSWERED - self._unanswered)
+        if failure.silent:
+            return min(self.max_retries, self.attempt - 1 + _MAX_SILENT - self._silent)
+        if failure.overloaded and self._overloads_left is not None:
+            return min(self.max_retries, self.attempt - 1 + self._overloads_left)
         if failure.status == 401 and failure.retry is not Retry.YES:
             return self.attempt
         return self.max_retries
@@ -81,9 +84,9 @@ class RetryPolicy:
                 return False
         if failure.retry_after is not None and failure.retry_after > _MAX_RETRY_AFTER:
             return False
-        if failure.unanswered:
-            self._unanswered += 1
-            return self._unanswered < _MAX_UNANSWERED
+        if failure.silent:
+            self._silent += 1
+            return self._silent < _MAX_SILENT
         if failure.retry is Retry.YES or failure.status is None:
             return True
         if failure.status == 401:  # retry once: the proxy may have refreshed the credential

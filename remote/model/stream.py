@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Callable, NoReturn, Union
+from typing import Any, NoReturn, Union
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.models import add_usage, count
@@ -146,7 +146,8 @@ class MessageAssembler:
         self.stop_reason: str | None = None
         self.finished = False
         self._open: dict[int, _Block] = {}
-        self._size = 0
+        self.size = 0
+        """Characters of text, thinking and tool input so far."""
 
     @property
     def open_indices(self) -> list[int]:
@@ -210,8 +211,8 @@ class MessageAssembler:
         return block
 
     def _delta(self, index: int, delta: Json) -> None:
-        self._size += self._block(index).add(delta)
-        if self._size > MAX_MESSAGE:
+        self.size += self._block(index).add(delta)
+        if self.size > MAX_MESSAGE:
             raise ModelError(f"the answer is longer than {MAX_MESSAGE} characters")
 
     def _end(self, event: Json) -> Step:
@@ -277,12 +278,11 @@ def _raise(event: Json) -> NoReturn:
     raise ModelError(str(error.get("message") or kind), status=status_of(kind), error_type=kind)
 
 
-async def whole_answer(response: ModelResponse, hear: Callable[[], None]) -> AsyncIterator[Json]:
+async def whole_answer(response: ModelResponse) -> AsyncIterator[Json]:
     """Yield the events that a stream would have brought, for an answer that comes in one piece: some gateways in front
-    of a model cannot stream, or cut each stream. Call `hear` at each sign of life. Raise ModelError."""
+    of a model cannot stream, or cut each stream. Raise ModelError."""
     pieces, size = [], 0
     async for chunk in response.body():
-        hear()
         pieces.append(chunk)
         size += len(chunk)
         if size > MAX_MESSAGE:

@@ -129,6 +129,8 @@ class ScriptedTransport:
         self.heads: list[tuple[str, str, Mapping[str, str]]] = []
         self.closed = 0
         self.open = 0
+        self.resumed: list[str] = []
+        self.resume: Callable[[str], None] = self.resumed.append
 
     @asynccontextmanager
     async def request(

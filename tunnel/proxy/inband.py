@@ -38,6 +38,7 @@ MAX_STREAMS = 128
 
 _MAX_ANSWERS = 1024
 _MAX_HEAD = 64 * 1024  # characters of a request head: it is kept as long as its stream
+_READ_ELSEWHERE = "the call is read by a newer stream"
 _ID = re.compile(r"[!-~]{0,128}")
 """What names a call. It stands in every row of the ledger and the audit, and in the log."""
 
@@ -201,6 +202,9 @@ class InbandCalls:
         if refused := self._refused(opened):
             await self._answers.put(End(self._epoch, opened.stream, refused))
             return
+        for earlier in [each for each in self._streams.values() if opened.id and each.opened.id == opened.id]:
+            await self._end_stream(earlier)
+            await self._answers.put(End(self._epoch, earlier.opened.stream, _READ_ELSEWHERE))
         resumed = bool(opened.id) and self._proxy.knows(opened.id)
 
         stream = _Stream(opened, self._grant, resumed=resumed)
@@ -241,9 +245,12 @@ class InbandCalls:
 
     async def _cancel(self, stream: _Stream) -> None:
         """Abort the call and do not keep it: the worker no longer wants the response."""
-        self._forget(stream)
         if stream.opened.id:
             self._proxy.discard(stream.opened.id)
+        await self._end_stream(stream)
+
+    async def _end_stream(self, stream: _Stream) -> None:
+        self._forget(stream)
         stream.end(lost=True)
         if stream.task is not None:
             stream.task.cancel()
@@ -278,7 +285,7 @@ class InbandCalls:
         except BodyLost:
             wrong = "the request body did not arrive whole"
         except Superseded:
-            wrong = "the call is read by a newer stream"
+            wrong = _READ_ELSEWHERE
         except CcbError:
             raise
         except Exception:

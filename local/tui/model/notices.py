@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.rewind import RewindRecord, RewoundRecord
 
 from ...session.client import shown_name
-from ...session.messages import ApiRetry, Result, SystemNote, retry_text
+from ...session.messages import ApiRetry, ModelSilent, Result, SystemNote, retry_text, silence_text
 from ...terminal.keymap import Keymap
 from .blocks import BlockContainer, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock
 
@@ -21,6 +22,14 @@ _ABORTED = ("aborted_streaming", "aborted_tools")  # the person knows why the tu
 def path_in(cwd: str, path: str) -> str:
     """Return a path of the host on one line, relative to the directory `cwd` if it is in there."""
     return one_line(path.removeprefix(f"{cwd}/") if cwd else path)
+
+
+@dataclass(frozen=True, eq=False)
+class AskedAgain:
+    """The model is asked again in `delay_s` seconds. `afterwards`: what its notice says once nobody waits any more."""
+
+    delay_s: float
+    afterwards: str
 
 
 class Notices:
@@ -37,7 +46,7 @@ class Notices:
         self._another_drove = False  # whether the last notice named another client as the driver
         self._retry: NoticeBlock | None = None
         self._warning: NoticeBlock | None = None  # the last notice, if it is one
-        self.asked_again: ApiRetry | None = None
+        self.asked_again: AskedAgain | None = None
         """The attempt that waits for its time, or has not been answered yet."""
         self._compacting: NoticeBlock | None = None
 
@@ -134,14 +143,25 @@ class Notices:
         """Note that the model has answered or was given up: the next retry gets a notice of its own. This one names no
         wait any more."""
         if self._retry is not None and self.asked_again is not None:
-            self._retry.text = retry_text(self.asked_again.model_copy(update={"retry_delay_ms": None}))
+            self._retry.text = self.asked_again.afterwards
             self._retry.changed()  # what is printed in lines stays as it was
         self._retry = self.asked_again = None
 
     def retry(self, retry: ApiRetry) -> None:
         """Say that the model is asked again. All attempts of one model call share a notice."""
-        text = retry_text(retry)
-        self.asked_again = retry
+        afterwards = retry_text(retry.model_copy(update={"retry_delay_ms": None}))
+        self._asked_again(retry_text(retry), AskedAgain((retry.retry_delay_ms or 0) / 1000, afterwards))
+
+    def silence(self, note: ModelSilent) -> None:
+        """Say that the model says nothing, and when it is asked again; or that it has gone on."""
+        if note.retry_in_ms is None:
+            self.model_call_over()
+            return
+        afterwards = f"The model has said nothing for {(note.silent_ms or 0) / 1000:.0f} s."
+        self._asked_again(silence_text(note), AskedAgain(note.retry_in_ms / 1000, afterwards))
+
+    def _asked_again(self, text: str, again: AskedAgain) -> None:
+        self.asked_again = again
         if self._retry is None:
             self._retry = self.add(text, Level.WARNING)
         else:

@@ -39,6 +39,7 @@ from ...session.messages import (
     ApiRetry,
     Assistant,
     Message,
+    ModelSilent,
     Result,
     StreamEvent,
     SystemInit,
@@ -338,6 +339,8 @@ class TranscriptReducer(Projection):
                     self.notice(one_line(message.summary), Level.DIM)
             case ApiRetry():
                 self.notices.retry(message)
+            case ModelSilent():
+                self.notices.silence(message)
             case _:  # questions and answers are the event router's
                 pass
 

@@ -239,5 +239,8 @@ class _SummaryListener(ReplyListener):
         super().__init__()
         self._recorder = recorder
 
+    def silence(self, silent: float | None, left: float) -> None:
+        self._recorder.progress("silence", messages.model_silent(silent, left))
+
     def retrying(self, retry: Retrying) -> None:
         self._recorder.message(messages.api_retry(retry))

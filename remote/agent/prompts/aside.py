@@ -8,6 +8,7 @@ from ...model import request
 from ...model.call import ModelCall
 from ...model.models import betas_of
 from ...model.question import ReplyListener
+from ...model.reasoning import thinks
 from ...model.retry import RetryPolicy
 from ..deps import AgentDeps
 from ..history.history_message import THINKING, HistoryMessage
@@ -58,7 +59,8 @@ async def text_answer(
     if model != agent.model:
         sent = [_without_thinking(message) for message in sent]
     body = request.body(prefix, sent, model=model, max_tokens=max_tokens, session_id=deps.session_id)
-    end = await ModelCall(deps.call_settings(body, betas=betas_of(model)), listener, RetryPolicy(retries)).run()
+    settings = deps.call_settings(body, betas=betas_of(model), thinks=thinks(deps.models.facts(model), {}))
+    end = await ModelCall(settings, listener, RetryPolicy(retries)).run()
     agent.count(end.head.model, end.usage, model)
     return listener.text.strip()
 

@@ -91,6 +91,7 @@ NUMBERS: list[dict[str, object]] = [
     {"type": "assistant", "message": {**_TOOL, "content": [{"type": "text", "text": "t"}], "usage": _USAGE}},
     {"type": "tool_progress", "tool_use_id": "t", "tool_name": "Bash", "elapsed_time_seconds": 1e308, "output": "x"},
     {"type": "system", "subtype": "api_retry", "attempt": HUGE, "max_retries": 1, "retry_delay_ms": 1e308},
+    {"type": "system", "subtype": "model_silent", "silent_ms": 1e308, "retry_in_ms": 1e308},
 ]  # fmt: skip
 
 

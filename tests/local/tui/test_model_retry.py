@@ -9,7 +9,7 @@ from tests.support.repl.pilot import desk
 
 from ccb.local.headless.stderr_reports import RetryReports
 from ccb.local.plain.printer import LinePrinter
-from ccb.local.session.messages import ApiRetry
+from ccb.local.session.messages import ApiRetry, ModelSilent
 from ccb.local.tui.model.notices import Notices
 from ccb.tunnel.wire.messages import SystemLine, parse_message
 
@@ -47,3 +47,43 @@ def test_headless_runs_report_the_first_try_and_those_that_take_long(capsys: pyt
         reports.system(line)
     said = [line.partition("try ")[2] for line in capsys.readouterr().err.splitlines()]
     assert said == ["1 of 10; trying again", "3 of 10 in 8 s; trying again", "4 of 10 in 16 s; trying again"]
+
+
+def test_the_last_try_promises_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    line = parse_message(retry(10, 32))
+    assert isinstance(line, SystemLine)
+    RetryReports(quiet=False).system(line)
+    assert capsys.readouterr().err == "ccb: The model is overloaded (HTTP 529); last try 10 of 10 in 32 s\n"
+
+
+def silence(silent_s: float | None, left_s: float = 0) -> dict[str, Any]:
+    told = {"silent_ms": None, "retry_in_ms": None}
+    if silent_s is not None:
+        told = {"silent_ms": silent_s * 1000, "retry_in_ms": left_s * 1000}
+    return {"type": "system", "subtype": "model_silent", **told}
+
+
+async def test_the_status_line_counts_down_while_the_model_says_nothing_until_it_goes_on() -> None:
+    async with desk(size=(120, 30)) as at:
+        await at.prompt("go")
+        at.session.begin()
+        at.session.progress(silence(60, 240))
+        await at.sees("said nothing for 60 s; it is asked again in 240 s", "asks the model again in 240 s")
+        await at.sees("asks the model again in 239 s")
+        at.session.progress(silence(None))
+        await at.until(lambda: "again" not in at.screen)
+        assert "The model has said nothing for 60 s." in at.screen
+
+
+def test_lines_and_headless_runs_say_that_the_model_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    lines: list[str] = []
+    notices = Notices(LinePrinter(lines.append), "me")
+    reports = RetryReports(quiet=False)
+    for body in (silence(30, 270), silence(60, 240), silence(None)):
+        notices.silence(ModelSilent.model_validate(body))
+        line = parse_message(body)
+        assert isinstance(line, SystemLine)
+        reports.system(line)
+    said = [f"The model has said nothing for {s} s; it is asked again in {300 - s} s" for s in (30, 60)]
+    assert lines == [f"ccb: warning: {text}" for text in said]
+    assert capsys.readouterr().err.splitlines() == [f"ccb: {text}" for text in said]

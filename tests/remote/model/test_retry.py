@@ -47,7 +47,7 @@ def test_a_refused_credential_is_tried_once_more() -> None:
         (ModelError("x"), 10),
         (ModelError("x", status=401), 1),
         (ModelError("x", status=401, retry=Retry.YES), 10),
-        (ModelError("x", unanswered=True), 2),
+        (ModelError("x", silent=True), 1),
     ],
 )
 def test_as_many_retries_are_announced_as_there_will_be(failure: ModelError, retries: int) -> None:
@@ -91,5 +91,5 @@ def test_a_provider_that_wants_never_to_be_asked_again_gets_a_date() -> None:
 
 def test_settings_come_from_the_environment() -> None:
     settings = RetrySettings.from_env({"CCB_MAX_RETRIES": "0", "CCB_STREAM_IDLE_TIMEOUT_MS": "2500"})
-    assert (settings.max_retries, settings.idle_timeout) == (0, 2.5)
+    assert (settings.max_retries, settings.silence) == (0, 2.5)
     assert RetrySettings.from_env({"CCB_MAX_RETRIES": "many", "CCB_STREAM_IDLE_TIMEOUT_MS": "-1"}) == RetrySettings()

@@ -75,6 +75,10 @@ class CutLine:
             dead.cancel()
             await asyncio.gather(dead, return_exceptions=True)
 
+    async def read_out(self) -> None:
+        """Wait until the laptop holds nothing for a stream of the worker."""
+        await self._inband.read_out()
+
     async def _bulk(self, frame: Frame) -> None:
         while self._to_laptop.qsize() >= _MAX_QUEUED:
             await asyncio.sleep(0)

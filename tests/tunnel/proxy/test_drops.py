@@ -19,8 +19,9 @@ from tests.support.network.http_server import serving
 from tests.support.network.relay import relay
 from tests.support.proxy.proxy_client import message_body, proxy_to
 
-from ccb.remote.daemon.model_streams import Calls
+from ccb.remote.daemon.model_streams import Calls, ModelLink
 from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.wire import Credit, Data, End, Frame, Head
 
 KIB = 1024
 
@@ -161,3 +162,51 @@ async def test_the_nonce_of_a_connection_is_worth_nothing_on_the_next_one(fake_m
             await line.until_over(asked)
         assert (await asked).endswith(b'"message_stop"}\n\n')
     assert len(fake_model.requests) == 1
+
+
+@pytest.mark.parametrize("loses", [Head, Data, End])
+async def test_a_call_whose_frames_do_not_arrive_is_resumed_on_the_same_connection(
+    loses: type[Frame], fake_model: FakeModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was asked, and paid, is on the laptop."""
+    fake_model.add({"text": "abcdefgh" * 8 * KIB, "times": 2, "network_pieces": 50})
+    body = message_body()
+    whole, _ = await undisturbed(fake_model.url, body)
+    calls, lost = Calls(), asyncio.Event()
+    handle = calls.handle
+
+    def losing(link: ModelLink, frame: Head | Data | End | Credit) -> None:
+        if isinstance(frame, loses) and not lost.is_set():
+            lost.set()
+        elif not (lost.is_set() and frame.stream == 1):
+            handle(link, frame)
+
+    monkeypatch.setattr(calls, "handle", losing)
+    async with proxy_to(fake_model.url) as proxy, CutLine(calls, proxy, 1) as line:
+        asked = asyncio.create_task(ask(calls, body))
+        await asyncio.wait_for(lost.wait(), 60)
+        calls.resume("c")
+        await line.until_over(asked)
+        assert (await asked).replace(b"_0002", b"_0001") == whole
+        async with asyncio.timeout(60):
+            await line.read_out()  # nothing is held for the stream that was left
+    assert len(fake_model.requests) == 2
+
+
+async def test_a_call_that_is_resumed_while_it_streams_has_every_byte_once(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "abcdefgh" * 8 * KIB, "times": 2, "network_pieces": 700})
+    body = message_body()
+    whole, _ = await undisturbed(fake_model.url, body)
+    calls = Calls()
+    async with proxy_to(fake_model.url) as proxy, CutLine(calls, proxy, 1) as line:
+        asked = asyncio.create_task(ask(calls, body))
+        resumed = 0
+        async with asyncio.timeout(60):
+            while not asked.done():
+                await asyncio.sleep(0)
+                if line.up > resumed + 20 * KIB:
+                    resumed = line.up
+                    calls.resume("c")
+        await line.until_over(asked)
+        assert (await asked).replace(b"_0002", b"_0001") == whole
+    assert len(fake_model.requests) == 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ....session.messages import ApiRetry
 from ....terminal.keymap import Keymap
+from ...model.notices import AskedAgain
 from ...model.transcript_reducer import TranscriptReducer
 from ...widgets.connection import ConnectionView
 from ...widgets.info import ReplInfo
@@ -53,7 +53,7 @@ class StatusPresenter:
         self._interrupted_turn: int | None = None
         self._hint = ""
         self._hint_until = 0.0
-        self._retry: ApiRetry | None = None
+        self._retry: AskedAgain | None = None
         self._again_at = 0.0
 
     def hint(self, text: str, seconds: float = HINT_S) -> None:
@@ -116,7 +116,7 @@ class StatusPresenter:
         """Return the seconds until the model is asked again, None if it has not failed."""
         retry, now = self._reducer.notices.asked_again, time.monotonic()
         if retry is not self._retry:
-            delay = min((retry.retry_delay_ms or 0) / 1000, _MAX_AGAIN_S) if retry is not None else 0.0
+            delay = min(retry.delay_s, _MAX_AGAIN_S) if retry is not None else 0.0
             self._retry, self._again_at = retry, now + delay
         return None if retry is None else max(self._again_at - now, 0.0)
 

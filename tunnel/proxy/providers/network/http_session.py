@@ -32,8 +32,9 @@ from .endpoint import Endpoint
 CONNECT_TIMEOUT = 30.0
 """Seconds for the TCP and TLS handshakes."""
 
-READ_TIMEOUT = 600.0
-"""Seconds of silence after which a call is given up. The worker's own watchdog is shorter."""
+READ_TIMEOUT = 3600.0
+"""Seconds without a byte after which a call is given up. How long a model may say nothing is the worker's decision
+(`remote/model/retry.py`); this is for calls whose worker does not come back."""
 
 _AT_ONCE = 64 * 1024
 """Bytes of a body up to which it goes with the head of its request, in one piece."""
