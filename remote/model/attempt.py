@@ -38,12 +38,15 @@ from .stream import (
     MessageHead,
     StopKnown,
     decode_event,
+    error_in,
+    event_of,
     whole_answer,
 )
 
 Json = dict[str, Any]
 
 _MAX_ERROR_BODY = 64 * 1024
+_MAX_QUOTED = 300
 _TOLD_AFTER_S, _TOLD_EVERY_S = 30.0, 60.0  # seconds of silence after which, and then how often, the person is told
 _AGAIN = "It was not run. Call it again, in smaller pieces if the input is long."
 
@@ -168,24 +171,31 @@ class Attempt:
                     raise await _http_error(response, settings.clock.wall())
                 if _kind(response) == "application/json":
                     return await self._whole(response)
-                _check_type(response)
+                if "event-stream" not in _kind(response):
+                    raise await _wrong_type(response)
                 return await self._stream(response)
         except ModelLinkError as error:
             raise ModelError(str(error) or "the connection to the model was lost") from error
 
     async def _stream(self, response: ModelResponse) -> MessageEnd:
-        parser = SseParser()
+        parser, start = SseParser(), b""
         async for chunk in response.body():
+            if len(start) < _MAX_ERROR_BODY and self._assembler.head is None:
+                start += chunk[:_MAX_ERROR_BODY]
             try:
                 events = parser.feed(chunk)
             except SseError as error:
                 raise ModelError(str(error), cut_stream=True) from None
             for event in events:
-                self._take(decode_event(event.data))
+                self._take(event_of(event.name, event.data))
                 if self._assembler.finished:
                     return self._end()
         if self._assembler.stop_reason is not None:
             return self._end()
+        if self._assembler.head is None and start.lstrip().startswith(b"{"):  # no event stream, whatever its head says
+            failure = error_in(decode_event(start.decode("utf-8", "replace")))
+            if failure is not None:
+                raise failure
         raise ModelError("the connection was closed in the middle of an answer", cut_stream=True)
 
     async def _whole(self, response: ModelResponse) -> MessageEnd:
@@ -299,26 +309,31 @@ def _kind(response: ModelResponse) -> str:
     return response.headers.get("content-type", "text/event-stream").partition(";")[0].strip().lower()
 
 
-def _check_type(response: ModelResponse) -> None:
-    kind = _kind(response)
-    if "event-stream" not in kind:
-        raise ModelError(
-            f"the upstream answered with {kind!r} instead of an event stream; is the base URL right?", retry=Retry.NO
-        )
+async def _wrong_type(response: ModelResponse) -> ModelError:
+    """Return the error that a response of another media type stands for: a page of a gateway, or plain words."""
+    said = " ".join((await _start_of(response)).split())[:_MAX_QUOTED]
+    what = f"the upstream answered with {_kind(response)!r} instead of an event stream"
+    return ModelError(
+        f"{what} ({said}); is the base URL right?" if said else f"{what}; is the base URL right?", retry=Retry.NO
+    )
 
 
-async def _http_error(response: ModelResponse, wall: float) -> ModelError:
-    """Return the error that a response with a status other than 200 stands for."""
+async def _start_of(response: ModelResponse) -> str:
     pieces, size = [], 0
     async for chunk in response.body():
         pieces.append(chunk)
         size += len(chunk)
         if size >= _MAX_ERROR_BODY:
             break
-    text = b"".join(pieces)[:_MAX_ERROR_BODY].decode("utf-8", "replace")
+    return b"".join(pieces)[:_MAX_ERROR_BODY].decode("utf-8", "replace")
+
+
+async def _http_error(response: ModelResponse, wall: float) -> ModelError:
+    """Return the error that a response with a status other than 200 stands for."""
+    text = await _start_of(response)
     kind, message = _error_fields(text)
     return ModelError(
-        message or " ".join(text.split())[:300] or "no explanation given",
+        message or " ".join(text.split())[:_MAX_QUOTED] or "no explanation given",
         status=None if kind.startswith(OF_THE_LAPTOP) else response.status,
         error_type=kind,
         retry_after=retry_after(response.headers.get("retry-after"), wall),

@@ -47,8 +47,8 @@ nothing."""
 class ModelError(Exception):
     """A model call that failed. `status` is the HTTP status, or the one that an `error` event in the stream stands for;
     None when nothing answered (lost link, cut stream, silence). `retry_after` is in seconds. `silent`: the model said
-    nothing for minutes. `cut_stream`: the answer began to stream and did not come to its
-    end, as when something between the laptop and the model cannot pass on streams."""
+    nothing for minutes. `wrong_format`: its answer breaks the rules of the API. `cut_stream`: the answer began to
+    stream and did not come to its end, as when something between the laptop and the model cannot pass on streams."""
 
     message: str
     status: int | None = None
@@ -57,6 +57,7 @@ class ModelError(Exception):
     retry: Retry = Retry.BY_STATUS
     request_id: str = ""
     silent: bool = False
+    wrong_format: bool = False
     cut_stream: bool = False
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ _FIRST_DELAY = 0.5
 _MAX_DELAY = 32.0
 _JITTER = 0.125
 _MAX_RETRY_AFTER = 600.0  # seconds; when a rate limit lasts longer, the person is told instead
-_MAX_SILENT = 2  # attempts of one call that may end in silence
+_MAX_DOUBTFUL = 2  # attempts of one call that may end in silence or in a wrong format: these rarely pass by themselves
 _RETRIED = (408, 409, 429)
 
 
@@ -55,7 +55,7 @@ class RetryPolicy:
         self.attempt = 0  # retries granted so far
         self._chance = chance
         self._unauthorized = 0
-        self._silent = 0
+        self._doubtful = 0
 
     def delay(self, failure: ModelError) -> float | None:
         """Return the seconds to wait before the next attempt, or None when the failure is final."""
@@ -67,8 +67,8 @@ class RetryPolicy:
 
     def max_retries_for(self, failure: ModelError) -> int:
         """Return the maximum number of retries if every further attempt fails like this one."""
-        if failure.silent:
-            return min(self.max_retries, self.attempt - 1 + _MAX_SILENT - self._silent)
+        if failure.silent or failure.wrong_format:
+            return min(self.max_retries, self.attempt - 1 + _MAX_DOUBTFUL - self._doubtful)
         if failure.overloaded and self._overloads_left is not None:
             return min(self.max_retries, self.attempt - 1 + self._overloads_left)
         if failure.status == 401 and failure.retry is not Retry.YES:
@@ -84,9 +84,9 @@ class RetryPolicy:
                 return False
         if failure.retry_after is not None and failure.retry_after > _MAX_RETRY_AFTER:
             return False
-        if failure.silent:
-            self._silent += 1
-            return self._silent < _MAX_SILENT
+        if failure.silent or failure.wrong_format:
+            self._doubtful += 1
+            return self._doubtful < _MAX_DOUBTFUL
         if failure.retry is Retry.YES or failure.status is None:
             return True
         if failure.status == 401:  # retry once: the proxy may have refreshed the credential

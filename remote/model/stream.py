@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, NoReturn, Union
+from typing import Any, Union
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.models import add_usage, count
@@ -107,7 +107,7 @@ class _Block:
         else:
             return 0
         if not isinstance(piece, str):
-            raise ModelError(f"the answer holds a {kind} without text")
+            raise _wrong(f"the answer holds a {kind} without text")
         self.parts.append(piece)
         return len(piece)
 
@@ -156,18 +156,19 @@ class MessageAssembler:
     def feed(self, event: Json) -> Step:
         """Take one event and return what it completes."""
         kind = event.get("type")
-        if kind == "error":
-            _raise(event)
+        failure = error_in(event)
+        if failure is not None:
+            raise failure
         if kind == "message_start":
             return self._start(_object(event, "message"))
         if kind not in PUBLIC_EVENTS:
             return None
         if self.head is None:
-            raise ModelError(f"the answer starts with {kind} instead of message_start")
+            raise _wrong(f"the answer starts with {kind} instead of message_start")
         if kind == "content_block_start":
             index = _index(event)
             if index in self._open:
-                raise ModelError(f"the answer starts block {index} twice")
+                raise _wrong(f"the answer starts block {index} twice")
             self._open[index] = _Block(_object(event, "content_block"))
             return BlockStarted(index)
         if kind == "content_block_delta":
@@ -182,7 +183,7 @@ class MessageAssembler:
         if kind == "message_delta":
             return self._end(event)
         if self._open:
-            raise ModelError("the answer ends inside a block")
+            raise _wrong("the answer ends inside a block")
         self.finished = True
         return None
 
@@ -197,7 +198,7 @@ class MessageAssembler:
 
     def _start(self, message: Json) -> MessageHead:
         if self.head is not None:
-            raise ModelError("the answer starts twice")
+            raise _wrong("the answer starts twice")
         usage = message.get("usage")
         self.usage = dict(usage) if isinstance(usage, dict) else {}
         message_id = str(message.get("id") or f"msg_{new_uuid().replace('-', '')}")
@@ -207,7 +208,7 @@ class MessageAssembler:
     def _block(self, index: int) -> _Block:
         block = self._open.get(index)
         if block is None:
-            raise ModelError(f"the answer goes on with block {index}, which is not open")
+            raise _wrong(f"the answer goes on with block {index}, which is not open")
         return block
 
     def _delta(self, index: int, delta: Json) -> None:
@@ -225,7 +226,7 @@ class MessageAssembler:
         if not isinstance(reason, str):
             return None
         if self._open:
-            raise ModelError("the answer ends inside a block")
+            raise _wrong("the answer ends inside a block")
         self.stop_reason = reason
         return StopKnown(reason)
 
@@ -235,10 +236,21 @@ def decode_event(data: str) -> Json:
     try:
         event = load(data)
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"the answer holds an event that is not JSON ({error})") from None
+        raise _wrong(f"the answer holds an event that is not JSON ({error})") from None
     if not isinstance(event, dict):
-        raise ModelError("the answer holds an event that is not an object")
+        raise _wrong("the answer holds an event that is not an object")
     return event
+
+
+def event_of(name: str, data: str) -> Json:
+    """Return an event of a stream; that of the name `error` is one whatever it holds. Raise ModelError."""
+    try:
+        event = decode_event(data)
+    except ModelError:
+        if name != "error":
+            raise
+        event = {"message": " ".join(data.split())[:1_000]}
+    return {"type": "error", "error": event} if name == "error" and error_in(event) is None else event
 
 
 def _tool_input(text: str, start: object) -> tuple[Json, str]:
@@ -260,22 +272,35 @@ def _tool_input(text: str, start: object) -> tuple[Json, str]:
 def _index(event: Json) -> int:
     index = event.get("index")
     if not isinstance(index, int) or index < 0:
-        raise ModelError(f"the answer holds a {event.get('type')} without an index")
+        raise _wrong(f"the answer holds a {event.get('type')} without an index")
     return index
 
 
 def _object(event: Json, name: str) -> Json:
     value = event.get(name)
     if not isinstance(value, dict):
-        raise ModelError(f"the answer holds a {event.get('type')} without {name}")
+        raise _wrong(f"the answer holds a {event.get('type')} without {name}")
     return value
 
 
-def _raise(event: Json) -> NoReturn:
-    error = event.get("error")
-    error = error if isinstance(error, dict) else {}
-    kind = str(error.get("type") or "api_error")
-    raise ModelError(str(error.get("message") or kind), status=status_of(kind), error_type=kind)
+def _wrong(text: str) -> ModelError:
+    """Return the error of an answer that is not of the Messages API."""
+    return ModelError(text, wrong_format=True)
+
+
+def error_in(event: Json) -> ModelError | None:
+    """Return the error that an object in an answer with the status 200 stands for, None if it is none. Gateways wrap
+    the errors of other APIs in their own ways. The class stands behind the message: there is no status that says it."""
+    error, kind = event.get("error"), event.get("type")
+    if kind != "error" and (not error or kind in PUBLIC_EVENTS or kind == "message"):
+        return None
+    fields = error if isinstance(error, dict) else event
+    said = next((fields[name] for name in ("message", "detail", "error") if isinstance(fields.get(name), str)), "")
+    named = [fields.get(name) for name in ("type", "code", "status")]
+    status = next((each for each in named if isinstance(each, int) and 400 <= each < 600), None)
+    kind = next((each for each in named if isinstance(each, str) and each not in ("", "error")), "api_error")
+    text = said if said and kind in said else f"{said} ({kind})" if said else kind
+    return ModelError(text, status=status or status_of(kind), error_type=kind)
 
 
 async def whole_answer(response: ModelResponse) -> AsyncIterator[Json]:
@@ -288,6 +313,9 @@ async def whole_answer(response: ModelResponse) -> AsyncIterator[Json]:
         if size > MAX_MESSAGE:
             raise ModelError(f"the answer is longer than {MAX_MESSAGE} bytes", retry=Retry.NO)
     message = decode_event(b"".join(pieces).decode("utf-8", "replace"))
+    failure = error_in(message)
+    if failure is not None:
+        raise failure
     for event in _events(message):
         yield event
 

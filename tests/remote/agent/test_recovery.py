@@ -149,6 +149,58 @@ async def test_a_success_that_is_no_event_stream_is_told_at_once() -> None:
     assert not _retries(world)
 
 
+def _json(body: Json, kind: str = "application/json") -> Reply:
+    return Reply([json.dumps(body).encode()], 200, {"content-type": kind})
+
+
+_QUOTA: Json = {"message": "no credit is left", "type": "billing_error"}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply([sse({"type": "error", "error": _QUOTA})]),
+        Reply([opening(), text_start(0), sse({"type": "error", "error": _QUOTA})]),
+        Reply([b"data: " + json.dumps({"error": _QUOTA}).encode() + b"\n\n"]),
+        Reply([b"event: error\ndata: " + json.dumps(_QUOTA).encode() + b"\n\n"]),
+        _json({"type": "error", "error": _QUOTA}),
+        _json({"error": {**_QUOTA, "code": 402}}),
+        _json({"error": _QUOTA}, "text/event-stream"),
+    ],
+    ids=["event", "in the middle", "no type", "by its name", "json", "json with a code", "json that is no stream"],
+)
+async def test_an_error_in_a_200_shows_its_message_and_its_class(reply: Reply) -> None:
+    world = make_world(reply)
+    result = await world.turn()
+    assert result["is_error"] and result["api_error_status"] == 402
+    assert result["result"] == "API Error: 402 no credit is left (billing_error)"
+    (line,) = world.emitter.messages("assistant")
+    assert (line["error"], line["api_error_type"]) == ("billing_error", "billing_error")
+    assert not _retries(world)
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (_json({"error": "the key has expired", "code": 401}), "401 the key has expired"),
+        (_json({"error": True, "detail": "no such route", "status": 404}), "404 no such route"),
+        (Reply([b"event: error\ndata: upstream is gone\n\n"]), "500 upstream is gone (api_error)"),
+        (Reply([b"Please log in."], 200, {"content-type": "text/plain"}), "'text/plain'"),
+        (Reply([b"Please log in."], 200, {"content-type": "text/plain"}), "Please log in."),
+    ],
+)
+async def test_an_error_in_a_200_that_says_it_in_its_own_way_is_told_as_well(reply: Reply, said: str) -> None:
+    world = make_world(*[reply] * 3, max_retries=1)
+    assert said in (await world.turn())["result"]
+
+
+@pytest.mark.parametrize("events", [text_block(0, "no start"), opening() + block_stop(3), b"data: [1]\n\n"])
+async def test_an_answer_whose_format_stays_wrong_is_no_outage(events: bytes) -> None:
+    world = make_world(*[Reply([events])] * 3)
+    result = await world.turn()
+    assert result["is_error"] and len(world.transport.call_ids) == 2
+
+
 @pytest.mark.parametrize(
     "reply",
     [

@@ -48,14 +48,22 @@ def test_a_refused_credential_is_tried_once_more() -> None:
         (ModelError("x", status=401), 1),
         (ModelError("x", status=401, retry=Retry.YES), 10),
         (ModelError("x", silent=True), 1),
+        (ModelError("x", wrong_format=True), 1),
     ],
 )
 def test_as_many_retries_are_announced_as_there_will_be(failure: ModelError, retries: int) -> None:
-    policy = RetryPolicy(10)
+    assert _announced(RetryPolicy(10), failure) == [(attempt, retries) for attempt in range(1, retries + 1)]
+
+
+def test_where_another_model_takes_over_fewer_retries_are_announced() -> None:
+    assert _announced(RetryPolicy(10, max_overloads=3), ModelError("x", status=529)) == [(1, 2), (2, 2)]
+
+
+def _announced(policy: RetryPolicy, failure: ModelError) -> list[tuple[int, int]]:
     announced = []
     while policy.delay(failure) is not None:
         announced.append((policy.attempt, policy.max_retries_for(failure)))
-    assert announced == [(attempt, retries) for attempt in range(1, retries + 1)]
+    return announced
 
 
 def test_the_answer_decides_about_itself() -> None:

@@ -126,7 +126,7 @@ async def test_07_a_call_that_is_cut_is_never_run(arguments: str, finish: str, r
 
 @pytest.mark.parametrize("ended", [True, False])
 @pytest.mark.parametrize(("why", "reason"), [("max_output_tokens", "max_tokens"), ("content_filter", "refusal")])
-async def test_07_a_call_of_an_incomplete_response_is_known_to_have_no_input(ended: bool, why: str, reason: str) -> None:
+async def test_07_a_call_of_an_incomplete_response_has_no_input(ended: bool, why: str, reason: str) -> None:
     item = {"type": "function_call", "call_id": "x", "name": "Bash", "arguments": ""}
     events: list[Json] = [
         {"type": "response.created", "response": {"id": "r"}},
