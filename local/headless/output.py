@@ -14,7 +14,8 @@ from ccb.tunnel.wire.ndjson import dump_line, to_bytes
 
 from ..terminal.stdio import Writer
 from .line_limit import limited_line
-from .results import result_text
+from .results import has_answer, result_text
+from .stderr_reports import report
 
 if TYPE_CHECKING:
     from ..session.client import Json
@@ -57,6 +58,17 @@ class LastResultOutput:
         if self._last is not None:
             text = self._text_of(self._last)
             await self._writer.write(to_bytes(text if text.endswith("\n") else text + "\n"))
+
+
+class AnswerOutput(LastResultOutput):
+    """Prints the answer of the last result. Why there is none goes to stderr: a script takes stdout for the answer."""
+
+    async def finish(self) -> None:
+        if self._last is not None and not has_answer(self._last):
+            for line in result_text(self._last).splitlines():
+                report(line)
+        elif self._last is not None and result_text(self._last).strip():
+            await super().finish()
 
 
 class JsonArrayOutput:
@@ -108,7 +120,7 @@ def make_output(output_format: str, writer: Writer, *, verbose: bool, terminal: 
         return StreamOutput(writer, _terminal_json if terminal else limited_line)
     if output_format == "json":
         return JsonArrayOutput(writer, json_of) if verbose else LastResultOutput(writer, json_of)
-    return LastResultOutput(writer, _terminal_text if terminal else result_text)
+    return AnswerOutput(writer, _terminal_text if terminal else result_text)
 
 
 def _terminal_json(body: Json) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire.models import ESTIMATED
+from ccb.tunnel.wire.ndjson import dump
 from ccb.tunnel.wire.requests import new_uuid
 
 from ..command_line.exit_codes import ExitCode
@@ -24,9 +25,9 @@ _FACTS = ("contextWindow", "maxOutputTokens", "canonicalModel", "costBasis", EST
 _LIMITS = ("error_max_turns", "error_max_budget_usd")
 
 
-def exit_code(result: Json, *, denied_unasked: bool = False) -> ExitCode:
+def exit_code(result: Json, *, denied_unasked: bool = False, wants_answer: bool = False) -> ExitCode:
     """Return the exit code of a run that ended with `result`. `denied_unasked` means that the worker denied a tool call
-    because nobody could be asked."""
+    because nobody could be asked, `wants_answer` that a turn without an answer has failed."""
     subtype = result.get("subtype")
     if subtype in _LIMITS:
         return ExitCode.LIMIT_REACHED
@@ -36,7 +37,9 @@ def exit_code(result: Json, *, denied_unasked: bool = False) -> ExitCode:
         return ExitCode.USAGE
     if subtype != "success" or result.get("is_error"):
         return ExitCode.AUTH_FAILED if result.get("api_error_status") in (401, 403) else ExitCode.AGENT_FAILED
-    return ExitCode.PERMISSION_DENIED if denied_unasked else ExitCode.OK
+    if denied_unasked:
+        return ExitCode.PERMISSION_DENIED
+    return ExitCode.AGENT_FAILED if wants_answer and not has_answer(result) else ExitCode.OK
 
 
 def usage_between(before: Json, now: Json) -> Json:
@@ -53,11 +56,24 @@ def usage_between(before: Json, now: Json) -> Json:
     return found
 
 
+def has_answer(result: Json) -> bool:
+    """Return whether a turn has succeeded with an answer, or needed none, as that of a command that prints nothing."""
+    if result.get("subtype") != "success" or result.get("is_error"):
+        return False
+    said = result.get("result")
+    return bool(isinstance(said, str) and said.strip()) or "structured_output" in result or not result.get("num_turns")
+
+
 def result_text(result: Json) -> str:
-    """Return the result as plain text: the answer, or the errors."""
+    """Return the result as plain text: the answer, or why there is none."""
     text = result.get("result")
-    if isinstance(text, str):
+    if isinstance(text, str) and not text.strip() and "structured_output" in result:
+        return dump(result["structured_output"])
+    if isinstance(text, str) and (text.strip() or has_answer(result)):
         return text
+    if isinstance(text, str):
+        reason = str(result.get("terminal_reason") or "completed").replace("_", " ")
+        return f"The turn ended without an answer{'' if reason == 'completed' else f' ({reason})'}."
     errors = result.get("errors")
     lines = [str(line) for line in errors] if isinstance(errors, list) and errors else [str(result.get("subtype"))]
     return "\n".join(f"Error: {line}" for line in lines)

@@ -162,7 +162,9 @@ class TurnResults:
         """The exit code for the last result. A run of messages on stdin whose turns ended regularly has succeeded, even
         if a call was denied: its client has seen that."""
         denied = self.denied_unasked and not self._print_all
-        return ExitCode.OK if self._last is None else exit_code(self._last, denied_unasked=denied)
+        if self._last is None:
+            return ExitCode.OK
+        return exit_code(self._last, denied_unasked=denied, wants_answer=not self._print_failures)
 
     async def from_host(self, result: Json) -> None:
         """Handle a result from the host."""

@@ -113,6 +113,9 @@ class ModelCalls:
         elif end.stop_reason == "model_context_window_exceeded":
             text = "API Error: the conversation no longer fits the model's context window. Send /compact."
             kind, terminal = "invalid_request", Terminal.PROMPT_TOO_LONG
+        elif end.stop_reason == "refusal":
+            text = "API Error: the model refused to answer. Ask in another way, or choose another model."
+            kind, terminal = "invalid_request", Terminal.API_ERROR
         else:
             return Ending(Terminal.COMPLETED, text="".join(self._listener.texts))
         self._tell_api_error(text, kind)

@@ -181,6 +181,11 @@ class Ending:
         return self.terminal not in (Terminal.COMPLETED, Terminal.HOOK_STOPPED, Terminal.STOP_HOOK_PREVENTED)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the model has ended the turn without a word, perhaps after it has thought."""
+        return self.terminal is Terminal.COMPLETED and not self.text.strip() and self.structured is None
+
+    @property
     def subtype(self) -> str:
         if self.terminal in _IN_EXECUTION:
             return "error_during_execution"

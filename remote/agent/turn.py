@@ -235,6 +235,8 @@ class Turn:
                     continue
                 ending = await self._before_stop(answered, state)
                 if ending is not None:
+                    if ending.is_empty:
+                        self._recorder.message(messages.informational("The model ended its turn without an answer."))
                     return ending
                 state = state.stop_blocked()
 

@@ -209,6 +209,30 @@ async def test_the_first_try_that_fails_is_told_where_the_stream_is_not_seen(
     assert done.stderr.count("trying again") == 1 and "HTTP 529" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("step", "code", "said"),
+    [
+        ({"status": 400}, 1, "API Error: 400"),
+        ({"status": 401}, 77, "API Error: 401"),
+        ({"text": ""}, 1, "The turn ended without an answer."),
+        (
+            {"blocks": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}]},
+            1,
+            "The turn ended without an answer.",
+        ),
+        ({"text": "", "stop_reason": "refusal"}, 1, "API Error: the model refused to answer"),
+    ],
+)
+@pytest.mark.quick_rows(2)
+async def test_in_text_mode_only_an_answer_is_on_stdout(
+    step: Json, code: int, said: str, laptop: Laptop, fake_model: FakeModel, project: Path
+) -> None:
+    fake_model.add(step, step)
+    done = await laptop.run([str(project), "-p", "go"])
+    assert (done.code, done.stdout) == (code, "")
+    assert f"ccb: {said}" in done.stderr
+
+
 async def test_a_missing_directory_is_code_66_and_lists_near_names(laptop: Laptop, project: Path) -> None:
     argv = ["ssh", f"here:{project.parent}/projct", "--local", "-p", "go", *STREAM]
     done = await laptop.run(argv)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from ccb.local.command_line.exit_codes import ExitCode
+from ccb.local.headless.output import make_output
 from ccb.local.headless.results import exit_code, local_result, result_text
 from ccb.local.session.client import Json
 from ccb.local.session.messages import Result, parse_message
+from ccb.local.terminal.stdio import Writer
 
 DONE: Json = {"type": "result", "subtype": "success", "is_error": False, "result": "All good."}
 
@@ -36,6 +38,40 @@ def test_text_is_the_answer_or_the_errors() -> None:
     assert result_text(DONE) == "All good."
     assert result_text({"subtype": "error_max_turns", "errors": ["Reached max"]}) == "Error: Reached max"
     assert result_text({"subtype": "error_during_execution"}) == "Error: error_during_execution"
+
+
+@pytest.mark.parametrize(
+    ("change", "code", "text"),
+    [
+        ({}, ExitCode.OK, "All good."),
+        ({"result": " \n"}, ExitCode.AGENT_FAILED, "The turn ended without an answer."),
+        ({"result": "", "terminal_reason": "completed"}, ExitCode.AGENT_FAILED, "The turn ended without an answer."),
+        (
+            {"result": "", "terminal_reason": "hook_stopped"},
+            ExitCode.AGENT_FAILED,
+            "The turn ended without an answer (hook stopped).",
+        ),
+        ({"result": "", "num_turns": 0}, ExitCode.OK, ""),
+        ({"result": "", "structured_output": {"n": 1}}, ExitCode.OK, '{"n":1}'),
+        ({"result": "API Error: 500 x", "is_error": True}, ExitCode.AGENT_FAILED, "API Error: 500 x"),
+    ],
+)
+async def test_only_an_answer_is_one(
+    change: Json, code: ExitCode, text: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    result = {**DONE, "num_turns": 1, **change}
+    assert exit_code(result, wants_answer=True) is code
+    assert exit_code(result) is (ExitCode.AGENT_FAILED if result["is_error"] else ExitCode.OK), (
+        "JSON has the whole result"
+    )
+    writer = Writer(1)
+    output = make_output("text", writer, verbose=False, terminal=False)
+    await output.result(result)
+    await output.finish()
+    await writer.drain()
+    out, err = capfd.readouterr()
+    told = f"{text}\n" if text else ""
+    assert (out, err) == ((told, "") if code is ExitCode.OK else ("", f"ccb: {told}"))
 
 
 def test_a_result_made_here_has_what_clients_require() -> None:

@@ -587,6 +587,19 @@ async def test_a_model_without_a_higher_limit_is_not_asked_twice_for_the_same() 
     assert result["result"] == "cut end"
 
 
+async def test_a_refusal_is_an_error_and_an_empty_answer_is_said() -> None:
+    world = make_world(
+        Reply([opening(), closing("refusal")]), Reply([opening("m2"), thinking_block(0, "hm"), closing()])
+    )
+    refused = await world.turn()
+    assert refused["is_error"] and refused["result"].startswith("API Error: the model refused to answer")
+    assert world.emitter.messages("assistant")[-1]["error"] == "invalid_request"
+    empty = await world.turn()
+    assert (empty["is_error"], empty["result"]) == (False, "")
+    (note,) = world.emitter.messages("system", "informational")
+    assert note["content"] == "The model ended its turn without an answer."
+
+
 async def test_a_full_context_window_is_an_error_of_its_own() -> None:
     world = make_world(says("cut", stop_reason="model_context_window_exceeded"), window=WindowSettings(auto=False))
     result = await world.turn()
