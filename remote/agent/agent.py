@@ -4,6 +4,7 @@ others."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.wire.records import ModelRecord
@@ -178,7 +179,8 @@ class Agent:
         if self._turn is not None:
             raise RuntimeError("a turn is running")
         self._take_config()
-        self._turn = Turn(self._config, self._deps, self._state)
+        limits = self._deps.limits.over(self._config.settings.env)
+        self._turn = Turn(self._config, replace(self._deps, limits=limits), self._state)
         try:
             return await self._turn.run(prompts)
         finally:

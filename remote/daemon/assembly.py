@@ -168,7 +168,7 @@ class AgentFactory:
             session_id=self.parts.log.session_id,
             version=self.version,
             link_up_since=self.calls.link_up_since,
-            limits=RetrySettings.from_env({**os.environ, **config.settings.env}),
+            limits=RetrySettings.from_env(os.environ),
             nested=nested,
             home=config.context.cages.home,
             hooks=self.hooks,

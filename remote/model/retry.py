@@ -32,14 +32,17 @@ class RetrySettings:
 
     @staticmethod
     def from_env(environ: Mapping[str, str]) -> RetrySettings:
+        """Return the limits that the environment sets."""
+        return RetrySettings().over(environ)
+
+    def over(self, environ: Mapping[str, str]) -> RetrySettings:
         """Read CCB_MAX_RETRIES and CCB_STREAM_IDLE_TIMEOUT_MS. A value that is not a whole number is ignored."""
-        default = RetrySettings()
         retries = _whole(environ.get("CCB_MAX_RETRIES"))
         silence = _whole(environ.get("CCB_STREAM_IDLE_TIMEOUT_MS"))
         return RetrySettings(
-            max_retries=default.max_retries if retries is None else retries,
-            silence=default.silence if not silence else silence / 1000,
-            thinking_silence=default.thinking_silence if not silence else silence / 1000,
+            max_retries=self.max_retries if retries is None else retries,
+            silence=self.silence if not silence else silence / 1000,
+            thinking_silence=self.thinking_silence if not silence else silence / 1000,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import socket
 from pathlib import Path
@@ -42,6 +43,20 @@ async def test_the_main_job(laptop: Laptop, fake_model: FakeModel, sshd: Sshd, h
     assert {request.headers["x-api-key"] for request in fake_model.requests} == {API_KEY}
     for file in host_user.home.rglob("*"):
         assert not file.is_file() or API_KEY.encode() not in file.read_bytes()
+
+
+async def test_a_model_that_says_nothing_is_given_up_and_asked_once_more(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+) -> None:
+    fake_model.add({"text": "It would be the", "stall_after": 3}, {"text": "It is there."})
+    limit = json.dumps({"env": {"CCB_STREAM_IDLE_TIMEOUT_MS": "1500"}})
+    argv = ["ssh", f"{host_user.name}@127.0.0.1:", *sshd.client_options(), "-p", "hi", "--settings", limit]
+    done = await laptop.run(argv)
+    assert (done.code, done.stdout) == (0, "It is there.\n")
+    told = done.stderr.splitlines()
+    assert "The model has said nothing for" in told[0] and "it is asked again in 1 s" in told[0]
+    assert "The model said nothing for 2 s in the middle of an answer; last try 1 of 1" in told[-1]
+    await fake_model.until(lambda model: model.aborted == [1])  # it stops writing, and charging for it
 
 
 async def test_a_warm_host_needs_no_upload_and_sessions_leave_no_process(

@@ -14,6 +14,7 @@ from tests.support.providers.readers import reader_of, translated
 from tests.support.providers.turns import Said
 
 from ccb.tunnel.proxy.providers.answers import answer
+from ccb.tunnel.proxy.providers.answers.events import PING
 from ccb.tunnel.proxy.providers.answers.lines import DataLines
 from ccb.tunnel.proxy.providers.chat import stream
 from ccb.tunnel.proxy.providers.dialect.stream import StreamTranslator
@@ -49,6 +50,29 @@ def test_a_line_that_comes_in_many_pieces_is_put_together_once() -> None:
     for _ in range(4_000):
         assert lines.feed(b"x" * 1_000) == []
     assert time.process_time() - began < 1  # copied for each piece, 12 MB took 76 s, and 4 MB a ninth of that
+
+
+_EMPTY = ("content", "reasoning_content", "reasoning", "refusal")
+
+
+@pytest.mark.parametrize("flavour", sorted(MODELS))
+def test_signs_of_life_of_a_server_say_nothing_to_the_worker(flavour: str) -> None:
+    """So they do not count where the worker measures for how long a model says nothing."""
+    chat: list[dict[str, object]] = [{"id": "1", "choices": [{"index": 0, "delta": {each: ""}}]} for each in _EMPTY]
+    chat += [{"id": "1", "choices": []}, {"id": "1", "choices": [{"delta": {"role": "assistant", "tool_calls": []}}]}]
+    responses: list[dict[str, object]] = [
+        {"type": "response.in_progress", "response": {"id": "1"}},
+        {"type": "response.output_text.delta", "output_index": 0, "delta": ""},
+        {"type": "response.reasoning_summary_text.delta", "output_index": 0, "delta": ""},
+        {"type": "keepalive"},
+    ]
+    signs = sse(*(responses if flavour == "responses" else chat), done=False)
+    noise = [signs, b": keep-alive\n\n", b": OPENROUTER PROCESSING\n\n", b"\n", b"event: ping\n\n", b"data:\n\n"]
+    translator = StreamTranslator(reader_of(flavour), flavour)
+    first = translator.feed(signs)
+    assert first.count(b"event:") == 1 and b"message_start" in first
+    made = b"".join(translator.feed(each) for each in noise * 5 + [b'data: {"id"'])
+    assert made.replace(PING, b"") == b""
 
 
 @given(
