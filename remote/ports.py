@@ -63,9 +63,10 @@ class ModelTransport(Protocol):
     ) -> AbstractAsyncContextManager[ModelResponse]:
         """Send a request, whose pieces are joined on the way, and return the response once its head has arrived."""
 
-    def resume(self, call_id: str) -> None:
-        """Open a call anew under its id, as after a lost link. What the laptop has of the answer comes from the byte
-        on that has been reached; the model is not asked again."""
+    def resume(self, call_id: str) -> float:
+        """Open a call anew under its id, as after a lost link, unless its request is still being sent. What the laptop
+        has of the answer comes from the byte on that has been reached; the model is not asked again. Return the
+        monotonic time at which the last piece of the request was sent."""
 
 
 class Broker(Protocol):

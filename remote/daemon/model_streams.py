@@ -153,6 +153,7 @@ class _Call:
         self.pump: asyncio.Task[None] | None = None  # sends the body of the request
         self.outgoing: OutgoingBody | None = None  # how it is sent to a laptop that takes deltas
         self.whole = False  # the laptop cannot make the body of parts
+        self.sent_at = 0.0  # monotonic: when the last piece of the body went out
         self.credit = 0
         self.credit_news = asyncio.Event()
 
@@ -230,13 +231,16 @@ class Calls:
         """Return the monotonic time since which a driver is attached, None while there is none."""
         return self._up_since
 
-    def resume(self, call_id: str) -> None:
+    def resume(self, call_id: str) -> float:
         """See ModelTransport."""
         call = self._open.get(call_id)
-        if call is not None and call.link is not None and not call.response.complete:
-            link = call.link
+        if call is None:
+            return 0.0
+        link = call.link
+        if link is not None and not call.response.complete and call.pump is not None and call.pump.done():
             self._leave_link(call)
             self._start(call, link)
+        return call.sent_at
 
     def attach(self, link: ModelLink) -> None:
         """A driver is attached. Open on its link the waiting calls, and the calls of earlier connections of the same
@@ -391,6 +395,7 @@ class Calls:
                 await link.send(Data(link.epoch, stream, offset, sent), first=first)
                 offset += count
                 view = view[count:]
+                call.sent_at = time.monotonic()
         await link.send(End(link.epoch, stream), first=first)
 
     def _send_whole(self, call: _Call, link: ModelLink) -> None:

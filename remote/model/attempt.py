@@ -292,7 +292,7 @@ class Attempt:
             silent = now - max(self._last_sound, up_since) if up_since is not None else 0.0
             if silent >= limit - last_look and looked_at != self._last_sound:
                 looked_at = self._last_sound
-                self._settings.transport.resume(self._call_id)
+                self._last_sound = max(looked_at, self._settings.transport.resume(self._call_id))
                 await clock.sleep(last_look)
                 continue
             if silent >= limit:

@@ -57,7 +57,7 @@ def test_the_last_try_promises_no_other(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def silence(silent_s: float | None, left_s: float = 0) -> dict[str, Any]:
-    told = {"silent_ms": None, "retry_in_ms": None}
+    told: dict[str, float | None] = {"silent_ms": None, "retry_in_ms": None}
     if silent_s is not None:
         told = {"silent_ms": silent_s * 1000, "retry_in_ms": left_s * 1000}
     return {"type": "system", "subtype": "model_silent", **told}

@@ -457,13 +457,25 @@ async def test_what_the_laptop_has_of_an_answer_is_fetched_before_the_model_is_a
     world = make_world(Reply([opening(), text_start(0), rest, text_delta(0, "Hi"), block_stop(0), closing()]))
     asked: list[str] = []
 
-    def resume(call_id: str) -> None:
+    def resume(call_id: str) -> float:
         asked.append(call_id)
         rest.set()
+        return 0.0
 
     world.transport.resume = resume
     assert (await world.turn())["result"] == "Hi"
     assert asked == world.transport.call_ids, "the same call, which is paid for once"
+
+
+async def test_a_request_that_is_still_being_sent_is_no_silence() -> None:
+    head = asyncio.Event()
+    world = make_world(Reply([opening(), text_block(0, "late"), closing()], head_wait=head))
+    world.transport.resume = lambda call_id: min(world.clock.now(), 1_900.0)  # sent until then
+    turn = world.start()
+    await world.clock.advance(1_180)
+    assert not _retries(world)
+    head.set()
+    assert (await turn)["result"] == "late"
 
 
 async def test_silence_while_the_link_is_down_is_not_the_models() -> None:

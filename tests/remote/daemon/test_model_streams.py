@@ -392,3 +392,27 @@ async def test_an_upload_on_a_link_that_takes_nothing_ends_with_the_link() -> No
     second.head(opened.stream)
     second.end(opened.stream)
     assert await asyncio.wait_for(asked, DEADLINE_S) == b""
+
+
+async def test_a_call_is_resumed_on_its_link_once_its_request_has_been_sent() -> None:
+    calls = Calls()
+    link = Link(calls, 1)
+    link.attach()
+    asked = asyncio.ensure_future(ask(calls, body=b"q" * (INITIAL_CREDIT + 1)))
+    first = await link.next(Open)
+    while sum(map(len, link.bodies.values())) < INITIAL_CREDIT:
+        await link.next(Data)
+    assert calls.resume("c") > 0 and len(link.open) == 1, "what is being sent is not sent again"
+    link.credit(first.stream, 1)
+    await link.next(End)
+    link.head(first.stream)
+    link.data(first.stream, 0, b"ans")
+    await asyncio.sleep(0)
+    calls.resume("c")
+    again = await link.next(Open)
+    assert (again.id, again.offset) == ("c", 3)
+    link.data(first.stream, 3, b"lost")
+    link.head(again.stream)
+    link.data(again.stream, 3, b"wer")
+    link.end(again.stream)
+    assert await asyncio.wait_for(asked, DEADLINE_S) == b"answer"
