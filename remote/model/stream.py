@@ -55,7 +55,8 @@ class BlockStarted:
 @dataclass(frozen=True)
 class BlockDone:
     """A finished content block. `broken` says why the input of a tool_use cannot be used, "" when it can. `bare`: a
-    tool_use has come without any input. Whether it has none, or was cut before it, only what follows says."""
+    tool_use has an empty input. Whether it has none, or was cut before it, only what follows says: some servers make
+    `{}` of what was cut."""
 
     index: int
     block: Json
@@ -110,11 +111,6 @@ class _Block:
             raise _wrong(f"the answer holds a {kind} without text")
         self.parts.append(piece)
         return len(piece)
-
-    @property
-    def bare(self) -> bool:
-        """See BlockDone."""
-        return self.kind == "tool_use" and not self.start.get("input") and not any(map(str.strip, self.parts))
 
     def finish(self) -> tuple[Json, str]:
         """Return the block, and why its tool input cannot be used ("" when it can)."""
@@ -176,10 +172,10 @@ class MessageAssembler:
             return None
         if kind == "content_block_stop":
             index = _index(event)
-            open_block = self._block(index)
-            block, broken = open_block.finish()
+            block, broken = self._block(index).finish()
             del self._open[index]
-            return BlockDone(index, block, broken, open_block.bare)
+            bare = block.get("type") == "tool_use" and not (broken or block["input"])
+            return BlockDone(index, block, broken, bare)
         if kind == "message_delta":
             return self._end(event)
         if self._open:

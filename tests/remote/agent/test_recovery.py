@@ -530,7 +530,11 @@ _PART: Json = {"type": "message", "content": [{"type": "tool_use", "id": "t1", "
 
 
 @pytest.mark.parametrize("reason", ["max_tokens", "model_context_window_exceeded", "refusal"])
-@pytest.mark.parametrize("body", [_BARE, tool_start(0, "t1", "Look") + block_stop(0)], ids=["empty delta", "no delta"])
+@pytest.mark.parametrize(
+    "body",
+    [_BARE, tool_start(0, "t1", "Look") + block_stop(0), tool_block(0, "t1", "Look", {})],
+    ids=["empty delta", "no delta", "made by the server"],
+)
 async def test_a_call_that_was_cut_before_its_input_does_not_run(reason: str, body: bytes) -> None:
     first = Reply([opening() + body, closing(reason)])
     world = _optional(make_world(first, says("ok", "msg_2"), model="claude-3-haiku-20240307"))
@@ -561,6 +565,16 @@ async def test_a_call_without_input_runs_once_its_end_is_sure(after: bytes) -> N
     world.read.results[""] = ToolResult("looked")
     await world.turn()
     assert "t1" in str(world.history()[1]) and "error" not in str(world.history()[2])
+
+
+async def test_a_call_without_input_does_not_run_if_the_person_interrupts_before_its_end_is_sure() -> None:
+    world = _optional(make_world(Reply([opening() + _BARE, asyncio.Event()])))
+    turn = world.start()
+    await settle()
+    world.agent.interrupt()
+    assert (await turn)["is_error"] and world.log == []
+    assert "not run" in str(world.history()[2])
+    assert_valid(world.history())
 
 
 async def test_after_a_finished_call_one_without_input_does_not_run_if_the_stream_dies() -> None:
