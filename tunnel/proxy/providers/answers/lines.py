@@ -15,11 +15,12 @@ class DataLines:
 
     Comments and names of events are left out: the data says what it is. Some servers send an event in one line without
     the empty line behind it, so each line of data stands alone; a JSON text over several lines would not be JSON in
-    one of them, and no API of this kind sends that.
+    one of them, and no API of this kind sends that. An error in place of a stream may be printed over several lines.
     """
 
     def __init__(self) -> None:
         self._rest = bytearray()
+        self._whole = bytearray()  # the lines so far of what is no stream
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the data of the events that are complete now."""
@@ -37,12 +38,18 @@ class DataLines:
     def end(self) -> list[bytes]:
         """Return the data of a last line without an end."""
         line, self._rest = bytes(self._rest), bytearray()
-        data = self._data(line)
+        data = self._data(line) or bytes(self._whole)
         return [data] if data else []
 
     def _data(self, line: bytes) -> bytes:
         if line.startswith(b"data:"):
             return line[5:].strip()
-        if line.lstrip()[:1] in (b"{", b"["):  # no stream at all, but an error or an answer in one piece
-            return line.strip()
-        return b""
+        if not (self._whole or line.lstrip()[:1] in (b"{", b"[")):
+            return b""
+        self._whole += line.strip() + b" "  # no stream at all, but an error or an answer in one piece
+        if len(self._whole) > MAX_EVENT:
+            raise EventTooLong
+        if line[:1].isspace() or line.rstrip()[-1:] not in (b"}", b"]"):
+            return b""
+        data, self._whole = bytes(self._whole), bytearray()
+        return data
