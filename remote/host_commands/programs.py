@@ -7,13 +7,11 @@ import os
 import select
 import shutil
 import signal
-import subprocess
 import time
 
 from ..sandbox.rules import read_only_rules, workspace_rules
-from ..sandbox.server import CageServer, Mechanism
+from ..sandbox.server import CageServer, Command, Mechanism
 from ..sessions.paths import home_directory
-from ..system.process import RunningChild
 
 _MAX_BYTES = 2000
 
@@ -30,20 +28,18 @@ def said_by(argv: list[str], seconds: float = 5.0, *, any_status: bool = False, 
         return _first_line(process, seconds, any_status) if process is not None else ""
 
 
-def _first_line(process: RunningChild, seconds: float, any_status: bool) -> str:
-    assert process.stdout is not None
+def _first_line(process: Command, seconds: float, any_status: bool) -> str:
     try:
         out, ended = _read(process.stdout.fileno(), seconds)
     finally:
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
+        process.send(signal.SIGKILL)
         code = process.wait()
-        process.stdout.close()
+        process.close()
     good = ended and (code == 0 or (any_status and code > 0))
     return out.decode("utf-8", "replace").strip().partition("\n")[0].strip() if good else ""
 
 
-def _start(argv: list[str], server: CageServer, network: bool) -> RunningChild | None:
+def _start(argv: list[str], server: CageServer, network: bool) -> Command | None:
     """Start a program in the cage for it: one that only reads, or one that may also use the network. Without any cage,
     start it as it is, but not with the network. Raise OSError."""
     whole = [shutil.which("sh") or "/bin/sh", "-c", 'exec "$@" 2>/dev/null', "sh", *argv]
@@ -53,9 +49,7 @@ def _start(argv: list[str], server: CageServer, network: bool) -> RunningChild |
         return server.start(whole, "/", environ, rules) if available.workspace else None
     if available.mechanism is not Mechanism.NONE:
         return server.start(whole, "/", environ, read_only_rules((), environ, home))
-    return subprocess.Popen(
-        whole, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True, cwd="/", bufsize=0
-    )
+    return server.start(whole, "/", environ)
 
 
 def _read(output: int, seconds: float) -> tuple[bytes, bool]:

@@ -1,4 +1,4 @@
-"""Starts caged commands for a worker, through a zygote that is started with the first of them."""
+"""Starts the commands of a worker, caged or not, through a zygote that is started with the first of them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ import importlib.util
 import logging
 import marshal
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Callable, cast
 
@@ -41,10 +44,15 @@ _MODULES = (
     "namespaces",
     "cage",
     "probe",
+    "supervisor",
     "zygote",
 )  # in the order of their imports
 _BOOT = """
 import marshal, os, sys
+try:
+    import ctypes
+except ImportError:  # then there are no cages, but commands without one run
+    sys.modules["ctypes"] = type(sys)("ctypes")
 def take(left):
     while left:
         data = os.read(0, left)
@@ -67,8 +75,10 @@ for name, code, text in modules:
 sys.modules["kernel.zygote"].main(0)
 """
 _ANSWER_S = 20.0
+_START_S = 10.0  # from the fork to the program
 _MAX_REPORT = 4096
 _MAX_TRIES = 20
+_STOP_FIRST = "a command in the sandbox still runs, so nothing such is kept: stop it first"
 
 
 class CageUnavailable(OSError):
@@ -99,37 +109,73 @@ class Availability:
     why: str = ""
 
 
-class CagedChild:
-    """A running caged command, as a child of this process. `wait` reaps it, once; call `finish` after it."""
+class Command:
+    """A running command, with the supervisor that holds what it starts (see `kernel/supervisor.py`). `control` becomes
+    readable when there is something to `hear`. `code` is None until its end is known, `left` are pids of what lived
+    then, and `gone` says that nothing of it lives any more."""
 
-    def __init__(self, pid: int, output: IO[bytes], on_end: Callable[[int], list[str]]) -> None:
+    def __init__(self, pid: int, output: IO[bytes], control: socket.socket, on_end: Callable[[Command], list[str]]):
         self.pid = pid
-        self.stdout: IO[bytes] | None = output
+        self.stdout = output
+        self.control = control
+        self.code: int | None = None
+        self.left: tuple[int, ...] = ()
+        self.gone = False
+        self.is_lost = False  # the supervisor was killed
+        self._said = b""
         self._on_end = on_end
+
+    def send(self, number: int) -> None:
+        """Send SIGTERM, or SIGKILL until nothing is left, to the command and everything it has started."""
+        with contextlib.suppress(OSError):  # it is gone
+            self.control.send(bytes([number]))
+
+    def hear(self) -> None:
+        """Take what the supervisor says. When all is `gone`, close `control`."""
+        try:
+            data = self.control.recv(256)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._said += data
+        if len(self._said) >= 8:
+            status, _, *left = array.array("i", self._said)
+            self.code, self.left = os.waitstatus_to_exitcode(status), tuple(left)
+        if not data:
+            self.gone = True
+            if self.code is None:
+                self.code, self.is_lost = -signal.SIGKILL, True
 
     def wait(self) -> int:
         """Wait for the end of the command. Return the exit code, negative for a signal."""
-        try:
-            _, status = os.waitpid(self.pid, 0)
-        except ChildProcessError:
-            return 255  # something else in this process has reaped it
-        return os.waitstatus_to_exitcode(status)
+        self.control.setblocking(True)
+        while self.code is None:
+            self.hear()
+        return self.code
+
+    def close(self) -> None:
+        """Close the pipes. What of the command then lives on without the mark in its environment is killed."""
+        self.stdout.close()
+        self.control.close()
+        self.gone = True
 
     def finish(self) -> list[str]:
         """Remove what was made for the command, and set aside what it may not leave behind. Return a line about each
         such file. This takes a while: call it from any thread, and again when processes that were left have ended."""
-        return self._on_end(self.pid)
+        return self._on_end(self)
 
 
 class CageServer:
-    """Starts caged commands, from any thread. Close it at the end. `most_abi` makes the kernel look older, for tests: 0
+    """Starts commands, from any thread. Close it at the end. `most_abi` makes the kernel look older, for tests: 0
     stands for a kernel without Landlock."""
 
     def __init__(self, most_abi: int = 99) -> None:
         self._most_abi = most_abi
         self._workspace = threading.Lock()  # held before the other one
         self._guard: Guard | None = None  # made with the first command in the cage for the workspace
-        self._unchecked: set[int] = set()  # commands in that cage whose end was not looked at
+        self._unchecked: set[Command] = set()  # commands in that cage whose end was not looked at
+        self._living: set[Command] = set()  # commands in that cage of which something may live
         self._placeholders = Placeholders()
         self._lock = threading.RLock()
         self._closed = False
@@ -151,9 +197,22 @@ class CageServer:
         """What `availability` has returned; None before it was asked."""
         return self._available
 
-    def start(self, argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules) -> CagedChild:
-        """Start `argv` in its own session with stdin from /dev/null and its output in a pipe. TMPDIR in the cage is a
-        new directory. Raise CageUnavailable if it cannot be caged, or another OSError if it cannot be started."""
+    def start(
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        env: Mapping[str, str],
+        rules: CageRules | None = None,
+        redirect: Sequence[int] = (),
+    ) -> Command:
+        """Start `argv` in its own session with its output in a pipe and stdin from /dev/null, or with the descriptors
+        `redirect` as stdin and stderr. With rules it is caged, and TMPDIR is a new directory. Raise CageUnavailable if
+        it cannot be caged, or another OSError if it cannot be started."""
+        if rules is None:
+            try:
+                return self._start(argv, cwd, env, None, redirect)
+            except CageUnavailable as error:
+                raise OSError(str(error)) from None
         available = self.availability()
         if rules.kind is CageKind.READ_ONLY:
             if available.mechanism is Mechanism.NONE:
@@ -161,7 +220,7 @@ class CageServer:
             return self._start(argv, cwd, env, rules)
         if not available.workspace:
             raise CageUnavailable(f"there is no workspace cage on this host: {available.why}")
-        with self._workspace:
+        with _held(self._workspace):
             for _ in range(_MAX_TRIES - 1):
                 with contextlib.suppress(PathVanished):
                     return self._start_for_workspace(argv, cwd, env, rules)
@@ -174,31 +233,40 @@ class CageServer:
 
     def check(self) -> list[str]:
         """Set aside what commands in the cage for the workspace may not leave behind. Return a line about each file."""
-        with self._workspace:
-            return self._guard.check(self._placeholders.held) if self._guard is not None else []
+        with _held(self._workspace):
+            return self._check()
 
     def accept(self) -> list[str]:
-        """Leave all that is there now where it is: a person has allowed what made it. Return no notes."""
-        with self._workspace:
-            if self._guard is not None:
-                self._guard.accept()
+        """Leave all that is there now where it is: a person has allowed what made it. But while something of a command
+        in the cage for the workspace lives, that may have made it: then set it aside. Return a line about each file."""
+        with _held(self._workspace):
+            if self._guard is None:
+                return []
+            if self._lives():
+                lines = self._check()
+                return [_STOP_FIRST, *lines] if lines else []
+            self._guard.accept()
         return []
 
     def accept_path(self, path: str) -> None:
         """Leave a file where it is that a person has allowed to be written."""
-        with self._workspace:
+        with _held(self._workspace):
             if self._guard is not None:
                 self._guard.accept_path(path)
 
     def close(self) -> None:
         """End the zygote, for good. Commands that run go on."""
-        self.check()
-        with self._workspace:
-            with self._lock:
-                self._closed = True
-                self._end_zygote()
-                self._directories.close()
+        with contextlib.suppress(CageUnavailable):
+            self.check()
+        with self._lock:
+            self._closed = True
+            self._end_zygote()
+            self._directories.close()
+        with contextlib.suppress(CageUnavailable), _held(self._workspace):
             self._placeholders.sweep()
+
+    def _check(self) -> list[str]:
+        return self._guard.check(self._placeholders.held) if self._guard is not None else []
 
     def _availability(self) -> Availability:
         if self._closed:
@@ -228,62 +296,87 @@ class CageServer:
 
     def _start_for_workspace(
         self, argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules
-    ) -> CagedChild:
+    ) -> Command:
         paths = self._begin(rules)
         try:
             protected = tuple(self._placeholders.make([*paths, *rules.protected]))
             child = self._start(argv, cwd, env, replace(rules, protected=protected))
-            self._unchecked.add(child.pid)
+            self._unchecked.add(child)
+            self._living.add(child)
             return child
         finally:
             self._placeholders.started()
 
     def _lives(self) -> bool:
-        """Return whether a process of a command in the cage for the workspace lives: each has the mark of this server
-        among its mounts."""
+        """Return whether a process of a command in the cage for the workspace lives: its supervisor says so, and each
+        has the mark of this server among its mounts."""
+        self._living = {each for each in self._living if not each.gone}
         mark = self._directories.mark
-        return not mark or mark in mounted_anywhere()
+        return bool(self._living) or not mark or mark in mounted_anywhere()
 
-    def _start(self, argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules) -> CagedChild:
-        with self._lock:
-            if self._closed:
-                raise CageUnavailable("the session has ended")
-            temporary, mark = self._directories.make(), self._directories.mark
+    def _start(
+        self,
+        argv: Sequence[str],
+        cwd: str,
+        env: Mapping[str, str],
+        rules: CageRules | None,
+        redirect: Sequence[int] = (),
+    ) -> Command:
+        temporary = ""
+        if rules is not None:
+            with _held(self._lock):
+                temporary, mark = self._directories.make(), self._directories.mark
             if rules.kind is CageKind.WORKSPACE and mark:
                 rules = replace(rules, protected=(*rules.protected, mark))
-            try:
-                fields = start_request(argv, cwd, env, rules, temporary, self.availability().abi)
-                return self._fork(fields, lambda pid: self._ended(pid, rules, temporary))
-            except BaseException:
+        try:
+            fields = start_request(argv, cwd, env, rules, temporary, self.availability().abi if rules else 0)
+            return self._fork(fields, redirect, lambda command: self._ended(command, rules, temporary))
+        except BaseException:
+            with self._lock:
                 self._directories.remove(temporary)
-                raise
+            raise
 
-    def _fork(self, fields: dict[str, object], on_end: Callable[[int], list[str]]) -> CagedChild:
+    def _fork(
+        self, fields: dict[str, object], redirect: Sequence[int], on_end: Callable[[Command], list[str]]
+    ) -> Command:
         with contextlib.ExitStack() as ends:
             output, output_end = _pipe(ends)
             report, report_end = _pipe(ends)
-            pid = self._ask(fields, (output_end.fileno(), report_end.fileno())).get("pid")
-            output_end.close()
-            report_end.close()
-            if not isinstance(pid, int):
-                raise CageUnavailable("the process that starts caged commands could not fork")
-            failure = report.read(_MAX_REPORT)
+            control, control_end = map(ends.enter_context, socket.socketpair())
+            with _held(self._lock):
+                if self._closed:
+                    raise CageUnavailable("the session has ended")
+                self._ask(fields, (control_end.fileno(), output_end.fileno(), report_end.fileno(), *redirect))
+            for end in (output_end, report_end, control_end):
+                end.close()
+            # from here on without the lock: the program may be on a disk that does not answer
+            control.settimeout(_START_S)
+            try:
+                pid = int.from_bytes(_read(control, 4), "little")
+                failure = _read_report(report)
+            except EOFError:
+                raise CageUnavailable("the process that starts commands could not fork") from None
+            except socket.timeout:
+                why = f"it did not start within {_START_S:g} s"
+                raise OSError(errno.ETIMEDOUT, why, os.fsdecode(cast("bytes", fields["cwd"]))) from None
             report.close()
-            child = CagedChild(pid, output, on_end)
             if failure:
-                child.wait()
                 raise _start_error(failure, fields)
+            control.setblocking(False)
             ends.pop_all()
-            return child
+            return Command(pid, output, control, on_end)
 
-    def _ended(self, pid: int, rules: CageRules, temporary: str) -> list[str]:
-        with self._lock:
-            self._directories.remove(temporary)
+    def _ended(self, command: Command, rules: CageRules | None, temporary: str) -> list[str]:
+        if temporary:
+            with self._lock:
+                self._directories.remove(temporary)
+        if rules is None:
+            return self.accept()
         if rules.kind is CageKind.READ_ONLY:
             return []
         set_aside = self.check()
-        with self._workspace:
-            self._unchecked.discard(pid)
+        with _held(self._workspace):
+            self._unchecked.discard(command)
             self._placeholders.sweep()
         return set_aside
 
@@ -299,12 +392,12 @@ class CageServer:
             answer = marshal.loads(_read(connection, size))  # noqa: S302 - from our own child
         except (OSError, ValueError, EOFError) as error:
             self._end_zygote()
-            raise CageUnavailable(f"the process that starts caged commands has failed: {error}") from None
+            raise CageUnavailable(f"the process that starts commands has failed: {error}") from None
         return cast("dict[str, object]", answer)
 
     def _connected(self) -> socket.socket:
         if self._zygote is not None and self._zygote.poll() is not None:
-            _log.warning("the process that starts caged commands has ended with %s", self._zygote.returncode)
+            _log.warning("the process that starts commands has ended with %s", self._zygote.returncode)
             self._end_zygote()
         if self._connection is not None:
             return self._connection
@@ -374,7 +467,32 @@ def _start_error(report: bytes, fields: dict[str, object]) -> OSError:
         return kind(f"the cage could not be made: {text}")
     named = fields[step]
     assert isinstance(named, bytes)
-    return OSError(number, os.strerror(number), os.fsdecode(named))
+    return OSError(number, os.strerror(number) if number else str(text), os.fsdecode(named))
+
+
+@contextlib.contextmanager
+def _held(lock: threading.Lock | threading.RLock) -> Iterator[None]:
+    """Hold a lock. Raise CageUnavailable instead of waiting for a command that waits for a disk."""
+    if not lock.acquire(timeout=_ANSWER_S):
+        raise CageUnavailable(f"another command has not started for {_ANSWER_S:g} s: a disk may not answer")
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _read_report(report: IO[bytes]) -> bytes:
+    """Return what a process reports that could not become the command, b"" if it could. Raise socket.timeout."""
+    until = time.monotonic() + _START_S
+    poll = select.poll()
+    poll.register(report, select.POLLIN)
+    said = b""
+    while poll.poll(max(0, until - time.monotonic()) * 1000):
+        data = report.read(_MAX_REPORT)
+        if not data:
+            return said
+        said += data
+    raise socket.timeout
 
 
 def _pipe(ends: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:

@@ -1,4 +1,4 @@
-"""The request with which a zygote starts a command in a cage."""
+"""The request with which a zygote starts a command."""
 
 from __future__ import annotations
 
@@ -7,20 +7,24 @@ from collections.abc import Mapping, Sequence
 
 from .rules import CageKind, CageRules
 
+_NO_RULES = CageRules(CageKind.READ_ONLY, (), (), ())
+
 
 def start_request(
-    argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules, temporary: str, abi: int
+    argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules | None, temporary: str, abi: int
 ) -> dict[str, object]:
-    """Return what the zygote is asked, so that it starts a command. Raise FileNotFoundError if there is no such
-    program."""
+    """Return what the zygote is asked, so that it starts a command, without a cage if there are no rules. Raise
+    FileNotFoundError if there is no such program."""
     import shutil
 
     program = argv[0] if "/" in argv[0] else shutil.which(argv[0], path=env.get("PATH", os.defpath))
     if program is None:
         raise FileNotFoundError(2, os.strerror(2), argv[0])
     whole = {**env, **dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary)} if temporary else dict(env)
+    caged, rules = rules is not None, rules or _NO_RULES
     return {
         "ask": "start",
+        "caged": caged,
         "abi": abi,
         "program": os.fsencode(program),
         "argv": [os.fsencode(each) for each in argv],

@@ -46,6 +46,21 @@ async def within_while(seconds: float, counts: Callable[[], bool], work: Corouti
             await asyncio.wait({task})
 
 
+async def to_its_end(work: asyncio.Future[T]) -> T:
+    """Return the result of `work`, which cannot be cancelled. However often this is cancelled meanwhile, wait until the
+    work is done before the cancellation goes on, so that its result can still be taken from `work`."""
+    cancelled = False
+    while not work.done():
+        try:
+            await asyncio.wait({work})
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        work.exception()  # taken, so that nobody reports it as lost
+        raise asyncio.CancelledError
+    return work.result()
+
+
 async def first_of(*waits: Coroutine[object, object, object]) -> None:
     """Return when the first of several coroutines is done, and cancel the others."""
     loop = asyncio.get_running_loop()

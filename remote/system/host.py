@@ -13,8 +13,9 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..sandbox.rules import CageRules
 from ..sandbox.server import Availability, CageServer
-from .process import MARK, QUIET_SSH, Process, child_environment, new_mark, spawn, start
-from .regular_files import FileChanged, FileInfo, FileKind, NotAFile, info_of, open_regular
+from .deadline import to_its_end
+from .process import MARK, QUIET_SSH, Process, child_environment, new_mark
+from .regular_files import FileInfo, FileKind, NotAFile, info_of, open_regular
 
 T = TypeVar("T")
 
@@ -32,7 +33,7 @@ class DirEntry:
 
 @dataclass(frozen=True)
 class StdioRedirect:
-    """The descriptors that a process without a cage gets as stdin and stderr. The caller closes them."""
+    """The descriptors that a process gets as stdin and stderr. The caller closes them."""
 
     stdin: int
     stderr: int
@@ -177,43 +178,19 @@ class LocalHost:
         if not quiet_ssh:
             whole = {name: value for name, value in whole.items() if name not in QUIET_SSH}
         mark = new_mark(self.session)
-        if redirect is not None:
-            return await self._start_redirected(argv, cwd, {**whole, MARK: mark}, on_output, redirect)
-        if cage is None:
-            return await self._start_uncaged(argv, cwd, whole, on_output, mark)
-        loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(None, self._cages.start, argv, cwd, {**whole, MARK: mark}, cage)
-        try:
-            child = await asyncio.shield(work)
-        except asyncio.CancelledError:
-            with contextlib.suppress(OSError):
-                child = await work
-                await Process(child, mark, on_output, child.finish).stop()
-            raise
-        return Process(child, mark, on_output, child.finish)
-
-    async def _start_uncaged(
-        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], on_output: Callable[[bytes], None], mark: str
-    ) -> Process:
-        """Start a process without a cage. What it makes is left where it is, unlike what caged ones leave."""
-        if not self._cages.watches:
-            return start(argv, cwd, env, on_output, mark)
-        await _in_thread(self._cages.check)
-        return start(argv, cwd, env, on_output, mark, self._cages.accept)
-
-    async def _start_redirected(
-        self,
-        argv: Sequence[str],
-        cwd: str,
-        env: Mapping[str, str],
-        on_output: Callable[[bytes], None],
-        redirect: StdioRedirect,
-    ) -> Process:
-        watches = self._cages.watches
-        if watches:
+        whole[MARK] = mark
+        given = () if redirect is None else (redirect.stdin, redirect.stderr)
+        watches = cage is not None or self._cages.watches
+        if watches and cage is None:  # what it makes is left where it is, unlike what caged ones leave
             await _in_thread(self._cages.check)
-        child = spawn(argv, cwd, env, redirect.stdin, redirect.stderr)
-        return Process(child, env[MARK], on_output, self._cages.accept if watches else None)
+        starting = asyncio.get_running_loop().run_in_executor(None, self._cages.start, argv, cwd, whole, cage, given)
+        try:
+            command = await to_its_end(starting)
+        except asyncio.CancelledError:
+            if starting.exception() is None:
+                await Process(starting.result(), mark, on_output, starting.result().finish).stop()
+            raise
+        return Process(command, mark, on_output, command.finish if watches else None)
 
     def cages(self) -> Availability:
         return self._cages.availability()
@@ -259,13 +236,7 @@ def _names_ssh(cwd: str, home: str) -> bool:
 async def _in_thread(function: Callable[..., T], *args: object) -> T:
     """Run a file operation in a thread. When cancelled, wait until the operation has ended, so that none goes on
     unseen."""
-    work = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(None, function, *args))
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        with contextlib.suppress(OSError, FileChanged, NotAFile):
-            await work
-        raise
+    return await to_its_end(asyncio.get_running_loop().run_in_executor(None, function, *args))
 
 
 def _stat(path: str, follow: bool) -> FileInfo | None:

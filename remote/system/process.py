@@ -1,5 +1,4 @@
-"""Child processes of the worker: each runs in a session of its own with empty stdin, and is killed with everything it
-started."""
+"""Commands of the worker: each runs in a session of its own, and is killed with everything it has started."""
 
 from __future__ import annotations
 
@@ -9,13 +8,14 @@ import logging
 import os
 import secrets
 import signal
-import subprocess
-import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import IO, Callable, Protocol
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Callable
 
 from .deadline import within
+
+if TYPE_CHECKING:
+    from ..sandbox.server import Command
 
 _log = logging.getLogger(__name__)
 
@@ -85,117 +85,104 @@ def new_mark(session: str = "") -> str:
     return f"{session}.{token}" if session else token
 
 
-class RunningChild(Protocol):
-    """A process that this one has started: a `subprocess.Popen`, or a caged command."""
-
-    pid: int
-    stdout: IO[bytes] | None
-
-    def wait(self) -> int:
-        """Wait for its end and reap it. Return the exit code, negative for a signal."""
-
-
 class Process:
-    """A running child. Make it with `start`; `stop` it on every path that does not see `wait` return. A thread calls
-    `finish` when the child has ended, and when what it left behind was stopped; what it returns adds to `notes`."""
+    """A running command. `stop` it on every path that does not see `wait` return. A thread calls `finish` when the
+    command has ended, and when what it left behind has; what it returns adds to `notes`."""
 
     def __init__(
         self,
-        child: RunningChild,
+        command: Command,
         mark: str,
         on_output: Callable[[bytes], None],
         finish: Callable[[], list[str]] | None = None,
     ) -> None:
-        self.pid = child.pid
+        self.pid = command.pid
         self.mark = mark
         self.returncode: int | None = None
         self.notes: list[str] = []
         self._finish_child = finish
         self._finishing: asyncio.Future[None] | None = None
-        self._child = child
+        self._command = command
         self._on_output = on_output
         self._loop = asyncio.get_running_loop()
         self._exited = asyncio.Event()
+        self._gone = asyncio.Event()
         self._drained = asyncio.Event()
-        assert child.stdout is not None
-        self._pipe = child.stdout.fileno()
+        self._pipe = command.stdout.fileno()
+        self._control = command.control.fileno()
         os.set_blocking(self._pipe, False)
         self._loop.add_reader(self._pipe, self._read)
-        self._pidfd = _pidfd(self.pid)
-        if self._pidfd >= 0:
-            self._loop.add_reader(self._pidfd, self._reap)
-        else:
-            threading.Thread(target=self._wait_in_thread, name=f"wait-{self.pid}", daemon=True).start()
+        self._loop.add_reader(self._control, self._hear)
 
     async def wait(self) -> int:
         """Wait until the process has ended and its output has arrived. Return the exit code (negative: the number of
         the signal). Do not wait for processes left in the background; their output goes to `on_output` until
         `discard_output` or `stop` is called."""
         await self._exited.wait()
-        if not self._drained.is_set():
+        if not (self._drained.is_set() and self._gone.is_set()):
             with contextlib.suppress(asyncio.TimeoutError):
-                await within(_DRAIN, self._drained.wait())
+                await within(_DRAIN, self._over())
         await self._finished()
         assert self.returncode is not None
         return self.returncode
+
+    async def gone(self) -> None:
+        """Wait until nothing that the command has started lives any more."""
+        await self._gone.wait()
+        await self._finished()
 
     async def stop(self) -> None:
         """Send SIGTERM, then SIGKILL, to the process and everything it started. Return when the process is reaped and
         the others are gone. When cancelled, send SIGKILL at once. May be called again, also after the process has
         ended: then it ends the processes left in the background."""
-        left = self.has_leftovers()
-        self._signal(signal.SIGTERM)
-        gone = False
+        self._command.send(signal.SIGTERM)
         try:
-            gone = await _until(self._is_gone)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await within(TERM_GRACE, self._gone.wait())
         finally:
-            if not gone:
-                self._signal(signal.SIGKILL)
+            self._command.send(signal.SIGKILL)
             self._close_pipe()
         await self._exited.wait()
-        if not gone:
-            await _killed(self.mark)
-        await self._finished(again=left)
+        if not self._gone.is_set():
+            try:
+                await within(_KILL_WAIT, self._gone.wait())
+            except asyncio.TimeoutError:
+                _log.warning("processes with mark %s take no SIGKILL", self.mark)
+        if self._command.is_lost:
+            await stop_marked(self.mark)
+        await self._finished()
 
     def kill(self) -> None:
         """Send SIGKILL to the process and everything it started, at once."""
-        self._signal(signal.SIGKILL)
+        self._command.send(signal.SIGKILL)
 
     def discard_output(self) -> None:
         """Read and drop all further output, so that no process blocks on writing it."""
         self._on_output = _nothing
 
     def has_leftovers(self) -> bool:
-        """Return whether the process has ended but something that it started still lives: a member of its process
-        group, or a process that holds its output open."""
-        return self._exited.is_set() and not (self._drained.is_set() and self._group_is_gone())
+        """Return whether the process has ended but something that it started still lives."""
+        return self._exited.is_set() and not self._gone.is_set()
 
-    def _signal(self, number: int) -> None:
-        if not self._exited.is_set() or not self._group_is_gone():
-            _send_group(self.pid, number)
-        _send_all((pid for pid in marked(self.mark) if pid != self.pid), number)
+    def left(self) -> list[str]:
+        """Return what lives on of what the command had started at its end, as `name (pid 1)`; only the first few."""
+        return [f"{name} (pid {pid})" for pid in self._command.left if (name := _name(pid))]
 
-    def _is_gone(self) -> bool:
-        return self._exited.is_set() and self._group_is_gone() and not marked(self.mark)
+    async def _over(self) -> None:
+        await self._drained.wait()
+        await self._gone.wait()
 
-    def _group_is_gone(self) -> bool:
-        """Return whether the process group has no members. Call this only after the leader is reaped. A process that
-        has the leader's pid by then is unrelated: the kernel reuses a pid only when no group has that number."""
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            pass
-        except PermissionError:
-            return True
-        else:
-            return True
-        try:
-            os.killpg(self.pid, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            return False
-        return not _has_live_member(self.pid)
+    def _hear(self) -> None:
+        self._command.hear()
+        if self._command.gone:
+            self._loop.remove_reader(self._control)
+            self._command.control.close()
+            self._gone.set()
+        if self._command.code is not None:
+            later = self._exited.is_set()
+            self.returncode = self._command.code
+            self._exited.set()
+            self._begin_to_finish(again=later and self._command.gone and bool(self._command.left))
 
     def _read(self) -> None:
         for _ in range(_READS_AT_ONCE):
@@ -217,80 +204,26 @@ class Process:
         if self._drained.is_set():
             return
         self._loop.remove_reader(self._pipe)
-        assert self._child.stdout is not None
-        self._child.stdout.close()
+        self._command.stdout.close()
         self._drained.set()
 
-    async def _finished(self, again: bool = False) -> None:
+    def _begin_to_finish(self, *, again: bool) -> None:
+        if self._finish_child is not None and (again or self._finishing is None):
+            self._finishing = asyncio.ensure_future(self._take_notes(self._finishing))
+
+    async def _finished(self) -> None:
         """Wait until `finish` has returned."""
-        if self._finish_child is None:
-            return
-        if self._finishing is None or again:
-            if self._finishing is not None:
-                await asyncio.wait({self._finishing})
-            self._finishing = asyncio.ensure_future(self._loop.run_in_executor(None, self._take_notes))
-        await asyncio.shield(self._finishing)
+        if self._finishing is not None:
+            await asyncio.shield(self._finishing)
 
-    def _take_notes(self) -> None:
+    async def _take_notes(self, earlier: asyncio.Future[None] | None) -> None:
         assert self._finish_child is not None
+        if earlier is not None:
+            await earlier
         try:
-            self.notes += self._finish_child()
-        except Exception:  # noqa: BLE001 - the top of a thread
+            self.notes += await self._loop.run_in_executor(None, self._finish_child)
+        except Exception:  # noqa: BLE001 - the top of a task
             _log.exception("process %d could not be finished", self.pid)
-
-    def _reap(self) -> None:
-        self._loop.remove_reader(self._pidfd)
-        os.close(self._pidfd)
-        self._finish(self._child.wait())
-
-    def _wait_in_thread(self) -> None:
-        code = self._child.wait()
-        try:
-            self._loop.call_soon_threadsafe(self._finish, code)
-        except RuntimeError:
-            _log.debug("process %d ended after its event loop", self.pid)
-
-    def _finish(self, code: int) -> None:
-        self.returncode = code
-        self._exited.set()
-        if self._finish_child is not None and self._finishing is None:
-            self._finishing = asyncio.ensure_future(self._loop.run_in_executor(None, self._take_notes))
-
-
-def start(
-    argv: Sequence[str],
-    cwd: str,
-    env: Mapping[str, str],
-    on_output: Callable[[bytes], None],
-    mark: str = "",
-    finish: Callable[[], list[str]] | None = None,
-) -> Process:
-    """Start `argv` in its own session with stdin from /dev/null. `on_output` is called in the event loop with stdout
-    and stderr, merged in order. `env` is the whole environment (see `child_environment`), `finish` as in Process. Raise
-    OSError when the program cannot be started."""
-    child = spawn(argv, cwd, {**env, MARK: mark} if mark else env)
-    return Process(child, mark, on_output, finish)
-
-
-def spawn(
-    argv: Sequence[str],
-    cwd: str,
-    env: Mapping[str, str],
-    stdin: int = subprocess.DEVNULL,
-    stderr: int = subprocess.STDOUT,
-) -> RunningChild:
-    """Start `argv` in its own session with exactly this environment, and return it with a pipe from its stdout."""
-    return subprocess.Popen(
-        list(argv),
-        cwd=cwd,
-        env=dict(env),
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=stderr,
-        start_new_session=True,
-        close_fds=True,
-        bufsize=0,
-    )
 
 
 def _nothing(data: bytes) -> None:
@@ -311,19 +244,12 @@ def marked(mark: str) -> list[int]:
     return [int(name) for name in names if name.isdigit() and int(name) != own and _has_mark(name, wanted)]
 
 
-def _has_live_member(pgid: int) -> bool:
-    """Return whether a group has a live process. Zombies do not count: a container without init never reaps them."""
-    try:
-        names = os.listdir("/proc")
-    except OSError:
-        return True
-    for name in names:
-        if name.isdigit():
-            with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{name}/stat", "rb") as file:
-                fields = file.read(4096).rsplit(b")", 1)[1].split()
-                if int(fields[2]) == pgid and fields[0] not in b"ZX":
-                    return True
-    return not names
+def _name(pid: int) -> str:
+    """Return the name of a live process, "" if there is none."""
+    with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        name, _, rest = file.read(4096).partition("(")[2].rpartition(")")
+        return "" if rest.split()[0] in "ZX" else name
+    return ""
 
 
 def _has_mark(pid: str, wanted: bytes) -> bool:
@@ -339,54 +265,30 @@ def _has_mark(pid: str, wanted: bytes) -> bool:
 
 async def stop_marked(mark: str) -> None:
     """End every process that has this mark or a mark of this session, even one that has left its process group."""
-    if not marked(mark) and not marked(mark):  # a process may end before it is looked at, and leave an unlisted child
-        return
-    _send_all(marked(mark), signal.SIGTERM)
-    try:
-        await _until(lambda: not marked(mark))
-    finally:
-        _send_all(marked(mark), signal.SIGKILL)
-    await _killed(mark)
+    for number, seconds in ((signal.SIGTERM, TERM_GRACE), (signal.SIGKILL, _KILL_WAIT)):
+        if await _end_marked(mark, number, seconds):
+            return
+    _log.warning("processes with mark %s take no SIGKILL: %s", mark, marked(mark))
 
 
-async def _until(gone: Callable[[], bool], seconds: float = TERM_GRACE) -> bool:
-    """Poll until `gone` returns True. Return whether it did within `seconds`."""
+async def _end_marked(mark: str, number: int, seconds: float) -> bool:
+    """Send a signal to each process with a mark, also to those that they start meanwhile. Return whether all have ended
+    within `seconds`. The whole list of processes is looked through when those that are known have ended, not before: on
+    a large host that takes long."""
+    loop = asyncio.get_running_loop()
     deadline = time.monotonic() + seconds
-    while not gone():
-        if time.monotonic() >= deadline:
-            return False
-        await asyncio.sleep(0.01)
-    return True
-
-
-async def _killed(mark: str) -> None:
-    """Send SIGKILL until no process has the mark. One round is not enough: a process may start another one between
-    being listed and being killed."""
-
-    def none_left() -> bool:
-        left = marked(mark)
-        _send_all(left, signal.SIGKILL)
-        return not left
-
-    if not await _until(none_left, _KILL_WAIT):
-        _log.warning("processes with mark %s take no SIGKILL: %s", mark, marked(mark))
-
-
-def _pidfd(pid: int) -> int:
-    opener: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
-    if opener is None:
-        return -1
-    try:
-        return opener(pid)
-    except OSError:
-        return -1
-
-
-def _send_group(pgid: int, number: int) -> None:
-    try:
-        os.killpg(pgid, number)
-    except (ProcessLookupError, PermissionError):
-        _log.debug("process group %d takes no signal %d", pgid, number)
+    again = True  # a process may end before it is looked at, and leave an unlisted child: look twice
+    while True:
+        left = await loop.run_in_executor(None, marked, mark)
+        if not left and not again:
+            return True
+        again = bool(left)
+        _send_all(left, number)
+        while left:
+            if time.monotonic() >= deadline:
+                return False
+            await asyncio.sleep(0.01)
+            left = [pid for pid in left if _has_mark(str(pid), f"{MARK}={mark}".encode())]
 
 
 def _send_all(pids: Iterable[int], number: int) -> None:

@@ -18,6 +18,7 @@ class CageRequest:
     """What the worker asks for: a command and its cage. All paths are bytes."""
 
     def __init__(self, fields: dict[str, object]) -> None:
+        self.caged = bool(fields["caged"])
         self.abi = _number(fields["abi"])
         self.program = _text(fields["program"])
         self.argv = _texts(fields["argv"])
@@ -37,6 +38,7 @@ class CageRequest:
 _LISTS = ("argv", "environment", "read", "write", "execute", "protected")
 _TEXTS = ("program", "temporary")
 EMPTY: dict[str, object] = {
+    "caged": True,
     "abi": 0,
     "cwd": b"/",
     "workspace": False,

@@ -12,6 +12,7 @@ import struct
 X86_64, AARCH64 = "x86_64", "aarch64"
 
 PR_SET_DUMPABLE = 4
+PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_CAP_AMBIENT = 47
 
@@ -155,55 +156,51 @@ def number(name: str, kind: str) -> int:
 
 
 class Kernel:
-    """Calls the kernel by numbers. Every failure is an OSError that names the step."""
+    """Calls the kernel by numbers. Every failure is an OSError that names the step, also where there is no ctypes or no
+    number."""
 
     def __init__(self) -> None:
         self.machine = machine()
-        if not self.machine:
-            raise OSError(38, "no numbers of system calls for %s" % os.uname().machine)
-        libc = ctypes.PyDLL(None, use_errno=True)  # PyDLL: a clone must not happen while another thread has the GIL
-        self._syscall = libc.syscall
+        self._has_calls = False
+        try:
+            libc = ctypes.PyDLL(None, use_errno=True)
+            self._syscall, self._prctl = libc.syscall, libc.prctl
+        except (AttributeError, OSError):
+            return
         self._syscall.restype = ctypes.c_long
         self._syscall.argtypes = [ctypes.c_long] * 7
-        self._signal = libc.signal
-        self._signal.argtypes = [ctypes.c_int, ctypes.c_void_p]
-        self._signal.restype = ctypes.c_void_p
-        self._prctl = libc.prctl
         self._prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
+        self._has_calls = True
 
     def call(self, name: str, *arguments: int) -> int:
         """Call and return the result. Raise OSError."""
+        if not (self._has_calls and self.machine):
+            why = "no numbers of system calls for %s" % os.uname().machine if self._has_calls else "no ctypes"
+            raise OSError(38, why, name)
         result = int(self._syscall(number(name, self.machine), *arguments, *[0] * (6 - len(arguments))))
         if result < 0:
             raise self._error(name)
         return result
 
     def prctl(self, what: int, *arguments: int) -> int:
+        if not self._has_calls:
+            raise OSError(38, "no ctypes", "prctl %d" % what)
         result = int(self._prctl(what, *arguments, *[0] * (4 - len(arguments))))
         if result < 0:
             raise self._error("prctl %d" % what)
         return result
-
-    def clone(self, flags: int) -> int:
-        """Fork with these flags. Return 0 in the child."""
-        return self.call("clone", flags)
 
     def close_from(self, first: int) -> None:
         """Close every descriptor from `first` on."""
         try:
             self.call("close_range", first, 0xFFFFFFFF, 0)
         except OSError:  # before Linux 5.9
-            for name in os.listdir("/proc/self/fd"):
+            for name in os.listdir("/dev/fd"):
                 if int(name) >= first:
                     try:
                         os.close(int(name))
                     except OSError:
                         pass  # the one that listed them
-
-    def default_signals(self, *numbers: int) -> None:
-        """Let these signals do again what they do by default."""
-        for each in numbers:
-            self._signal(each, 0)
 
     def _error(self, step: str) -> OSError:
         error = ctypes.get_errno()

@@ -1,14 +1,15 @@
-"""The zygote: a process with one thread that forks the caged commands of a worker.
+"""The zygote: a process with one thread that forks the commands of a worker, caged or not.
 
 The worker has threads, so after a fork of it no Python code may run safely. It asks this process instead, over a
-socket, and passes the descriptors of the command. The command becomes a child of the worker (CLONE_PARENT), which
-waits for it as for any other child. The zygote ends with the worker, because its socket is closed then.
+socket, and passes the descriptors of the command. The zygote forks a supervisor, and that forks the command. The zygote
+ends with the worker, because its socket is closed then.
 
 This module runs in a bare interpreter, which loads the modules of this room by their sources (see `..server`).
 """
 
 from __future__ import annotations
 
+import _signal
 import _socket
 import array
 import gc
@@ -19,7 +20,8 @@ import sys
 
 from .cage import CageRequest, enter, filter_code
 from .probe import probe
-from .syscalls import PR_SET_DUMPABLE, Kernel
+from .supervisor import descendants, send, supervise
+from .syscalls import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, Kernel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # importing these takes longer than all the rest
@@ -27,12 +29,11 @@ if TYPE_CHECKING:  # importing these takes longer than all the rest
 
     Main = Callable[[str], None]
 
-_CLONE_PARENT = 0x00008000
-_SIGPIPE, _SIGCHLD, _SIGXFSZ = 13, 17, 25
 _MAX_DESCRIPTORS = 8
 _MAX_BYTES = 16 << 20
-_REPORT = 3
+_REPORT = _CONTROL = 3
 _FAILED = 126
+_KILL = 9
 
 
 class Zygote:
@@ -40,9 +41,15 @@ class Zygote:
 
     def __init__(self) -> None:
         self._kernel = Kernel()
-        self._kernel.prctl(PR_SET_DUMPABLE, 0)
+        self._adopts = True
+        try:
+            self._kernel.prctl(PR_SET_DUMPABLE, 0)
+            self._kernel.prctl(PR_SET_CHILD_SUBREAPER, 1)  # for what a supervisor has that was killed
+        except OSError:
+            self._adopts = False
         self._filters: dict[tuple[bool, int], bytes] = {}
         self._programs: dict[bytes, Main] = {}
+        self._supervisors: set[int] = set()
 
     def serve(self, connection: _socket.socket) -> None:
         """Answer requests until the other end is closed."""
@@ -50,6 +57,7 @@ class Zygote:
             fields, descriptors = _receive(connection)
             if not fields:
                 return
+            _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # a trial of a cage waits for its own children
             try:
                 answer = self._answer(fields, descriptors)
             except OSError as error:
@@ -58,6 +66,22 @@ class Zygote:
                 os.close(each)
             packed = marshal.dumps(answer)
             connection.sendall(len(packed).to_bytes(4, "little") + packed)
+            _signal.signal(_signal.SIGCHLD, lambda number, frame: self._reap())
+            self._reap()
+
+    def _reap(self) -> None:
+        """Reap the supervisors that have ended. End what one has left that was killed."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if pid in self._supervisors and status:
+                kept = {below for each in self._supervisors - {pid} for below in (each, *descendants(each))}
+                send([each for each in descendants(os.getpid()) if each not in kept], _KILL)
+            self._supervisors.discard(pid)
 
     def _answer(self, fields: dict[str, object], descriptors: list[int]) -> dict[str, object]:
         if fields["ask"] == "probe":
@@ -67,14 +91,30 @@ class Zygote:
             return probe(self._kernel, most, temporary)
         request = CageRequest(fields)
         key = request.workspace, request.abi
-        if key not in self._filters:
+        if request.caged and key not in self._filters:
             self._filters[key] = filter_code(self._kernel, request)
-        output, report = descriptors
         main = self._loaded(request) if request.own else None
-        pid = self._kernel.clone(_CLONE_PARENT | _SIGCHLD)
+        pid = os.fork()
         if pid == 0:
-            _run(self._kernel, request, self._filters[key], (output, report), main)
+            self._become_supervisor(request, descriptors, main)
+        self._supervisors.add(pid)
         return {"pid": pid}
+
+    def _become_supervisor(self, request: CageRequest, descriptors: list[int], main: Main | None) -> NoReturn:
+        try:
+            _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
+            if self._adopts:
+                self._kernel.prctl(PR_SET_CHILD_SUBREAPER, 1)
+            control, *streams = descriptors
+            command = os.fork()
+            if command == 0:
+                _run(self._kernel, request, self._filters.get((request.workspace, request.abi)), streams, main)
+            os.dup2(control, _CONTROL)
+            self._kernel.close_from(_CONTROL + 1)
+            os.write(_CONTROL, command.to_bytes(4, "little"))
+            supervise(_CONTROL, command, self._adopts, b"CCB_MARK=" + request.environment.get(b"CCB_MARK", b""))
+        finally:
+            os._exit(_FAILED)
 
     def _loaded(self, request: CageRequest) -> Main:
         """Return `main` of a program of ccb. It is loaded once, as a new Python would load it from this command."""
@@ -126,24 +166,27 @@ def _receive(connection: _socket.socket) -> tuple[dict[str, object], list[int]]:
 
 
 def _run(
-    kernel: Kernel, request: CageRequest, code: bytes, descriptors: tuple[int, int], main: Main | None
+    kernel: Kernel, request: CageRequest, code: bytes | None, descriptors: list[int], main: Main | None
 ) -> NoReturn:
     """Become the command, or run `main` in its place. If that fails, report the step and the error, and end: nothing
     runs without its cage."""
     step = "cage"
     try:
         os.setsid()
-        output, report = descriptors
-        os.dup2(output, 1)
-        os.dup2(output, 2)
+        output, report, *redirected = descriptors
+        stdin, error = redirected or (0, output)
+        for descriptor, number in ((stdin, 0), (error, 2), (output, 1)):
+            os.dup2(descriptor, number)
         os.dup2(report, _REPORT, inheritable=False)
         kernel.close_from(_REPORT + 1)
-        kernel.default_signals(_SIGPIPE, _SIGXFSZ)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
+            _signal.signal(number, _signal.SIG_DFL)
         step = "cwd"
         os.chdir(request.cwd)
-        step = "cage"
-        enter(kernel, request, code)
+        if code is not None:
+            step = "cage"
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            enter(kernel, request, code)
         step = "program"
         if main is not None:
             _call(main, request)

@@ -11,10 +11,10 @@ import sys
 import time
 from collections import OrderedDict
 from collections.abc import Coroutine
-from typing import Any, Callable
+from typing import IO, Any, Callable
 
 from ...system.host import Host, LocalHost
-from ...system.process import MARK, Process, child_environment, new_mark, spawn
+from ...system.process import MARK, child_environment, new_mark
 from .run_program import BOOT, NAMES, load_program
 
 Json = dict[str, Any]
@@ -34,7 +34,7 @@ class NameFinder:
     def __init__(self, root: str, host: Host) -> None:
         self._root = root
         self._token = host.session if isinstance(host, LocalHost) else ""
-        self._process: Process | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._stdin = -1
         self._received = bytearray()
         self._count = 0
@@ -49,7 +49,7 @@ class NameFinder:
             _log.warning("the index of files does not answer, and is started again")
             self._end()
         try:
-            starts = self._process is None or self._process.returncode is not None
+            starts = self._process is None or self._process.poll() is not None
             if starts:
                 self._start()
             self._count += 1
@@ -89,15 +89,29 @@ class NameFinder:
         try:
             os.set_blocking(self._stdin, False)
             environment = {**child_environment(os.environ), MARK: mark}
-            child = spawn(argv, "/", environment, given, subprocess.DEVNULL)
+            self._process = subprocess.Popen(
+                argv,
+                bufsize=0,
+                cwd="/",
+                env=environment,
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
         except OSError:
             self._end()
             raise
         finally:
             os.close(given)
-        self._process = Process(child, mark, self._take)
+        assert self._process.stdout is not None
+        asyncio.get_running_loop().add_reader(self._process.stdout, self._take, self._process.stdout)
 
-    def _take(self, data: bytes) -> None:
+    def _take(self, output: IO[bytes]) -> None:
+        data = output.read(1 << 16)
+        if not data:
+            asyncio.get_running_loop().remove_reader(output)
+            return
         self._received += data
         *lines, rest = bytes(self._received).split(b"\n")
         self._received = bytearray(rest[:_MAX_ANSWER])
@@ -119,7 +133,15 @@ class NameFinder:
         self._received.clear()
         self._asked.clear()
         if process is not None:
-            self._own(process.stop())
+            assert process.stdout is not None
+            asyncio.get_running_loop().remove_reader(process.stdout)
+            process.stdout.close()
+            process.kill()
+            self._own(_reaped(process))
+
+
+async def _reaped(process: subprocess.Popen[bytes]) -> None:
+    await asyncio.get_running_loop().run_in_executor(None, process.wait)
 
 
 def _glimpse(root: str, query: str) -> Json:

@@ -156,8 +156,7 @@ async def test_the_next_command_accepts_nothing_before_the_end_of_the_last_was_l
         assert first.finish() == ["d/.envrc is now .envrc.stopped-by-ccb"]
         assert second.finish() == []
         for child in (first, second):
-            assert child.stdout is not None
-            child.stdout.close()
+            child.close()
 
 
 async def test_a_file_that_was_allowed_to_be_written_stays(workspace: Workspace) -> None:

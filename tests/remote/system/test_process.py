@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.remote.tools_kit import is_alive, until
 
-from ccb.remote.system import process as processes
-from ccb.remote.system.process import (
-    MARK,
-    Process,
-    child_environment,
-    marked,
-    new_mark,
-    start,
-    stop_marked,
-    without_ccb,
-)
+from ccb.remote.system.host import LocalHost
+from ccb.remote.system.process import MARK, Process, child_environment, marked, new_mark, stop_marked, without_ccb
 
 
-def _start(script: str, output: bytearray, cwd: Path, mark: str = "") -> Process:
-    return start(["sh", "-c", script], str(cwd), child_environment(os.environ), output.extend, mark or new_mark())
+@pytest.fixture
+def host() -> Iterator[LocalHost]:
+    with contextlib.closing(LocalHost()) as made:
+        yield made
+
+
+async def _start(host: LocalHost, script: str, output: bytearray, cwd: Path) -> Process:
+    return await host.start(["sh", "-c", script], str(cwd), output.extend)
 
 
 async def _pid_from(output: bytearray) -> int:
@@ -33,24 +33,24 @@ async def _pid_from(output: bytearray) -> int:
     return int(output.split()[-1])
 
 
-async def test_output_comes_merged_and_in_order(tmp_path: Path) -> None:
+async def test_output_comes_merged_and_in_order(host: LocalHost, tmp_path: Path) -> None:
     output = bytearray()
-    process = _start("echo one; echo two >&2; echo three; exit 7", output, tmp_path)
+    process = await _start(host, "echo one; echo two >&2; echo three; exit 7", output, tmp_path)
     assert await process.wait() == 7
     assert output == b"one\ntwo\nthree\n"
     await process.stop()
 
 
-async def test_all_output_is_there_when_wait_returns(tmp_path: Path) -> None:
+async def test_all_output_is_there_when_wait_returns(host: LocalHost, tmp_path: Path) -> None:
     output = bytearray()
-    process = _start("head -c 3000000 /dev/zero", output, tmp_path)
+    process = await _start(host, "head -c 3000000 /dev/zero", output, tmp_path)
     await process.wait()
     assert len(output) == 3_000_000
 
 
-async def test_input_is_empty_and_the_process_leads_its_own_session(tmp_path: Path) -> None:
+async def test_input_is_empty_and_the_process_leads_its_own_session(host: LocalHost, tmp_path: Path) -> None:
     output = bytearray()
-    process = _start("cat; ps -o sid= -p $$; echo $$", output, tmp_path)
+    process = await _start(host, "cat; ps -o sid= -p $$; echo $$", output, tmp_path)
     await process.wait()
     sid, pid = output.split()
     assert sid == pid != str(os.getsid(0)).encode()
@@ -86,10 +86,10 @@ async def test_no_variable_sends_cd_or_wildcards_elsewhere_than_where_commands_a
     assert not set(names).intersection(child_environment({**dict.fromkeys(names, "/"), "PATH": "/bin"}))
 
 
-async def test_stop_ends_grandchildren_that_ignore_sigterm_within_the_time_of_an_interrupt(tmp_path: Path) -> None:
+async def test_stop_ends_grandchildren_that_ignore_sigterm_within_the_time_of_an_interrupt(host: LocalHost, tmp_path: Path) -> None:
     output = bytearray()
     script = "trap '' TERM; (trap '' TERM; echo $$ >/dev/null; exec sleep 300) & echo $!; wait"
-    process = _start(script, output, tmp_path)
+    process = await _start(host, script, output, tmp_path)
     child = await _pid_from(output)
     began = time.monotonic()
     await process.stop()
@@ -98,38 +98,37 @@ async def test_stop_ends_grandchildren_that_ignore_sigterm_within_the_time_of_an
     await until(lambda: not is_alive(child))
 
 
-async def test_a_polite_process_is_not_killed(tmp_path: Path) -> None:
+async def test_a_polite_process_is_not_killed(host: LocalHost, tmp_path: Path) -> None:
     output = bytearray()
-    process = _start("trap 'echo bye; exit 0' TERM; echo $$; while :; do sleep 0.01; done", output, tmp_path)
+    process = await _start(host, "trap 'echo bye; exit 0' TERM; echo $$; while :; do sleep 0.01; done", output, tmp_path)
     await _pid_from(output)
     await process.stop()
     assert process.returncode == 0
 
 
-async def test_stop_finds_what_has_left_the_process_group(tmp_path: Path) -> None:
+async def test_stop_finds_what_has_left_the_process_group(host: LocalHost, tmp_path: Path) -> None:
     output = bytearray()
-    process = _start("setsid sh -c 'echo $$; exec sleep 300' & wait", output, tmp_path)
+    process = await _start(host, "setsid sh -c 'echo $$; exec sleep 300' & wait", output, tmp_path)
     child = await _pid_from(output)
     assert os.getpgid(child) != process.pid
     await process.stop()
     await until(lambda: not is_alive(child))
 
 
-async def test_nothing_is_left_at_the_moment_stop_returns(tmp_path: Path) -> None:
-    mark = new_mark()
+async def test_nothing_is_left_at_the_moment_stop_returns(host: LocalHost, tmp_path: Path) -> None:
     output = bytearray()
     deaf = "setsid sh -c 'trap \"\" TERM; echo $$; sleep 300 & sleep 300 & wait; wait'"
-    process = _start(f"{deaf} & {deaf} & wait", output, tmp_path, mark)
-    await until(lambda: output.count(b"\n") == 2 and len(marked(mark)) == 7)
+    process = await _start(host, f"{deaf} & {deaf} & wait", output, tmp_path)
+    await until(lambda: output.count(b"\n") == 2 and len(marked(host.session)) == 7)
     began = time.monotonic()
     await process.stop()
-    assert marked(mark) == []
+    assert marked(host.session) == []
     assert time.monotonic() - began < 20
 
 
-async def test_a_cancelled_stop_kills_at_once(tmp_path: Path) -> None:
+async def test_a_cancelled_stop_kills_at_once(host: LocalHost, tmp_path: Path) -> None:
     output = bytearray()
-    process = _start("trap '' TERM; echo $$; while :; do sleep 1; done", output, tmp_path)
+    process = await _start(host, "trap '' TERM; echo $$; while :; do sleep 1; done", output, tmp_path)
     await _pid_from(output)
     stopping = asyncio.ensure_future(process.stop())
     await asyncio.sleep(0)
@@ -139,9 +138,9 @@ async def test_a_cancelled_stop_kills_at_once(tmp_path: Path) -> None:
     assert await process.wait() == -signal.SIGKILL
 
 
-async def test_what_a_process_leaves_in_the_background_does_not_hold_up_its_end(tmp_path: Path) -> None:
+async def test_what_a_process_leaves_in_the_background_does_not_hold_up_its_end(host: LocalHost, tmp_path: Path) -> None:
     output = bytearray()
-    process = _start("sleep 300 & echo $!", output, tmp_path)
+    process = await _start(host, "sleep 300 & echo $!", output, tmp_path)
     began = time.monotonic()
     assert await process.wait() == 0
     assert time.monotonic() - began < 20
@@ -153,25 +152,24 @@ async def test_what_a_process_leaves_in_the_background_does_not_hold_up_its_end(
     assert not process.has_leftovers()
 
 
-async def test_marks_find_the_processes_of_one_session_only(tmp_path: Path) -> None:
-    mine, other = new_mark(), new_mark()
+async def test_marks_find_the_processes_of_one_session_only(host: LocalHost, tmp_path: Path) -> None:
     first, second = bytearray(), bytearray()
-    own = _start("echo $$; exec sleep 300", first, tmp_path, new_mark(mine))
-    foreign = _start("echo $$; exec sleep 300", second, tmp_path, new_mark(other))
-    await _pid_from(first)
-    await _pid_from(second)
-    await stop_marked(mine)
-    assert await own.wait() == -signal.SIGTERM
-    assert foreign.returncode is None
-    await foreign.stop()
+    own = await _start(host, "echo $$; exec sleep 300", first, tmp_path)
+    with contextlib.closing(LocalHost()) as other:
+        foreign = await _start(other, "echo $$; exec sleep 300", second, tmp_path)
+        await _pid_from(first)
+        await _pid_from(second)
+        await stop_marked(host.session)
+        assert await own.wait() == -signal.SIGTERM
+        assert foreign.returncode is None
+        await foreign.stop()
 
 
-async def test_a_long_environment_is_looked_at_whole(tmp_path: Path) -> None:
-    output, mark = bytearray(), new_mark()
-    env = {"FIRST": "x" * 100_000, **child_environment(os.environ)}
-    process = start(["sleep", "60"], str(tmp_path), env, output.extend, mark)
-    assert marked(mark) == [process.pid]
-    await stop_marked(mark)
+async def test_a_long_environment_is_looked_at_whole(host: LocalHost, tmp_path: Path) -> None:
+    env = {"AAA": "x" * 100_000}
+    process = await host.start(["sleep", "60"], str(tmp_path), bytearray().extend, env)
+    assert marked(host.session) == [process.pid]
+    await stop_marked(host.session)
     assert await process.wait() == -signal.SIGTERM
 
 
@@ -188,23 +186,102 @@ async def test_a_session_that_has_left_nothing_looks_for_it_twice(monkeypatch: p
     assert listed == ["/proc"] * 2
 
 
-async def test_ends_are_seen_without_pidfd_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_pidfd", lambda pid: -1)
+_LOST = "env -i setsid sh -c '(sleep 300 & echo $!) & :' & sleep 0.05;"
+"""A process that has forked twice, left its session and lost its environment; its pid is printed."""
+
+
+async def test_stop_finds_what_has_forked_twice_and_lost_its_environment(host: LocalHost, tmp_path: Path) -> None:
     output = bytearray()
-    process = _start("echo ok; exit 3", output, tmp_path)
-    assert await process.wait() == 3
-    assert output == b"ok\n"
+    process = await _start(host, f"{_LOST} sleep 300", output, tmp_path)
+    child = await _pid_from(output)
+    assert child not in marked(host.session)
+    await process.stop()
+    assert not is_alive(child)
 
 
-async def test_a_program_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        start(["/no/such/program"], str(tmp_path), {}, bytearray().extend)
+async def test_what_lives_on_after_a_command_is_its_own_and_no_other_is_ended_with_it(
+    host: LocalHost, tmp_path: Path
+) -> None:
+    first, second = bytearray(), bytearray()
+    one, two = await _start(host, _LOST, first, tmp_path), await _start(host, _LOST, second, tmp_path)
+    await one.wait()
+    await two.wait()
+    mine, other = await _pid_from(first), await _pid_from(second)
+    assert one.left() == [f"sleep (pid {mine})"]
+    await one.stop()
+    assert (is_alive(mine), is_alive(other)) == (False, True)
+    assert (one.has_leftovers(), two.has_leftovers()) == (False, True)
+    await two.stop()
+    await two.gone()
 
 
-async def test_nothing_stays_open(tmp_path: Path) -> None:
+async def test_what_a_killed_supervisor_had_is_ended(host: LocalHost, tmp_path: Path) -> None:
+    output = bytearray()
+    process = await _start(host, f"{_LOST} kill -9 $PPID; sleep 300", output, tmp_path)
+    child = await _pid_from(output)
+    assert await process.wait() == -signal.SIGKILL
+    await until(lambda: not is_alive(child) and not is_alive(process.pid))
+    await process.stop()
+
+
+async def test_a_killed_worker_leaves_only_what_the_next_one_finds(tmp_path: Path) -> None:
+    """What has its mark stays for it, and the rest is ended."""
+    program = f"""
+import asyncio, os
+from ccb.remote.system.host import LocalHost
+async def main():
+    host, output = LocalHost("session"), bytearray()
+    script = "sleep 300 & echo $!; {_LOST} sleep 300"
+    await host.start(["sh", "-c", script], "/", output.extend)
+    while output.count(b"\\n") < 2:
+        await asyncio.sleep(0.01)
+    print(output.decode(), flush=True)
+    os.kill(os.getpid(), 9)
+asyncio.run(main())
+"""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=-1, env=env)
+    assert process.stdout is not None
+    marked_one, lost = map(int, (await process.stdout.read()).split())
+    await process.wait()
+    await until(lambda: not is_alive(lost))
+    assert is_alive(marked_one)
+    await stop_marked("session")
+    assert not is_alive(marked_one)
+
+
+async def test_the_end_of_many_processes_is_awaited_without_looking_at_all_others(
+    host: LocalHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+    real = os.listdir
+
+    def watched(path: str) -> list[str]:
+        looks.append(path)
+        return real(path)
+
+    output = bytearray()
+    process = await _start(host, "trap '' TERM; echo $$; while :; do sleep 0.01; done", output, tmp_path)
+    await _pid_from(output)
+    monkeypatch.setattr(os, "listdir", watched)
+    await process.stop()
+    assert looks == []
+
+
+async def test_a_program_that_is_not_there_is_an_os_error(host: LocalHost, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="/no/such/program"):
+        await host.start(["/no/such/program"], str(tmp_path), bytearray().extend)
+    with pytest.raises(FileNotFoundError, match="gone"):
+        await host.start(["true"], str(tmp_path / "gone"), bytearray().extend)
+    with pytest.raises(OSError, match="null byte"):
+        await host.start(["true", "a\0b"], str(tmp_path), bytearray().extend)
+
+
+async def test_nothing_stays_open(host: LocalHost, tmp_path: Path) -> None:
+    await (await _start(host, "true", bytearray(), tmp_path)).wait()
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
-        process = _start("echo x", bytearray(), tmp_path)
+        process = await _start(host, "echo x", bytearray(), tmp_path)
         await process.wait()
         await process.stop()
     assert len(os.listdir("/proc/self/fd")) <= before

@@ -1,0 +1,160 @@
+"""The supervisor of one command: a process that adopts everything the command starts, and can end all of it.
+
+It is the parent of the command and the subreaper of what the command starts. So a process that forks twice, leaves its
+session and empties its environment is still a descendant of this one. The worker tells it a signal as one byte, and
+hears the end of the command and, when the socket is closed, the end of all it has started.
+
+This module runs in the zygote.
+"""
+
+from __future__ import annotations
+
+import _signal
+import os
+import select
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import NoReturn
+
+_TERM, _KILL = 15, 9
+_AGAIN_MS = 10
+_MAX_NAMED = 8
+_MAX_ROUNDS = 100
+_ENVIRONMENT = 1 << 20
+
+
+def supervise(control: int, command: int, adopts: bool, mark: bytes) -> NoReturn:
+    """Serve the worker at the other end of `control` until nothing of the command lives. If the kernel does not let
+    this process adopt others, the command's process group stands for what it has started. If the worker is killed, end
+    what has not the `mark` (`NAME=value`) in its environment, as nobody could find it later, and leave the rest to the
+    next worker."""
+    try:
+        _Supervisor(control, command, adopts, mark).serve()
+    finally:
+        os._exit(0)
+
+
+class _Supervisor:
+    def __init__(self, control: int, command: int, adopts: bool, mark: bytes) -> None:
+        self._control = control
+        self._command = command
+        self._adopts = adopts
+        self._mark = mark
+        self._killing = False
+
+    def serve(self) -> None:
+        awake, wakes = os.pipe()
+        os.set_blocking(awake, False)
+        os.set_blocking(wakes, False)
+        _signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        _signal.signal(_signal.SIGCHLD, lambda number, frame: None)
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(awake, select.POLLIN)
+        while self._lives():
+            if self._killing:
+                self._send(_KILL)
+            for ready, _ in poll.poll(_AGAIN_MS if self._killing or not self._adopts else None):
+                if ready == awake:
+                    os.read(awake, 4096)
+                elif not self._obey():
+                    return
+
+    def _lives(self) -> bool:
+        """Reap what has ended, and tell the worker about the command. Return whether anything is left."""
+        told = b""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                left = not self._adopts and _group_lives(self._command)
+                break
+            if not pid:
+                left = True
+                break
+            if pid == self._command:
+                told = status.to_bytes(4, "little")
+        if told:
+            pids = descendants(os.getpid()) if left else []
+            told += b"".join(each.to_bytes(4, "little") for each in [len(pids[:_MAX_NAMED]), *pids[:_MAX_NAMED]])
+            try:
+                os.write(self._control, told)
+            except OSError:
+                pass  # the worker has ended, which `_obey` sees
+        return left
+
+    def _obey(self) -> bool:
+        """Do what the worker says. Return False if it has ended."""
+        try:
+            said = os.read(self._control, 64)
+        except OSError:
+            said = b""
+        if not said:
+            for _ in range(_MAX_ROUNDS):  # a process may start another one between being listed and being killed
+                lost = [pid for pid in descendants(os.getpid()) if not _has_mark(pid, self._mark)]
+                send(lost, _KILL)
+                if not lost:
+                    break
+            return False
+        if _KILL in said:
+            self._killing = True
+        else:
+            self._send(_TERM)
+        return True
+
+    def _send(self, number: int) -> None:
+        send(descendants(os.getpid()), number)
+        if not self._adopts:
+            try:
+                os.killpg(self._command, number)
+            except OSError:
+                pass  # none of the group is left
+
+
+def descendants(top: int) -> list[int]:
+    """Return the processes below this one; none where there is no /proc."""
+    below: dict[int, list[int]] = {}
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return []
+    for name in names:
+        if name.isdigit():
+            try:
+                with open("/proc/%s/stat" % name, "rb", 0) as file:
+                    fields = file.read(1024).rpartition(b")")[2].split(None, 2)
+                below.setdefault(int(fields[1]), []).append(int(name))
+            except (OSError, IndexError, ValueError):
+                pass  # it has ended
+    found = [top]
+    for pid in found:
+        found += below.get(pid, ())
+    return found[1:]
+
+
+def send(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except OSError:
+            pass  # it has ended, or belongs to another user, as after sudo
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _has_mark(pid: int, mark: bytes) -> bool:
+    try:
+        with open("/proc/%d/environ" % pid, "rb", 0) as file:
+            return bool(mark) and mark in file.read(_ENVIRONMENT).split(b"\0")
+    except OSError:
+        return False
