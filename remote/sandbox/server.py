@@ -184,6 +184,9 @@ class CageServer:
         self._available: Availability | None = None
         self._directories = TemporaryDirectories()
 
+    def __del__(self) -> None:
+        self._end_zygote()
+
     def availability(self) -> Availability:
         """Return which cages hold here. The first call starts the zygote, which takes about 50 ms. It never fails:
         where a trial fails, there is no cage."""

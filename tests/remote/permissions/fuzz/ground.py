@@ -177,13 +177,11 @@ class Ground:
         environ = self.environ(number)
         rules = read_only_rules([str(self.desk.cwd)], environ, environ["HOME"])
         child = self._cages.start(argv, str(self.desk.cwd), environ, rules)
-        assert child.stdout is not None
-        with child.stdout as output:
-            data = b"".join(_read(output.fileno()))
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
+        data = b"".join(_read(child.stdout.fileno()))
+        child.send(signal.SIGKILL)
         child.wait()
         child.finish()
+        child.close()
         return data
 
 
