@@ -107,7 +107,7 @@ class Turns(Projection):
                 continue
             if self._finish_by is None:
                 await self._inputs.wait()
-            elif not (background.tasks.running or self._inputs) or self._finish_by <= time.monotonic():
+            elif not (background.tasks.awaited or self._inputs) or self._finish_by <= time.monotonic():
                 return
             else:
                 with contextlib.suppress(asyncio.TimeoutError):

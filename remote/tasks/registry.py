@@ -55,7 +55,8 @@ class Task:
     """One task. `agent_id` is the agent that gets the notification of its end; `tool_use_id` the call that started it.
     `stop` ends it and returns when nothing of it is left; whoever runs the task reports its end to the registry.
     `read(lines, bytes)` returns the end of its output. `public` are more fields for its public messages, such as
-    `subagent_type`. `told`: the agent knows its end already."""
+    `subagent_type`. `told`: the agent knows its end already. `lasts`: a command has left it running, as a server, so
+    nothing waits for its end."""
 
     id: str
     kind: TaskKind
@@ -68,6 +69,7 @@ class Task:
     read: Callable[[int, int], str] = lambda max_lines, max_bytes: ""
     started: float = field(default_factory=time.monotonic)
     told: bool = False
+    lasts: bool = False
     end: TaskEnd | None = None
     over: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the task has ended."""
@@ -134,6 +136,11 @@ class TaskRegistry:
     def running(self) -> list[Task]:
         """The tasks that run, oldest first."""
         return [task for task in self._tasks.values() if task.end is None]
+
+    @property
+    def awaited(self) -> bool:
+        """Whether a task runs whose end is to be expected."""
+        return any(not task.lasts for task in self.running)
 
     @property
     def known(self) -> list[str]:

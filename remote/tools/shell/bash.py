@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
 import shlex
@@ -240,12 +239,12 @@ class _Foreground:
             return self._go_on(process, report)
         if not ended:
             return self._timed_out(timeout, aside_note(process))
-        if process.has_leftovers():
-            context.shells.left(process)
+        left = context.shells.left(process, self._start)
         await self._look_at_root()
         code, narrowed = process.returncode or 0, await narrowed_note(self._command, cwd, context)
         asked = _HOW_TO_ANSWER if code and re.search(_NO_TERMINAL, self._output.last(_TAIL_LINES, _TAIL_BYTES)) else ""
-        return self._result(code, _joined(self._move(moved), self._stop(code), narrowed, aside_note(process), asked))
+        notes = (self._move(moved), self._stop(code), narrowed, aside_note(process), asked, left)
+        return self._result(code, _joined(*notes))
 
     async def _look_at_root(self) -> None:
         """Tell the main agent if a command has moved the directory of the session."""
@@ -303,8 +302,7 @@ class _Foreground:
         finally:
             shells.foreground.discard(self._state)
             waiter.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await waiter
+            await asyncio.wait({waiter})
 
     def _show(self) -> None:
         if self._output.total == self._shown:

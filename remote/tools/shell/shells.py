@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Coroutine
 from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -17,7 +18,6 @@ from ..output import Output
 
 MAX_RUNNING = 32
 _MAX_SHELLS = 100
-_MAX_LEFTOVERS = 200
 _MAX_DESCRIPTION = 200  # characters
 
 
@@ -80,7 +80,7 @@ class Shells:
         self._session = session
         self._shells: dict[str, Shell] = {}
         self._watchers: set[asyncio.Task[None]] = set()
-        self._leftovers: list[Process] = []
+        self._leftovers: set[Process] = set()
 
     @property
     def running(self) -> int:
@@ -88,8 +88,8 @@ class Shells:
 
     @property
     def busy(self) -> bool:
-        """Whether a background command runs, or a process that a foreground command has left behind."""
-        return self.running > 0 or any(each.has_leftovers() for each in self._leftovers)
+        """Whether a background command runs, or a process that a command has left behind."""
+        return self.running > 0 or bool(self._leftovers)
 
     def move_all(self) -> bool:
         """Let every foreground command go on in the background. Return whether there is one."""
@@ -127,12 +127,16 @@ class Shells:
         for each in finished[: max(0, len(self._shells) - _MAX_SHELLS)]:
             del self._shells[each.id]
         self._tasks.start(task)
-        watcher = asyncio.ensure_future(self._watch(shell, ended))
-        self._watchers.add(watcher)
-        watcher.add_done_callback(self._watchers.discard)
+        watcher = self._own(self._watch(shell, start, ended))
         return shell
 
-    async def _watch(self, shell: Shell, ended: Callable[[], object]) -> None:
+    def _own(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        watcher = asyncio.get_running_loop().create_task(work)
+        self._watchers.add(watcher)
+        watcher.add_done_callback(self._watchers.discard)
+        return watcher
+
+    async def _watch(self, shell: Shell, start: ShellStart, ended: Callable[[], object]) -> None:
         code = await shell.process.wait()
         shell.output.close()
         ended()
@@ -143,7 +147,9 @@ class Shells:
             how = f"was ended by signal {-code}"
         else:
             how = "completed (exit code 0)" if code == 0 else f"failed with exit code {code}"
-        self._tasks.finished(shell.task, TaskEnd(shell.status, f"{subject} {how}", told=shell.told))
+        left = "" if shell.killed else self.left(shell.process, start)
+        summary = f"{subject} {how}. {left}" if left else f"{subject} {how}"
+        self._tasks.finished(shell.task, TaskEnd(shell.status, summary, told=shell.told))
 
     def get(self, shell_id: str) -> Shell | None:
         return self._shells.get(shell_id)
@@ -157,12 +163,40 @@ class Shells:
         shell.killed = shell.killed or shell.status is TaskStatus.RUNNING
         await shell.process.stop()
 
-    def left(self, process: Process) -> None:
-        """Keep track of the processes that a foreground command has left running (`server &`), to end them with the
-        session."""
+    def left(self, process: Process, start: ShellStart) -> str:
+        """Keep what a command has left running (`server &`) as a task, so that it can be ended. Return a line about it
+        for the model, "" if nothing runs."""
+        if not process.has_leftovers():
+            return ""
+        status = TaskStatus.COMPLETED
+
+        async def stop() -> None:
+            nonlocal status
+            status = TaskStatus.KILLED
+            await process.stop()
+            await asyncio.wait({watcher})
+
+        async def watch() -> None:
+            await process.gone()
+            self._leftovers.discard(process)
+            self._tasks.finished(task, TaskEnd(status, f"{names}, left running by a command: it has ended"))
+
         process.discard_output()
-        self._leftovers = [each for each in self._leftovers if each.has_leftovers()][-_MAX_LEFTOVERS:]
-        self._leftovers.append(process)
+        self._leftovers.add(process)
+        names = ", ".join(process.left()) or "a process"
+        task = Task(
+            self._tasks.new_id("bash"),
+            TaskKind.SHELL,
+            f"{names}, left running by: {' '.join(start.command.split())}"[:_MAX_DESCRIPTION],
+            stop,
+            start.tool_use_id,
+            agent_id=start.agent_id,
+            told=True,
+            lasts=True,
+        )
+        self._tasks.start(task)
+        watcher = self._own(watch())
+        return f"Still running after the command: {names}. Its task is {task.id}; TaskStop ends it."
 
     def directory(self, host: Host, roots: list[str]) -> str:
         """Return the directory for the next command: where the last `cd` led, or the first root if that directory is
@@ -175,7 +209,7 @@ class Shells:
         """End every process of the session. Returns when they are gone."""
         for shell in self._shells.values():
             shell.told = shell.told or bool(shell.task.agent_id)  # a sub-agent that has ended reads nothing any more
-        processes = [shell.process for shell in self._shells.values()] + self._leftovers
+        processes = [*(shell.process for shell in self._shells.values()), *self._leftovers]
         alive = [each for each in processes if each.returncode is None or each.has_leftovers()]
         try:
             await asyncio.gather(*(process.stop() for process in alive))

@@ -145,6 +145,36 @@ async def test_what_a_process_makes_after_its_command_is_found_with_the_next(wor
     await first.stop()
 
 
+_LATE = "(env -i setsid sh -c 'while [ ! -e go ]; do sleep 0.01; done; mkdir late; : >late/.envrc; sleep 300' &)"
+"""A process that no session, group or environment tells any more, and that acts when it is told to."""
+
+
+async def test_nothing_new_is_accepted_while_something_of_a_caged_command_lives(workspace: Workspace) -> None:
+    """Not with an allowed command either."""
+    first = await workspace.start(_LATE)
+    await first.wait()
+    assert first.has_leftovers()
+    allowed = await workspace.host.start(
+        ["sh", "-c", "touch go; while [ ! -e late/.envrc ]; do sleep 0.01; done; mkdir own; : >own/.envrc"],
+        str(workspace.root),
+        workspace.output.extend,
+    )
+    assert await allowed.wait() == 0
+    assert sorted(path.name for path in workspace.root.rglob(".envrc*")) == [".envrc.stopped-by-ccb"] * 2
+    assert allowed.notes[0] == "a command in the sandbox still runs, so nothing such is kept: stop it first"
+    await first.stop()
+    await workspace.run_uncaged("mv own/.envrc.stopped-by-ccb own/.envrc")
+    assert (workspace.root / "own" / ".envrc").exists()
+
+
+async def test_what_a_lost_process_makes_is_set_aside_when_it_ends(workspace: Workspace) -> None:
+    first = await workspace.start(_LATE.replace("; sleep 300", ""))
+    await first.wait()
+    (workspace.root / "go").touch()
+    await first.gone()
+    assert first.notes == ["late/.envrc is now .envrc.stopped-by-ccb"]
+
+
 async def test_the_next_command_accepts_nothing_before_the_end_of_the_last_was_looked_at(workspace: Workspace) -> None:
     rules = workspace_rules([str(workspace.root)], os.environ, str(workspace.home))
     with contextlib.closing(CageServer()) as server:

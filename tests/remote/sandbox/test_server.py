@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import fcntl
 import marshal
 import os
 import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.remote.bundle_in_memory import bundle_of_the_sources, imports_from
@@ -20,7 +24,7 @@ from tests.remote.tools_kit import is_alive, until
 
 from ccb.remote.sandbox import server as server_module
 from ccb.remote.sandbox.rules import CageRules, read_only_rules
-from ccb.remote.sandbox.server import CageServer, CageUnavailable, Mechanism
+from ccb.remote.sandbox.server import CageServer, CageUnavailable, Command, Mechanism
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import Process, marked
 
@@ -234,6 +238,71 @@ async def test_a_zygote_that_was_killed_is_started_again(caged: Caged) -> None:
     await until(lambda: not is_alive(zygote))
     assert await caged.run("echo again") == 0
     assert caged.output == b"again\n"
+
+
+@contextlib.contextmanager
+def _unanswering(path: Path) -> Iterator[None]:
+    """Let no process open a file, as on a disk that does not answer: it waits for this one to give up a lease."""
+    program = path.open("r+b")
+    fcntl.fcntl(program, fcntl.F_SETSIG, signal.SIGURG)  # which does nothing
+    fcntl.fcntl(program, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    try:
+        yield
+    finally:
+        program.close()
+
+
+@pytest.mark.parametrize("is_caged", [False, True], ids=["uncaged", "caged"])
+async def test_a_disk_that_does_not_answer_holds_up_no_other_command(
+    is_caged: bool, caged: Caged, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_START_S", 1.0)
+    program = caged.root / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    rules = replace(caged.rules, execute=(*caged.rules.execute, str(caged.root))) if is_caged else None
+    assert await caged.run("true") == 0
+    with _unanswering(program):
+        where = str(caged.root), bytearray().extend, None, rules
+        stuck = asyncio.ensure_future(caged.host.start([str(program)], *where))
+        await until(lambda: bool(_waits_for(program)))
+        assert await caged.run("echo works") == 0
+        assert not stuck.done()
+        with pytest.raises(OSError, match="did not start within 1 s"):
+            await stuck
+    await until(lambda: not _waits_for(program))
+
+
+def _waits_for(program: Path) -> list[str]:
+    """Return the processes of this one that are about to become a program."""
+    return [line for line in Path("/proc/locks").read_text().splitlines() if f":{program.stat().st_ino} " in line and "BREAKING" in line]
+
+
+async def test_a_start_that_is_cancelled_twice_leaves_nothing(caged: Caged) -> None:
+    started = threading.Event()
+    going_on = threading.Event()
+    real = caged.host._cages.start
+
+    def slow(*arguments: Any) -> Command:
+        command = real(*arguments)
+        started.set()
+        going_on.wait(60)
+        return command
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(caged.host._cages, "start", slow)
+        starting = asyncio.ensure_future(caged.start("sleep", "300"))
+        await until(started.is_set)
+        (pid,) = marked(caged.host.session)
+        for _ in range(3):
+            starting.cancel()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert not starting.done(), "it would forget what was started"
+        going_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+    await until(lambda: not is_alive(pid))
 
 
 async def test_environment_of_any_bytes_arrives(caged: Caged) -> None:

@@ -222,6 +222,48 @@ async def test_the_session_leaves_no_process_however_it_hides(box: Toolbox) -> N
     await until(lambda: not is_alive(pid))
 
 
+async def test_the_session_leaves_no_process_that_has_lost_its_environment(box: Toolbox) -> None:
+    await box.text("Bash", command="env -i setsid sh -c '(sleep 300 & echo $! > pid) &'")
+    await until(lambda: (box.root / "pid").exists() and (box.root / "pid").read_text() != "")
+    pid = int((box.root / "pid").read_text())
+    assert is_alive(pid)
+    await close_context(box.context)
+    assert not is_alive(pid)
+
+
+async def test_what_runs_on_after_a_command_is_told_and_is_a_task_that_can_be_stopped(box: Toolbox) -> None:
+    command = "env -i setsid sh -c 'sleep 300 & echo $! > pid' & while [ ! -s pid ]; do sleep 0.01; done"
+    text = await box.text("Bash", command=command)
+    pid = int((box.root / "pid").read_text())
+    (task,) = box.context.tasks.running
+    assert f"Still running after the command: sleep (pid {pid}). Its task is {task.id}; TaskStop ends it." in text
+    assert task.description.startswith(f"sleep (pid {pid}), left running by: env -i setsid")
+    assert not box.context.tasks.awaited, "a headless run does not wait for a server"
+    await box.text("TaskStop", task_id=task.id)
+    assert not is_alive(pid)
+    assert task.status.value == "killed"
+    assert "left running" not in await box.text("Bash", command="true & wait")
+    assert not box.context.tasks.running
+
+
+async def test_what_a_background_command_leaves_is_told_with_its_end(box: Toolbox) -> None:
+    await box("Bash", command="env -i setsid sleep 300 & sleep 0.1", run_in_background=True)
+    first = box.context.tasks.get("bash_1")
+    assert first is not None
+    await until(first.over.is_set)
+    assert first.end is not None
+    assert "completed (exit code 0). Still running after the command: sleep (pid " in first.end.summary
+    (left,) = box.context.tasks.running
+    await left.stop()
+    assert not box.context.shells.busy
+
+
+async def test_a_command_too_slow_is_stopped_with_what_has_lost_its_environment(box: Toolbox) -> None:
+    command = "env -i setsid sh -c '(sleep 300 & echo $! > pid) &' & while [ ! -s pid ]; do :; done; sleep 300"
+    await box.error("Bash", command=command, timeout=2000)
+    assert not is_alive(int((box.root / "pid").read_text()))
+
+
 async def test_a_background_command_is_read_in_pieces(box: Toolbox) -> None:
     result = await box(
         "Bash", command="echo one; while [ ! -e go ]; do sleep 0.01; done; echo two", run_in_background=True
