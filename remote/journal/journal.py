@@ -13,7 +13,8 @@ import time
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, takewhile
+from typing import Callable, TypeVar
 
 from ccb.tunnel.wire.kinds.rewind import RewindRecord
 from ccb.tunnel.wire.records import (
@@ -34,6 +35,8 @@ log = logging.getLogger(__name__)
 
 MAX_RECORD = 48 * 1024 * 1024
 """Limit of one record in bytes."""
+
+T = TypeVar("T")
 
 _RING_BYTES = 512 * 1024  # of JSON; the parsed objects take about five times as much
 _INDEX_EVERY = 128
@@ -217,6 +220,14 @@ class Journal:
             if record.seq > last:
                 return
             yield record
+
+    async def examined(self, look: Callable[[Iterator[Record]], T]) -> T:
+        """Return what `look` makes of all records, in a thread: in a long journal that takes seconds."""
+        last = self.seq
+        ring = [record for record, _ in self._ring]
+        stored = ring if ring and ring[0].seq <= 1 else (record for record, _, _ in self._from_file(0))
+        upto = takewhile(lambda record: record.seq <= last, _without_gaps(stored, 1))
+        return await asyncio.get_running_loop().run_in_executor(None, look, upto)
 
     def all(self) -> Iterator[Record]:
         """Yield all records as `read` does, and open a fresh journal by that."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.wire.kinds.rewind import (
@@ -16,7 +16,7 @@ from ccb.tunnel.wire.kinds.rewind import (
     RewoundRecord,
 )
 from ccb.tunnel.wire.messages import UserLine
-from ccb.tunnel.wire.records import MAIN_AGENT, InputRecord, MessageRecord, PromptRecord
+from ccb.tunnel.wire.records import MAIN_AGENT, InputRecord, MessageRecord, PromptRecord, Record
 from ccb.tunnel.wire.requests import RequestRefused
 
 from ..agent.history.conversation import Conversation, close_open_tool_uses
@@ -102,9 +102,9 @@ async def _rewind_conversation(session: Session, rewind: ConversationRewind) -> 
         if not idle:
             raise RequestRefused(_BUSY, "busy")
         if rewind.after:
-            to, message, text = _end_of(session, rewind.after) + 1, rewind.after, ""
+            to, message, text = await _end_of(session, rewind.after) + 1, rewind.after, ""
             if rewind.drops:
-                _check_drops(session, to, rewind.drops)
+                await _check_drops(session, to, rewind.drops)
         else:
             point = _point(session, rewind.user_message_id)
             to, message, text = point.seq, point.id, point.text
@@ -119,16 +119,18 @@ async def _carry_out(session: Session, record: RewindRecord, files: Sequence[Pla
     log.emit(record)
     await log.commit()
     if record.to:
-        _take_back(session)
+        await _take_back(session)
     failed = await _restore(session, record.files) if record.files else []
     return {**_described(files), "failed": failed}
 
 
-def _take_back(session: Session) -> None:
+async def _take_back(session: Session) -> None:
     """Let the agent go on with what is left of its conversation."""
     log, agent, context = session.log, session.agent, session.agent.config.context
-    journal = log.journal
-    conversation = Conversation.from_records(journal.read(0, journal.seq), MAIN_AGENT, journal.rewound)
+    rewound = list(log.journal.rewound)
+    conversation = await log.journal.examined(
+        lambda records: Conversation.from_records(records, MAIN_AGENT, rewound)
+    )
     for closed in close_open_tool_uses(conversation, _CUT):
         log.emit(MessageRecord(closed.body))
     agent.rewind(conversation)
@@ -153,28 +155,40 @@ async def _restore(session: Session, files: Sequence[Json]) -> list[Json]:
     return failed
 
 
-def _end_of(session: Session, message: str) -> int:
+async def _end_of(session: Session, message: str) -> int:
     """Return the number of the record of a message of the main agent."""
-    journal = session.log.journal
-    for record in journal.read(0, journal.seq):
-        if record.kind == MessageRecord.kind and record.agent_id == MAIN_AGENT and record.body.get("uuid") == message:
-            return record.seq
-    raise RequestRefused(f"The session has no message with the id {message[:80]}.", "unknown_message")
+
+    def end(records: Iterable[Record]) -> int | None:
+        for record in records:
+            if record.kind == MessageRecord.kind and record.agent_id == MAIN_AGENT:
+                if record.body.get("uuid") == message:
+                    return record.seq
+        return None
+
+    found = await session.log.journal.examined(end)
+    if found is None:
+        raise RequestRefused(f"The session has no message with the id {message[:80]}.", "unknown_message")
+    return found
 
 
-def _check_drops(session: Session, to: int, prompt: str) -> None:
+async def _check_drops(session: Session, to: int, prompt: str) -> None:
     """Raise RequestRefused if the conversation from record `to` on holds more than the turn of the prompt with this
     uuid."""
-    journal = session.log.journal
+    rewound = list(session.log.journal.rewound)
+    await session.log.journal.examined(lambda records: _check(records, to, prompt, rewound))
+
+
+def _check(records: Iterable[Record], to: int, prompt: str, rewound: Sequence[tuple[int, int]]) -> None:
+    """See _check_drops."""
     uuids: dict[str, str] = {}  # of the prompts, by the ids of their inputs
     begun = False
-    for record in journal.read(0, journal.seq):
+    for record in records:
         content = record.content
         if isinstance(content, InputRecord) and isinstance(content.public, UserLine):
             uuids[content.id] = str(content.body.get("uuid"))
         if record.seq < to or record.agent_id != MAIN_AGENT:
             continue
-        if any(start <= record.seq <= end for start, end in journal.rewound):
+        if any(start <= record.seq <= end for start, end in rewound):
             continue
         if isinstance(content, PromptRecord):
             begun = True

@@ -123,7 +123,7 @@ class SubAgents:
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         """See `SubAgentRunner`."""
-        agent_id, name, history = self._whose(tool_input, context.call.tool_use_id)
+        agent_id, name, history = await self._whose(tool_input, context.call.tool_use_id)
         if agent_id in self._running:
             return ToolResult(f"The agent {agent_id!r} is still running.", is_error=True)
         definition = self._definitions.get(name)
@@ -316,12 +316,12 @@ class SubAgents:
             child.stopped_in(tree)
         return tree
 
-    def _whose(self, tool_input: Json, tool_use_id: str) -> tuple[str, str, AgentHistory]:
+    async def _whose(self, tool_input: Json, tool_use_id: str) -> tuple[str, str, AgentHistory]:
         """Return the id, the name and the history of the agent that a call is about."""
         resumed = tool_input.get("resume")
         if not resumed:
             return tool_use_id, tool_input.get("subagent_type") or DEFAULT_AGENT, AgentHistory(tool_use_id)
-        name, history = earlier_run(self._journal.read(0, self._journal.seq), resumed)
+        name, history = await self._journal.examined(lambda records: earlier_run(records, resumed))
         return resumed, name, history
 
     async def _with_texts(self, definition: AgentDefinition, memory: str) -> AgentDefinition:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 
 from ..errors import ConnectionLost
 from ..transports.pipe import Pipe
@@ -14,7 +14,7 @@ from ..wire import Credit, Data, End, Frame, Head, encode_frame
 _BATCH = 64 * 1024  # bytes for one write of the pipe
 _MAX_INPUTS = 64  # frames
 _MAX_DATA = 8  # frames of at most CHUNK bytes
-_MAX_URGENT = 4096  # frames; beyond that, answers to a peer that floods us are dropped
+_MAX_URGENT = 4096  # frames; beyond that, answers to a peer that floods us are dropped, and credit waits
 
 
 class FrameWriter:
@@ -46,17 +46,22 @@ class FrameWriter:
 
     async def send(self, frame: Frame) -> None:
         """Queue `frame`. Wait while its queue is full. Raise ConnectionLost, or FrameError if it is too large."""
-        if isinstance(frame, Credit):
+        if isinstance(frame, Credit):  # never dropped: its stream would stand still for good
+            await self._room(self._urgent, _MAX_URGENT)
             self.send_soon(frame)
             return
         lines = encode_frame(frame, next(self._part_ids))
         lane, limit = (self._data, _MAX_DATA) if isinstance(frame, Head | Data | End) else (self._inputs, _MAX_INPUTS)
+        await self._room(lane, limit)
+        lane.append(lines)
+        self._news.set()
+
+    async def _room(self, lane: Sized, limit: int) -> None:
+        """Wait until a queue has room. Raise ConnectionLost."""
         async with self._changed:
             await self._changed.wait_for(lambda: len(lane) < limit or self.failed.done())
-            if self.failed.done():
-                raise self.failed.result()
-            lane.append(lines)
-        self._news.set()
+        if self.failed.done():
+            raise self.failed.result()
 
     def send_soon(self, frame: Frame) -> None:
         """Queue a small frame in front of everything else."""

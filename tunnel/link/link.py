@@ -8,7 +8,6 @@ owner.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import secrets
 from collections.abc import AsyncIterator, Mapping
@@ -308,8 +307,7 @@ class Link:
             self._liveness.reading(False)
             if not read.done():
                 read.cancel()
-                with contextlib.suppress(asyncio.CancelledError, ConnectionLost):
-                    await read
+                await asyncio.gather(read, return_exceptions=True)
 
     def _stderr(self) -> str:
         return neutralise(self._pipe.stderr_tail().strip())

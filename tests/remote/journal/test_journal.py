@@ -8,6 +8,8 @@ import json
 import os
 import resource
 import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,29 @@ async def test_only_durable_records_are_given_to_readers(tmp_path: Path) -> None
     assert records(journal) == []
     await journal.commit()
     assert len(records(journal)) == 1
+    await journal.close()
+
+
+@pytest.mark.parametrize("ring", [1, 1 << 20], ids=["from-the-file", "from-memory"])
+async def test_a_whole_journal_is_looked_through_beside_the_loop(
+    ring: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A laptop that hears nothing for 15 s drops its link."""
+    monkeypatch.setattr(journal_module, "_RING_BYTES", ring)
+    journal = Journal(str(tmp_path / "journal.jsonl"))
+    for number in range(3):
+        journal.append(MessageRecord({"n": number}))
+    going_on = threading.Event()
+
+    def look(found: Iterator[Record]) -> list[int]:
+        assert going_on.wait(60)
+        return [record.seq for record in found]
+
+    looking = asyncio.ensure_future(journal.examined(look))
+    await asyncio.sleep(0)
+    journal.append(MessageRecord({"n": "too late"}))
+    going_on.set()
+    assert await looking == [1, 2, 3]
     await journal.close()
 
 

@@ -13,6 +13,7 @@ from tests.support.network.link_peer import Peer, SocketPipe, link_pair
 
 from ccb.tunnel.errors import CcbError, ConnectionLost, ProtocolError, UsageError
 from ccb.tunnel.link import liveness
+from ccb.tunnel.link.frame_writer import FrameWriter
 from ccb.tunnel.link.link import Link, new_nonce
 from ccb.tunnel.wire import (
     Ack,
@@ -306,6 +307,62 @@ async def test_flush_returns_when_everything_is_out() -> None:
         await link.send(Input(1, "a", {}))
         await asyncio.wait_for(link.flush(), 60)
         assert (await peer.next(Input)).id == "a"
+
+
+class _StuckPipe:
+    """Takes nothing until it is opened, and gives nothing until it is cancelled."""
+
+    def __init__(self) -> None:
+        self.opened = asyncio.Event()
+        self.written = b""
+        self.cancelled = asyncio.Event()
+
+    async def read(self) -> bytes:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            await asyncio.sleep(0.05)  # as a transport that ends in its own time
+        return b""
+
+    async def write(self, data: bytes) -> None:
+        await self.opened.wait()
+        self.written += data
+
+    async def close(self) -> None:
+        pass
+
+    def stderr_tail(self) -> str:
+        return ""
+
+
+async def test_credit_is_never_dropped_however_many_answers_wait() -> None:
+    """Its stream would stand still for good."""
+    pipe = _StuckPipe()
+    writer = FrameWriter(pipe)
+    writer.start()
+    for number in range(10_000):
+        writer.send_soon(Pong(1, number))
+    credit = asyncio.ensure_future(writer.send(Credit(1, 7, 1000)))
+    await asyncio.sleep(0)
+    pipe.opened.set()
+    await asyncio.wait_for(credit, 60)
+    await asyncio.wait_for(writer.flush(), 60)
+    assert pipe.written.count(b'"credit"') == 1
+    await writer.close()
+
+
+async def test_a_cancellation_that_comes_while_a_read_is_being_ended_is_not_lost() -> None:
+    pipe = _StuckPipe()
+    link = Link(pipe)
+    async with link:
+        reading = asyncio.ensure_future(link._read())
+        await asyncio.sleep(0)
+        link._writer.failed.set_result(ConnectionLost("so it is"))
+        await asyncio.wait_for(pipe.cancelled.wait(), 60)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
 
 
 async def test_leaving_a_link_closes_the_pipe() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import tracemalloc
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,10 @@ from ccb.local.config.provider_settings import ProviderSettings
 from ccb.local.config.settings import Settings
 from ccb.local.providers.session_provider import session_provider
 from ccb.tunnel.proxy.core import AuthProxy
+from ccb.tunnel.proxy.guards.costs import BilledRequest
+from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client
+from ccb.tunnel.proxy.providers.provider import ProviderRequest, ProviderResponse
+from ccb.tunnel.proxy.providers.routing import ModelRouter
 
 MAX_GROWTH = 20  # MB
 
@@ -85,3 +90,43 @@ async def test_a_request_takes_no_memory_while_its_answer_streams(model: str, tm
                 tracemalloc.stop()
                 over.set()
     assert held < len(body) / 2 < peak
+
+
+@pytest.mark.parametrize("text", ["x", "ccb1."], ids=["plain", "with-thinking-of-others"])
+async def test_a_request_is_held_once_while_it_waits_for_its_budget(text: str) -> None:
+    """And counted while it is held."""
+    held: list[int] = []
+    sent: list[int] = []
+
+    class Taking(AnthropicProvider):
+        @asynccontextmanager
+        async def exchange(self, request: ProviderRequest) -> AsyncIterator[ProviderResponse]:
+            sent.append(sum([len(piece) async for piece in request.body]))
+            yield ProviderResponse(200, (), pieces(b""))
+
+    provider = Taking(None, anthropic_client({"ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}))
+    router = ModelRouter(provider, lambda name: None)
+
+    async def asks(asked: BilledRequest) -> None:
+        await asyncio.sleep(0.1)  # until the thread that has read it has let it go
+        held.append(tracemalloc.get_traced_memory()[0] - before)
+        assert router.in_memory == len(body)
+
+    message = {"role": "user", "content": [{"type": "text", "text": "x" * (8 * MB)}, {"type": text}]}
+    body = json.dumps({"model": "m", "max_tokens": 9, "messages": [message]}).encode()
+    request = ProviderRequest("POST", "/v1/messages", {}, _copied(body), len(body), asks)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        async with router, router.exchange(request):
+            assert router.in_memory == 0
+    finally:
+        tracemalloc.stop()
+    assert held[0] < len(body) * 1.25
+    assert len(sent) == 1
+    assert sent[0] > 8 * MB
+
+
+async def _copied(body: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(body), MB):
+        yield bytes(memoryview(body)[start : start + MB])

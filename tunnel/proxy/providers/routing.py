@@ -127,30 +127,40 @@ class _Routed(AbstractAsyncContextManager[ProviderResponse]):
         assert self._exchange is not None
         return await self._exchange.__aexit__(*failure)
 
+    def _hold(self, size: int) -> None:
+        self._held += size
+        self._router.in_memory += size
+
     async def _chosen(self) -> AbstractAsyncContextManager[ProviderResponse]:
-        """Read the body, and return the exchange with the provider that it asks for. The body is not held twice."""
+        """Read the body, and return the exchange with the provider that it asks for. The body is held twice while it is
+        read, and counts twice then."""
         router, request = self._router, self._request
         if request.method != "POST":
             await router.enter(router.default)
             return router.default.exchange(request)
         pieces: list[bytes] = []
+        size = 0
         async for piece in request.body:
             pieces.append(piece)
-            self._held += len(piece)
-            router.in_memory += len(piece)
+            size += len(piece)
+            self._hold(len(piece))
             if router.in_memory > _MAX_IN_MEMORY:
                 from .translated import refused_answer  # with the dialects, which most sessions never speak
 
                 return nullcontext(refused_answer(529, "overloaded_error", "too many large requests at once"))
-        whole, size = b"".join(pieces), self._held
+        self._hold(size)
+        whole = b"".join(pieces)
         asked = billed(await read_json(whole), size)  # the conversation is not held while the call waits
+        has_ours = _OURS in whole
+        del whole
+        self._hold(-size)
         router.learn(asked.model)
         await request.asks(asked)
         provider = router.provider_of(asked.model)
         body = WholeBody(pieces)
-        if provider is router.default and _OURS in whole:
-            whole = _without_foreign_thinking(await read_json(whole))
-            body, size = as_body(whole), len(whole)
+        if provider is router.default and has_ours:
+            kept = _without_foreign_thinking(await read_json(body.take()))
+            body, size = as_body(kept), len(kept)
         await router.enter(provider)
         sent = ProviderRequest(request.method, request.path, request.headers, body, size, answered=request.answered)
         return provider.exchange(sent)
