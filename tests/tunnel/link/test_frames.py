@@ -341,6 +341,8 @@ async def test_credit_is_never_dropped_however_many_answers_wait() -> None:
     pipe = _StuckPipe()
     writer = FrameWriter(pipe)
     writer.start()
+    writer.send_soon(Pong(1, 0))
+    await asyncio.sleep(0)  # it writes now, and takes nothing more
     for number in range(10_000):
         writer.send_soon(Pong(1, number))
     credit = asyncio.ensure_future(writer.send(Credit(1, 7, 1000)))
