@@ -12,6 +12,7 @@ from dataclasses import replace
 from ..permissions.sandbox_mode import Cages
 from ..system.deadline import within
 from ..system.host import Host
+from ..system.process import LIMITED
 
 _SECONDS = 2.5
 _MAX_BYTES = 1 << 20
@@ -67,7 +68,7 @@ class Git:
             if sum(map(len, pieces)) <= _MAX_BYTES:
                 pieces.append(data)
 
-        script = f'{_unset(self._environ)}exec "$@" 2>{errors}'
+        script = f'{LIMITED}{_unset(self._environ)}exec "$@" 2>{errors}'
         argv = [str(self._shell), "-c", script, "sh", str(self._program), *_OPTIONS, *command]
         try:
             process = await self._host.start(argv, self._cwd, take, _QUIET, self._cage)

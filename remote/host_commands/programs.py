@@ -12,6 +12,7 @@ import time
 from ..sandbox.rules import read_only_rules, workspace_rules
 from ..sandbox.server import CageServer, Command, Mechanism
 from ..sessions.paths import home_directory
+from ..system.process import LIMITED
 
 _MAX_BYTES = 2000
 
@@ -42,7 +43,7 @@ def _first_line(process: Command, seconds: float, any_status: bool) -> str:
 def _start(argv: list[str], server: CageServer, network: bool) -> Command | None:
     """Start a program in the cage for it: one that only reads, or one that may also use the network. Without any cage,
     start it as it is, but not with the network. Raise OSError."""
-    whole = [shutil.which("sh") or "/bin/sh", "-c", 'exec "$@" 2>/dev/null', "sh", *argv]
+    whole = [shutil.which("sh") or "/bin/sh", "-c", LIMITED + 'exec "$@" 2>/dev/null', "sh", *argv]
     environ, home, available = dict(os.environ), home_directory(), server.availability()
     if network:
         rules = workspace_rules((), environ, home, network=True)

@@ -128,9 +128,7 @@ async def _take_back(session: Session) -> None:
     """Let the agent go on with what is left of its conversation."""
     log, agent, context = session.log, session.agent, session.agent.config.context
     rewound = list(log.journal.rewound)
-    conversation = await log.journal.examined(
-        lambda records: Conversation.from_records(records, MAIN_AGENT, rewound)
-    )
+    conversation = await log.journal.examined(lambda records: Conversation.from_records(records, MAIN_AGENT, rewound))
     for closed in close_open_tool_uses(conversation, _CUT):
         log.emit(MessageRecord(closed.body))
     agent.rewind(conversation)
@@ -160,9 +158,9 @@ async def _end_of(session: Session, message: str) -> int:
 
     def end(records: Iterable[Record]) -> int | None:
         for record in records:
-            if record.kind == MessageRecord.kind and record.agent_id == MAIN_AGENT:
-                if record.body.get("uuid") == message:
-                    return record.seq
+            of_main = record.kind == MessageRecord.kind and record.agent_id == MAIN_AGENT
+            if of_main and record.body.get("uuid") == message:
+                return record.seq
         return None
 
     found = await session.log.journal.examined(end)

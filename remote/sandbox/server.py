@@ -297,9 +297,7 @@ class CageServer:
         except TooLarge as error:
             raise CageUnavailable(f"there is no workspace cage here: {error}") from None
 
-    def _start_for_workspace(
-        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules
-    ) -> Command:
+    def _start_for_workspace(self, argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules) -> Command:
         paths = self._begin(rules)
         try:
             protected = tuple(self._placeholders.make([*paths, *rules.protected]))

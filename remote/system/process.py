@@ -24,6 +24,10 @@ MARK = "CCB_MARK"
 
 TERM_GRACE = 0.1  # seconds between SIGTERM and SIGKILL; an interrupt takes effect within 200 ms
 _KILL_WAIT = 0.06  # seconds for SIGKILL to take effect; do not wait longer for a process that is stuck in the kernel
+LIMITED = "ulimit -d 1048576 2>/dev/null; ulimit -t 300 2>/dev/null; "
+"""A script that limits the memory (KiB) and the computing time (seconds) of what the shell runs then: of each program
+that the worker runs by itself."""
+
 _CHUNK = 65536
 _READS_AT_ONCE = 4  # chunks taken from a pipe before other work of the event loop gets its turn
 _DRAIN = 0.1  # seconds to wait for more output when the process has ended but another one still holds its pipe
@@ -246,7 +250,10 @@ def marked(mark: str) -> list[int]:
 
 def _name(pid: int) -> str:
     """Return the name of a live process, "" if there is none."""
-    with contextlib.suppress(OSError, IndexError), open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+    with (
+        contextlib.suppress(OSError, IndexError),
+        open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file,
+    ):
         name, _, rest = file.read(4096).partition("(")[2].rpartition(")")
         return "" if rest.split()[0] in "ZX" else name
     return ""

@@ -9,14 +9,16 @@ This module runs in the zygote.
 
 from __future__ import annotations
 
-import _signal
 import os
 import select
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal as _signal
     from collections.abc import Iterable
     from typing import NoReturn
+else:
+    import _signal  # without the enums of `signal`, whose import takes long
 
 _TERM, _KILL = 15, 9
 _AGAIN_MS = 10
@@ -50,6 +52,8 @@ class _Supervisor:
         os.set_blocking(wakes, False)
         _signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
         _signal.signal(_signal.SIGCHLD, lambda number, frame: None)
+        for number in (_signal.SIGTERM, _signal.SIGINT, _signal.SIGHUP):  # as when the host goes down
+            _signal.signal(number, _signal.SIG_IGN)
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(awake, select.POLLIN)

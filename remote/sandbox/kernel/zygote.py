@@ -9,7 +9,6 @@ This module runs in a bare interpreter, which loads the modules of this room by 
 
 from __future__ import annotations
 
-import _signal
 import _socket
 import array
 import gc
@@ -24,10 +23,13 @@ from .supervisor import descendants, send, supervise
 from .syscalls import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, Kernel
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # importing these takes longer than all the rest
+if TYPE_CHECKING:
+    import signal as _signal  # importing these takes longer than all the rest
     from typing import Any, Callable, NoReturn
 
     Main = Callable[[str], None]
+else:
+    import _signal
 
 _MAX_DESCRIPTORS = 8
 _MAX_BYTES = 16 << 20

@@ -6,13 +6,14 @@ from asyncio import TimeoutError as Late
 from collections.abc import Sequence
 
 from ...system.deadline import within
+from ...system.process import LIMITED
 from ..contract import ToolContext
 
 SECONDS = 60.0
 """Seconds that a program may take."""
 
 _MAX_OUTPUT = 32 << 20
-_QUIET = 'f=$1; shift; exec "$@" <"$f" 2>/dev/null'
+_QUIET = LIMITED + 'f=$1; shift; exec "$@" <"$f" 2>/dev/null'
 
 
 async def printed_by(context: ToolContext, path: str, argv: Sequence[str], *, piped: bool = True) -> bytes | None:

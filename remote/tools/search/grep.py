@@ -195,7 +195,8 @@ def _notes(request: Json, found: Json) -> list[str]:
         shown = offset + len(found["items"])
         notes.append(f"[Showing results with pagination = limit: {limit}, offset: {offset}; go on with offset={shown}]")
     if found["partial"]:
-        notes.append(f"[The search was stopped after {SECONDS:g} s; there may be more matches]")
+        where = f", in {found['stopped_in']}" if found["stopped_in"] else ""
+        notes.append(f"[The search was stopped after {SECONDS:g} s{where}; there may be more matches]")
     if found["left_out"]:
         notes.append(LEFT_OUT)
     return notes + unsearched(found)

@@ -84,7 +84,7 @@ class NameFinder:
         self._end()
         mark = new_mark(self._token)
         argv = [sys.executable or "python3", "-I", "-S", "-c", BOOT]
-        argv += [load_program((NAMES, "globs", "ignore", "names")), self._root]
+        argv += [load_program(("running", NAMES, "globs", "ignore", "names")), self._root]
         given, self._stdin = os.pipe()
         try:
             os.set_blocking(self._stdin, False)

@@ -70,13 +70,19 @@ def unsearched(found: Json) -> list[str]:
     if unread:
         notes.append(f"{_counted(unread, 'file or directory', 'files or directories')} could not be read.")
     if cut:
-        notes.append(f"{_counted(cut, 'line', 'lines')} over 1 MiB {_was(cut)} searched only in the first MiB.")
+        notes.append(
+            f"{_counted(cut, 'line', 'lines')} over 1 MiB {_was(cut)} searched in pieces; what spans them is missed."
+        )
     foreign = found.get("foreign", {"count": 0})
     if foreign["count"]:
         such = f"{', '.join(foreign['named'])}{', …' if foreign['count'] > len(foreign['named']) else ''}"
         notes.append(f"Not in UTF-8, so that only ASCII text is found and shown in {_it(foreign['count'])}: {such}.")
     if found.get("binary"):
         notes.append("It is a binary file, and was not searched. Use a program in Bash, such as `strings`.")
+    slow = found.get("slow_count", 0)
+    if slow:
+        more = ", …" if slow > len(found["slow"]) else ""
+        notes.append(f"The pattern takes too long in {', '.join(found['slow'])}{more}: the rest was not searched.")
     if large:
         notes.append(f"{_counted(large, 'file', 'files')} over 32 MiB {_was(large)} not searched: multiline is on.")
     return [f"({note})" for note in notes]

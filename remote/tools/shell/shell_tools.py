@@ -142,5 +142,7 @@ async def _filtered(shell: Shell, start: int, end: int, pattern: str, context: T
         raise SearchFailed("The output could not be kept in a file, so it cannot be filtered: call without filter.")
     request = {"op": "filter", "path": path, "pattern": pattern, "start": max(start, end - _MAX_FILTERED), "end": end}
     found = await search(context, request)
+    if found["partial"]:
+        found["items"].append("[The filter takes too long; there may be more lines]")
     text = clean("\n".join(found["items"]).encode("utf-8", "replace"))
     return limited(text, context.spill, tool_traits.BASH_OUTPUT.name)

@@ -275,7 +275,8 @@ async def test_a_disk_that_does_not_answer_holds_up_no_other_command(
 
 def _waits_for(program: Path) -> list[str]:
     """Return the processes of this one that are about to become a program."""
-    return [line for line in Path("/proc/locks").read_text().splitlines() if f":{program.stat().st_ino} " in line and "BREAKING" in line]
+    name = f":{program.stat().st_ino} "
+    return [line for line in Path("/proc/locks").read_text().splitlines() if name in line and "BREAKING" in line]
 
 
 async def test_a_start_that_is_cancelled_twice_leaves_nothing(caged: Caged) -> None:

@@ -86,7 +86,9 @@ async def test_no_variable_sends_cd_or_wildcards_elsewhere_than_where_commands_a
     assert not set(names).intersection(child_environment({**dict.fromkeys(names, "/"), "PATH": "/bin"}))
 
 
-async def test_stop_ends_grandchildren_that_ignore_sigterm_within_the_time_of_an_interrupt(host: LocalHost, tmp_path: Path) -> None:
+async def test_stop_ends_grandchildren_that_ignore_sigterm_within_the_time_of_an_interrupt(
+    host: LocalHost, tmp_path: Path
+) -> None:
     output = bytearray()
     script = "trap '' TERM; (trap '' TERM; echo $$ >/dev/null; exec sleep 300) & echo $!; wait"
     process = await _start(host, script, output, tmp_path)
@@ -100,7 +102,9 @@ async def test_stop_ends_grandchildren_that_ignore_sigterm_within_the_time_of_an
 
 async def test_a_polite_process_is_not_killed(host: LocalHost, tmp_path: Path) -> None:
     output = bytearray()
-    process = await _start(host, "trap 'echo bye; exit 0' TERM; echo $$; while :; do sleep 0.01; done", output, tmp_path)
+    process = await _start(
+        host, "trap 'echo bye; exit 0' TERM; echo $$; while :; do sleep 0.01; done", output, tmp_path
+    )
     await _pid_from(output)
     await process.stop()
     assert process.returncode == 0
@@ -138,7 +142,9 @@ async def test_a_cancelled_stop_kills_at_once(host: LocalHost, tmp_path: Path) -
     assert await process.wait() == -signal.SIGKILL
 
 
-async def test_what_a_process_leaves_in_the_background_does_not_hold_up_its_end(host: LocalHost, tmp_path: Path) -> None:
+async def test_what_a_process_leaves_in_the_background_does_not_hold_up_its_end(
+    host: LocalHost, tmp_path: Path
+) -> None:
     output = bytearray()
     process = await _start(host, "sleep 300 & echo $!", output, tmp_path)
     began = time.monotonic()

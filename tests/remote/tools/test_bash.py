@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from tests.remote.tools_kit import Toolbox, is_alive, open_toolbox, until
 
+from ccb.remote.system.process import Process
 from ccb.remote.tools.contract import MAX_OUTPUT_CHARS
 from ccb.remote.tools.registry import close_context
 from ccb.remote.tools.shell.bash import Bash
@@ -120,6 +121,26 @@ async def test_an_interrupt_stops_the_command_and_all_it_has_started(box: Toolbo
         await running
     assert time.monotonic() - began < 20  # how fast it is stands in benchmarks/bash.py
     await until(lambda: not any(map(is_alive, pids)))
+
+
+async def test_an_interrupt_while_a_command_is_being_ended_is_not_lost(
+    box: Toolbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending = asyncio.Event()
+
+    async def slow_to_cancel(process: Process) -> int:
+        try:
+            return await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await asyncio.sleep(0.05)
+
+    monkeypatch.setattr(Process, "wait", slow_to_cancel)
+    running = asyncio.ensure_future(box("Bash", command="sleep 300", timeout=100))
+    await ending.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
 
 
 async def test_an_interrupted_command_leaves_what_it_had_printed(box: Toolbox) -> None:

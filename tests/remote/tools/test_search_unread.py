@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from typing import Any
 import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
+from ccb.remote.tools.search import grep as grep_module
 from ccb.remote.tools.search.program.main import answer
+from ccb.remote.tools.search.run_program import search_command
 
 Json = dict[str, Any]
 
@@ -109,14 +112,46 @@ def test_what_goes_away_meanwhile_is_not_missed(box: Toolbox, tmp_path: Path) ->
 LONG = 1_500_000
 
 
-@pytest.mark.parametrize("mode", ["count", "content"])
-async def test_a_line_that_is_not_searched_to_its_end_is_told(box: Toolbox, mode: str) -> None:
-    box.write("late.txt", "a" * 2 * LONG + " LATENEEDLE\nshort LATENEEDLE\n")
-    text = await box.text("Grep", pattern="LATENEEDLE", output_mode=mode)
-    assert text.startswith("late.txt:1\n" if mode == "count" else "late.txt:2:short LATENEEDLE\n")
-    assert text.endswith("\n(1 line over 1 MiB was searched only in the first MiB.)")
-    text = await box.text("Grep", pattern="LATENEEDLE|nothing", output_mode="files_with_matches")
-    assert text == "Found 1 file\nlate.txt", "that there is a match is sure"
+async def test_a_match_far_behind_in_a_line_is_named_with_its_file_and_column(box: Toolbox) -> None:
+    box.write("late.txt", "first\n" + "ä" * LONG + " LATENEEDLE" + "b" * LONG + "\nshort LATENEEDLE\n")
+    text = await box.text("Grep", pattern="LATENEEDLE", output_mode="content")
+    long, short = text.split("\n")
+    assert long.startswith("late.txt:2:…ää") and " LATENEEDLEbb" in long and len(long) < 700
+    assert long.endswith(f"… [line cut: the match is at column {2 * LONG + 2:,}]")
+    assert short == "late.txt:3:short LATENEEDLE"
+    assert (await box.text("Grep", pattern="LATENEEDLE", output_mode="count")).startswith("late.txt:2\n")
+    assert await box.text("Grep", pattern="LATENEEDLE|nothing") == "Found 1 file\nlate.txt"
+    both = await box.text("Grep", pattern="LATENEEDLE", output_mode="content", **{"-C": 1})
+    assert [line.split("first")[0][:11] for line in both.split("\n")] == ["late.txt-1-", "late.txt:2:", "late.txt:3:"]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "column"),
+    [
+        ("^b", 0),
+        ("^$", 0),
+        (r"\Aa*b", 0),
+        (r"b\b", 2 * LONG + 1),
+        ("b.*$", 2 * LONG + 1),
+        ("(?<=a)b", 2 * LONG + 1),
+        ("(?<=c)b", 0),
+        ("ac$", 0),
+        ("b$", 2 * LONG + 1),
+    ],
+)
+def test_a_piece_of_a_line_is_no_line(box: Toolbox, pattern: str, column: int) -> None:
+    """Neither its start nor its end."""
+    box.write("long", "a" * 2 * LONG + "b")
+    box.write("with-end", "a" * 2 * LONG + "b\n")
+    found = answer(_grep(pattern, box.root, rg="", grep="", mode="content"))
+    shown = [f"column {column:,}]" if column else ""] * 2 if column else []
+    assert [item.rpartition("at ")[2] for item in found["items"]] == shown
+
+
+async def test_what_may_have_been_missed_is_told(box: Toolbox) -> None:
+    box.write("long", "a" * 2 * LONG + "needle")
+    text = await box.text("Grep", pattern="^a+needle", output_mode="count")
+    assert text.endswith("\n(1 line over 1 MiB was searched in pieces; what spans them is missed.)")
 
 
 async def test_no_line_is_told_of_that_cannot_hide_a_match(box: Toolbox) -> None:
@@ -126,15 +161,15 @@ async def test_no_line_is_told_of_that_cannot_hide_a_match(box: Toolbox) -> None
     assert text == "min.js:1\n\nFound 1 matching lines in 1 files."
 
 
-def test_lines_cut_are_counted_alike_by_every_backend(box: Toolbox) -> None:
+def test_long_lines_are_searched_alike_by_every_backend(box: Toolbox) -> None:
     across = "a" * ((1 << 20) - 3) + "needle" + "a" * LONG
     box.write("across.txt", f"{across}\n")
     box.write("later.txt", "a" * 2 * LONG + "needle" + "a" * LONG)
     box.write("twice.txt", f"{'a' * 2 * LONG}\n{'a' * 2 * LONG}needle\nneedle\n")
     box.write("without.txt", "a" * 2 * LONG)
     found, every = _told(_grep("needle", box.root, mode="count"), _grep("x|y", box.root, mode="count"))
-    assert (found["items"], found["cut"]) == (["twice.txt:1"], 3)
-    assert every["cut"] == 5, "no text that a match must hold"
+    assert (found["items"], found["cut"]) == (["across.txt:1", "later.txt:1", "twice.txt:2"], 0)
+    assert (every["items"], every["cut"]) == ([], 0)
 
 
 async def test_the_length_of_a_line_is_not_made_up(box: Toolbox) -> None:
@@ -167,3 +202,66 @@ async def test_the_model_reads_it_below_the_result(box: Toolbox, monkeypatch: py
     assert "closed: Permission denied" in await box.error("Grep", pattern="needle", path="closed")
     assert "shut.py: Permission denied" in await box.error("Grep", pattern="needle", path="shut.py")
     assert "closed: Permission denied" in await box.error("Glob", pattern="*", path="closed")
+
+
+async def test_a_pattern_that_explodes_in_one_file_loses_nothing_elsewhere_and_names_it(box: Toolbox) -> None:
+    for name in ("a.txt", "z.txt"):
+        box.write(name, "aaaab needle\n")
+    box.write("m.txt", "aab one\n" + "a" * 60 + "\naab two\n")
+    found = "a.txt:1:aaaab needle\nm.txt:1:aab one\nz.txt:1:aaaab needle"
+    text = await box.text("Grep", pattern="(a+)+b", output_mode="content")
+    assert text == f"{found}\n(The pattern takes too long in m.txt: the rest was not searched.)"
+
+
+async def test_a_filter_that_explodes_gives_what_it_has_found(box: Toolbox) -> None:
+    command = f"echo aab; echo {'a' * 60}"
+    await box("Bash", command=command, run_in_background=True)
+    shell = box.context.shells.get("bash_1")
+    assert shell is not None
+    await shell.task.over.wait()
+    text = await box.text("BashOutput", bash_id="bash_1", filter="(a+)+b")
+    assert "aab\n[The filter takes too long; there may be more lines]" in text
+
+
+async def test_a_search_that_is_out_of_time_says_in_which_file(box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grep_module, "SECONDS", 1.0)
+    box.write("a.txt", "aab\n")
+    box.write("m.txt", "a" * 60 + "\n")
+    text = await box.text("Grep", pattern="(a+)+b", output_mode="content")
+    assert text == "a.txt:1:aab\n[The search was stopped after 1 s, in m.txt; there may be more matches]"
+
+
+def _run(asked: Json) -> tuple[Json, int]:
+    """Return the answer of the program in a process of its own, and the most memory (KiB) of it and what it starts."""
+    child = subprocess.Popen(search_command(asked), stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    with child.stdout:
+        found = json.load(child.stdout)
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return found, used.ru_maxrss
+
+
+def test_one_enormous_line_costs_no_program_its_size(box: Toolbox) -> None:
+    with box.write("huge.txt", "x" * 10_000).open("r+b") as file:
+        file.seek(150_000_000)
+        file.write(b"needle\n")
+    box.write("small.txt", "needle\n")
+    _, *backends, every = _backends()
+    for backend in (*backends, every, {**every, "globs": ["*.txt"]}):
+        found, most = _run({**_grep("needle", box.root, mode="content"), **backend})
+        small, huge = found["items"]
+        assert small == "small.txt:1:needle"
+        assert huge.endswith("[line cut: the match is at column 150,000,001]")
+        assert most < (150_000 if backend["rg"] or not backend["grep"] else 600_000)
+
+
+def test_what_a_search_starts_is_limited_and_what_it_has_found_counts_when_it_fails(box: Toolbox) -> None:
+    box.write("a.py", "needle\n")
+    program = box.write("../bin/rg", "#!/bin/sh\ncat /proc/$$/limits >../limits\nprintf './a.py\\0'; kill -9 $$\n")
+    program.chmod(0o755)
+    found, _ = _run({**_grep("needle", box.root), "rg": str(program), "grep": ""})
+    assert found["items"] == ["a.py"]
+    limits = (box.root / "../limits").read_text()
+    assert re.search(r"Max data size +1073741824 +1073741824", limits)
+    assert re.search(r"Max cpu time +300 +300", limits)

@@ -317,7 +317,10 @@ class _StuckPipe:
         self.written = b""
         self.cancelled = asyncio.Event()
 
-    async def read(self) -> bytes:
+    async def exit_status(self) -> int | None:
+        return None
+
+    async def read(self, n: int = 0) -> bytes:
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:

@@ -15,11 +15,14 @@ from ccb.tunnel.wire.spelling import spelled
 from .file_types import TYPES
 from .globs import BadGlob, Globs
 from .literals import required
-from .scan import MAX_LINE, MAX_SHOWN, Pattern, scan
+from .running import limit
+from .scan import MAX_LINE, MAX_SHOWN, Line, Pattern, scan
 from .walk import (
+    MAX_WHOLE,
     Deadline,
     Found,
     Limits,
+    TooSlow,
     files,
     in_time,
     listing_command,
@@ -36,6 +39,7 @@ if TYPE_CHECKING:  # each import is felt where each search starts the program an
     Json = dict[str, Any]
 
 MAX_ITEMS = 100_000
+_TICK_S = 0.25
 MAX_CHARS = 2_000_000
 """Limits of a result. Everything beyond them is left out."""
 
@@ -47,19 +51,22 @@ class BadRequest(Exception):
 def main(argument: str) -> None:
     """Answer the request in `argument` and print the result."""
     request = json.loads(argument)
-    signal.alarm(int(request["seconds"]) + 30)  # a pattern can take forever, and the worker may have been killed
+    limit()
+    limits = Limits(time.monotonic() + request["seconds"])
+    signal.signal(signal.SIGALRM, lambda number, frame: limits.tick())
+    signal.setitimer(signal.ITIMER_REAL, _TICK_S, _TICK_S)
     try:
-        result = answer(request)
+        result = answer(request, limits)
     except (BadRequest, BadGlob) as error:
         result = {"error": str(error)}
     sys.stdout.write(json.dumps(result))
     sys.stdout.flush()
 
 
-def answer(request: Json) -> Json:
+def answer(request: Json, limits: Limits | None = None) -> Json:
     """Return `{"items": [...], "partial": bool, "more": bool, ...}`. `partial`: the time ran out before the search was
     complete. `more`: the limit cut the result. Raise BadRequest or BadGlob for a request that cannot be answered."""
-    limits = Limits(time.monotonic() + request["seconds"])
+    limits = limits or Limits(time.monotonic() + request["seconds"])
     if "root" in request:
         _check_readable(request["root"], request.get("file") or "")
     operation: Callable[[Json, Limits], Json] = {"glob": _glob, "grep": _grep, "filter": _filter}[request["op"]]
@@ -152,11 +159,19 @@ def _grep(request: Json, limits: Limits) -> Json:
         candidates = allowed.of(_candidates(request, pattern, limits))
         if mode != "files_with_matches":
             candidates.sort(key=lambda file: file.path)
+        candidates.sort(key=lambda file: file.size > MAX_WHOLE)  # those take so long that the others come first
         for file in candidates:
             if collected.full:
                 break
+            limits.stopped_in = file.path
             limits.check()
-            _SEARCH_FILE[mode](request, file, pattern, collected, limits)
+            try:
+                limits.scanning(on=True)
+                _SEARCH_FILE[mode](request, file, pattern, collected, limits)
+            except (TooSlow, MemoryError):
+                limits.slow.append(file.path)
+            finally:
+                limits.scanning(on=False)
     except Deadline:
         limits.end_listing()
     return {
@@ -172,6 +187,9 @@ def _grep(request: Json, limits: Limits) -> Json:
         "large": limits.large,
         "foreign": _few({os.path.relpath(path, request["root"]) for path in limits.foreign}),
         "binary": limits.binary if request.get("file") else 0,
+        "slow": [_show(path) for path in limits.slow[:_NAMED]],
+        "slow_count": len(limits.slow),
+        "stopped_in": _show(limits.stopped_in) if limits.late else "",
     }
 
 
@@ -224,14 +242,16 @@ def _candidates(request: Json, pattern: Pattern, limits: Limits) -> list[Found]:
         return with_times(root, [only], limits)
     chosen = _chosen(request)
     texts = [text.decode() for text in pattern.texts]
+    listed: list[str] = []  # by ripgrep, before it failed
     if texts and request["rg"]:
         matching = matching_by_ripgrep(root, first_command(request), chosen, limits)
         if matching is not None:
             return with_times(root, matching, limits)
+        listed = [path for path in limits.listed if all(globs.match(path) for globs in chosen)]
     paths = in_time(files(root, chosen, request["rg"], limits), limits)
     if texts and request["grep"] and pattern.is_ascii:
         paths = in_time(matching_by_grep(root, request["grep"], paths, texts, pattern.ignore_case, limits), limits)
-    return with_times(root, paths, limits)
+    return with_times(root, dict.fromkeys([*listed, *paths]), limits)
 
 
 def first_command(request: Json) -> list[str]:
@@ -313,7 +333,8 @@ def _show_file(request: Json, file: Found, pattern: Pattern, collected: _Collect
         collected.matches += line.matches
         sign = ":" if line.matches else "-"
         number = f"{line.number}{sign}" if request["numbers"] else ""
-        collected.add(f"{name}{sign}{number}{_shown(line.text, pattern)}")
+        text = _piece(line) if line.column else _shown(line.text, pattern)
+        collected.add(f"{name}{sign}{number}{text}")
         if collected.full:
             return
 
@@ -336,11 +357,18 @@ def _filter(request: Json, limits: Limits) -> Json:
         file.seek(request["start"])
         data = file.read(request["end"] - request["start"])
     collected = _Collected(0, 0)
-    for raw in data.split(b"\n"):
-        limits.check()
-        if pattern.line(raw) is not None:
-            collected.add(raw.decode("utf-8", "replace"))
-    return {"items": collected.items, "more": collected.more, "partial": False}
+    stopped = False
+    try:
+        limits.scanning(on=True)
+        for raw in data.split(b"\n"):
+            limits.check()
+            if pattern.line(raw) is not None:
+                collected.add(raw.decode("utf-8", "replace"))
+    except (TooSlow, Deadline):
+        stopped = True
+    finally:
+        limits.scanning(on=False)
+    return {"items": collected.items, "more": collected.more, "partial": stopped}
 
 
 def _shown(text: str, pattern: Pattern) -> str:
@@ -353,6 +381,10 @@ def _shown(text: str, pattern: Pattern) -> str:
     start = max(0, match.start() - 100) if match and match.start() > MAX_SHOWN - 100 else 0
     piece = text[start : start + MAX_SHOWN]
     return f"{'…' if start else ''}{piece}… [line cut: {len(text):,} characters{'' if is_whole else ' or more'}]"
+
+
+def _piece(line: Line) -> str:
+    return f"…{_show(line.text)}… [line cut: the match is at column {line.column:,}]"
 
 
 def _show(text: str) -> str:

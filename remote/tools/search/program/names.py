@@ -20,6 +20,7 @@ from typing import Any
 from ccb.tunnel.wire.spelling import spelled, unspelled
 
 from .ignore import Ignore
+from .running import limit
 
 Json = dict[str, Any]
 
@@ -225,6 +226,7 @@ def _holds(name: bytes, query: bytes) -> bool:
 def main(argument: str) -> None:
     """Answer the questions on stdin about the tree below the directory `argument`. Of several that wait, only the
     newest is answered."""
+    limit()
     sys.setswitchinterval(0.001)
     index = NameIndex(argument)
     index.refresh()

@@ -12,6 +12,21 @@ if TYPE_CHECKING:  # each import is felt where each search starts the program an
     from typing import Any
 
 _SIGKILL = 9  # `signal` imports much
+_MEMORY = 1 << 30
+_COMPUTING_S = 300  # of all threads together
+
+
+def limit() -> None:
+    """Limit what this process, and each that it starts, may take: a line of 2 GB costs a search several times that."""
+    import resource
+
+    for kind, most in ((resource.RLIMIT_DATA, _MEMORY), (resource.RLIMIT_CPU, _COMPUTING_S)):
+        try:
+            _, hard = resource.getrlimit(kind)
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(kind, (most, most))
+        except (OSError, ValueError):
+            pass  # a system that does not know it
 
 
 class Running:
@@ -60,6 +75,7 @@ _ahead: list[Running] = []
 
 def start_ahead(root: str, command: list[str]) -> None:
     """Start the command that the search will need first, while the rest of the program is still being loaded."""
+    limit()
     try:
         _ahead.append(Running(root, command))
     except OSError:

@@ -16,6 +16,8 @@ from .narrowing import left_out
 from .running import Running, running
 
 _MAX_ARGUMENTS = 96 * 1024  # bytes of file names in one command line
+_SLOW_S = 3.0  # for 1 MiB of a file, or 4,096 lines
+_LOST_S = 30.0
 _TO_FINISH = 2.0  # extra seconds to build a result from what was found in time
 
 
@@ -23,11 +25,17 @@ class Deadline(Exception):
     """The time for the search is over."""
 
 
+class TooSlow(Exception):
+    """A pattern or a disk takes too long in one file."""
+
+
 class Limits:
     """The time to stop (`until`, monotonic seconds), and a record of what was not searched. `late`: something was left
     out for lack of time. `unread`: the paths that could not be read. `cut`: the number of lines that were not searched
     to their end. `large`: the number of files that are too large for a multi-line search. `ignored`: the entries that
-    .gitignore leaves out. `foreign`: the files that are not in UTF-8. `binary`: how many files are no text."""
+    .gitignore leaves out. `foreign`: the files that are not in UTF-8. `binary`: how many files are no text. `slow`: the
+    files in which the pattern took too long. `stopped_in`: the file in which the time was over. `listed`: what a program
+    has found that failed then."""
 
     def __init__(self, until: float) -> None:
         self.until = until
@@ -38,6 +46,11 @@ class Limits:
         self.ignored: set[str] = set()
         self.foreign: set[str] = set()
         self.binary = 0
+        self.slow: list[str] = []
+        self.stopped_in = ""
+        self.listed: list[str] = []
+        self._scanning = False
+        self._alive = 0.0
 
     def missed(self, path: str, error: OSError) -> None:
         """Note that `path` (absolute) could not be read. A file that is gone is not noted."""
@@ -45,8 +58,25 @@ class Limits:
             self.unread.add(path)
 
     def check(self) -> None:
-        if time.monotonic() > self.until:
+        self._alive = time.monotonic()
+        if self._alive > self.until:
             raise Deadline
+
+    def scanning(self, *, on: bool) -> None:
+        """Let `tick` end what takes too long from now on, or not any more."""
+        self._alive, self._scanning = time.monotonic(), on
+
+    def tick(self) -> None:
+        """End a step of the scan that takes too long. Call it from a signal handler, which a regular expression runs
+        too. Raise TooSlow or Deadline."""
+        now = time.monotonic()
+        if now > self.until + _LOST_S:
+            os._exit(1)  # the worker, which would have stopped this by now, was killed
+        if self._scanning and now > self.until:
+            raise Deadline
+        if self._scanning and now > self._alive + _SLOW_S:
+            self._alive = now
+            raise TooSlow
 
     def end_listing(self) -> None:
         """Note that the time is over. The first time, grant a little more to build a result from what was found."""
@@ -80,6 +110,12 @@ _COMPLAINT = re.compile(rb"^(?:rg: )?\./(.+?): [^\n]*\(os error ([0-9]+)\)$", re
 
 
 _OF_A_TYPE = "--type=ccbwanted"
+MAX_WHOLE = 16 << 20
+"""Largest file that ripgrep searches, in bytes: it takes several times the memory of the longest line. Larger files are
+scanned piece by piece."""
+
+_MAX_SIZE = f"--max-filesize={MAX_WHOLE}"
+_TOO_LARGE = re.compile(rb"ignoring \./(.+?): [0-9]+ bytes$", re.DOTALL | re.MULTILINE)
 
 
 def files(root: str, chosen: list[Globs], rg: str, limits: Limits) -> Iterator[str]:
@@ -122,14 +158,14 @@ def matching_command(
     rg: str, chosen: list[Globs], texts: list[str], ignore_case: bool, foreign: bool = False
 ) -> list[str]:
     """Return the command of ripgrep that lists the files that contain one of the texts, and perhaps some others. With
-    `foreign`, it lists those that are not in UTF-8 as well."""
+    `foreign`, it lists those that are not in UTF-8 as well. It tells which files are too large for it."""
     options = ["--text", "--files-with-matches", *(["--ignore-case"] if ignore_case else ())]
     if foreign:
         texts = [*(_SPECIAL.sub(r"\\\g<0>", text) for text in texts), _NOT_UTF8]
     else:
         options.append("--fixed-strings")
     wanted = [option for text in texts for option in ("-e", text)]
-    return _telling([rg, *RIPGREP, *type_options(chosen), *options, *wanted, "--", "./"])
+    return _telling([rg, *RIPGREP, *type_options(chosen), _MAX_SIZE, *options, *wanted, "--", "./"])
 
 
 def matching_by_ripgrep(root: str, command: list[str], chosen: list[Globs], limits: Limits) -> list[str] | None:
@@ -197,7 +233,7 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits, reads: bool) -> l
     files, add those that it could not read, so that the scan decides on them."""
     try:
         search = running(root, command)
-        listing = [command[0], *RIPGREP, "--files", "--debug", "./"]
+        listing = [command[0], *RIPGREP, *([_MAX_SIZE] if reads else ()), "--files", "--debug", "./"]
         narrowing = Running(root, listing, quiet=True) if _OF_A_TYPE in command else None
     except OSError:
         return None
@@ -208,9 +244,11 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits, reads: bool) -> l
     ignored, by_other_files = left_out(told_apart)
     failed = code is not None and (code < 0 or (code > 1 and not out and not _COMPLAINT.search(told)))
     if failed or (by_other_files and code is not None):  # our own walker does not obey other files
+        limits.listed = _names(out) if failed else []
         return None
     limits.ignored |= ignored
-    return _names(out) + _unread(root, told, limits, reads)
+    large = [os.fsdecode(name) for name in _TOO_LARGE.findall(told_apart)] if reads else []
+    return _names(out) + _unread(root, told, limits, reads) + large
 
 
 def _unread(root: str, complaints: bytes, limits: Limits, reads: bool) -> list[str]:
