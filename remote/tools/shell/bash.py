@@ -210,13 +210,17 @@ class _Foreground:
         report = CwdReport(context.spill, caged=context.call.cage is not None)
         self._reports = bool(report.path)
         cage = _with_report(context.call.cage, report.path)
+        context.shells.foreground.add(self._state)  # from now on, the person may move it to the background
         try:
             argv = _arguments(_shell(context), self._command, report.path)
             process = await context.host.start(argv, cwd, self._output.add, context.variables, cage=cage)
-        except OSError as error:
+        except BaseException as error:
+            context.shells.foreground.discard(self._state)
             report.take()
             self._output.close()
-            return _not_started(error)
+            if isinstance(error, OSError):
+                return _not_started(error)
+            raise
         ended = goes_on = interrupted = False
         moved = ""
         try:
@@ -284,7 +288,6 @@ class _Foreground:
         waiter = asyncio.ensure_future(process.wait())
         shells = self._context.shells
         budget = None if shells.background_after is None or _SLEEP.match(self._command) else shells.background_after
-        shells.foreground.add(self._state)
         try:
             while not waiter.done():
                 spent = time.monotonic() - self._started

@@ -125,6 +125,44 @@ async def test_stop_all_leaves_no_process_and_no_socket(
     assert [name for name in tree(host_user) if name.endswith((".sock", ".lock"))] == []
 
 
+LOST = 'env -i setsid sh -c "(sleep 600 & echo \\$! >lost) &"; while [ ! -s lost ]; do sleep 0.01; done'
+"""A process that no session, group or environment tells any more."""
+
+
+@pytest.mark.parametrize("sandbox", [True, False], ids=["caged", "uncaged"])
+async def test_what_a_command_leaves_running_is_told_and_ends_with_the_run(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, sandbox: bool
+) -> None:
+    fake_model.add(
+        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": LOST}}]}, {"text": "a server runs"}
+    )
+    path = host_user.home / "project"
+    path.mkdir()
+    os.chown(path, pwd.getpwnam(host_user.name).pw_uid, -1)
+    where = ["ssh", f"{host_user.name}@127.0.0.1:~/project", *sshd.client_options()]
+    allowed = ["--sandbox", "workspace"] if sandbox else ["--allowedTools", "Bash"]
+    done = await laptop.run([*where, "-p", "go", *STDIO[:2], "--verbose", *allowed])
+    assert done.code == 0, done.stderr
+    assert "Still running after the command: sleep (pid " in str(fake_model.requests[-1].messages)
+    await until(lambda: not processes_of(host_user))
+
+
+async def test_stop_all_ends_what_has_lost_its_environment(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+) -> None:
+    fake_model.add(
+        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": LOST}}]}, {"text": "a server runs"}
+    )
+    argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(), "-p", *STDIO, "--allowedTools", "Bash"]
+    async with laptop.start([*argv, "--reconnect-timeout", "0"]) as running:
+        await running.send(user_message("go"))
+        await running.until("result")
+        assert psutil.pid_exists(int((host_user.home / "lost").read_text()))
+        reports = await command(sshd, host_user, "stop", all=True)
+        assert [kind for kind, _ in reports] == ["stopped"]
+    await until(lambda: not processes_of(host_user))
+
+
 async def test_a_living_worker_does_not_need_its_bundle_on_the_disk(
     laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
 ) -> None:

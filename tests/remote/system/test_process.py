@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.remote.tools_kit import is_alive, until
 
+from ccb.remote.sandbox.kernel import supervisor
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import MARK, Process, child_environment, marked, new_mark, stop_marked, without_ccb
 
@@ -219,6 +220,18 @@ async def test_what_lives_on_after_a_command_is_its_own_and_no_other_is_ended_wi
     assert (one.has_leftovers(), two.has_leftovers()) == (False, True)
     await two.stop()
     await two.gone()
+
+
+async def test_descendants_are_found_with_and_without_lists_of_children(host: LocalHost, tmp_path: Path) -> None:
+    output = bytearray()
+    process = await _start(host, "sleep 300 & (sleep 300 & sleep 300 & wait) & echo $$; wait", output, tmp_path)
+    await _pid_from(output)
+    await until(lambda: len(supervisor.descendants(process.pid)) == 4)
+    parents, found = supervisor._all_parents(), [process.pid]
+    for pid in found:
+        found += parents.get(pid, [])
+    assert sorted(found[1:]) == sorted(supervisor.descendants(process.pid))
+    await process.stop()
 
 
 async def test_what_a_killed_supervisor_had_is_ended(host: LocalHost, tmp_path: Path) -> None:

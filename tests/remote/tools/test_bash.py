@@ -123,6 +123,20 @@ async def test_an_interrupt_stops_the_command_and_all_it_has_started(box: Toolbo
     await until(lambda: not any(map(is_alive, pids)))
 
 
+async def test_a_command_that_is_just_being_started_can_go_to_the_background(
+    box: Toolbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = box.context.host.start
+
+    async def moved(*arguments: Any, **more: Any) -> Process:
+        assert box.context.shells.move_all()
+        return await start(*arguments, **more)
+
+    monkeypatch.setattr(box.context.host, "start", moved)
+    assert "It goes on in the background with ID: bash_1" in await box.text("Bash", command="sleep 300")
+    assert not box.context.shells.foreground
+
+
 async def test_an_interrupt_while_a_command_is_being_ended_is_not_lost(
     box: Toolbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
