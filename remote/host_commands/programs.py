@@ -10,7 +10,8 @@ import signal
 import time
 
 from ..sandbox.rules import read_only_rules, workspace_rules
-from ..sandbox.server import CageServer, Command, Mechanism
+from ..sandbox.running import RunningCommand
+from ..sandbox.server import CageServer, Mechanism
 from ..sessions.paths import home_directory
 from ..system.process import LIMITED
 
@@ -29,7 +30,7 @@ def said_by(argv: list[str], seconds: float = 5.0, *, any_status: bool = False, 
         return _first_line(process, seconds, any_status) if process is not None else ""
 
 
-def _first_line(process: Command, seconds: float, any_status: bool) -> str:
+def _first_line(process: RunningCommand, seconds: float, any_status: bool) -> str:
     try:
         out, ended = _read(process.stdout.fileno(), seconds)
     finally:
@@ -40,7 +41,7 @@ def _first_line(process: Command, seconds: float, any_status: bool) -> str:
     return out.decode("utf-8", "replace").strip().partition("\n")[0].strip() if good else ""
 
 
-def _start(argv: list[str], server: CageServer, network: bool) -> Command | None:
+def _start(argv: list[str], server: CageServer, network: bool) -> RunningCommand | None:
     """Start a program in the cage for it: one that only reads, or one that may also use the network. Without any cage,
     start it as it is, but not with the network. Raise OSError."""
     whole = [shutil.which("sh") or "/bin/sh", "-c", LIMITED + 'exec "$@" 2>/dev/null', "sh", *argv]

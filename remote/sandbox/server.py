@@ -12,7 +12,6 @@ import logging
 import marshal
 import os
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from .placeholders import Placeholders, mounted_anywhere
 from .rules import CageKind, CageRules
+from .running import RunningCommand
 from .start_request import start_request
 from .temporary import TemporaryDirectories
 
@@ -109,63 +109,6 @@ class Availability:
     why: str = ""
 
 
-class Command:
-    """A running command, with the supervisor that holds what it starts (see `kernel/supervisor.py`). `control` becomes
-    readable when there is something to `hear`. `code` is None until its end is known, `left` are pids of what lived
-    then, and `gone` says that nothing of it lives any more."""
-
-    def __init__(self, pid: int, output: IO[bytes], control: socket.socket, on_end: Callable[[Command], list[str]]):
-        self.pid = pid
-        self.stdout = output
-        self.control = control
-        self.code: int | None = None
-        self.left: tuple[int, ...] = ()
-        self.gone = False
-        self.is_lost = False  # the supervisor was killed
-        self._said = b""
-        self._on_end = on_end
-
-    def send(self, number: int) -> None:
-        """Send SIGTERM, or SIGKILL until nothing is left, to the command and everything it has started."""
-        with contextlib.suppress(OSError):  # it is gone
-            self.control.send(bytes([number]))
-
-    def hear(self) -> None:
-        """Take what the supervisor says. When all is `gone`, close `control`."""
-        try:
-            data = self.control.recv(256)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        self._said += data
-        if len(self._said) >= 8:
-            status, _, *left = array.array("i", self._said)
-            self.code, self.left = os.waitstatus_to_exitcode(status), tuple(left)
-        if not data:
-            self.gone = True
-            if self.code is None:
-                self.code, self.is_lost = -signal.SIGKILL, True
-
-    def wait(self) -> int:
-        """Wait for the end of the command. Return the exit code, negative for a signal."""
-        self.control.setblocking(True)
-        while self.code is None:
-            self.hear()
-        return self.code
-
-    def close(self) -> None:
-        """Close the pipes. What of the command then lives on without the mark in its environment is killed."""
-        self.stdout.close()
-        self.control.close()
-        self.gone = True
-
-    def finish(self) -> list[str]:
-        """Remove what was made for the command, and set aside what it may not leave behind. Return a line about each
-        such file. This takes a while: call it from any thread, and again when processes that were left have ended."""
-        return self._on_end(self)
-
-
 class CageServer:
     """Starts commands, from any thread. Close it at the end. `most_abi` makes the kernel look older, for tests: 0
     stands for a kernel without Landlock."""
@@ -174,8 +117,8 @@ class CageServer:
         self._most_abi = most_abi
         self._workspace = threading.Lock()  # held before the other one
         self._guard: Guard | None = None  # made with the first command in the cage for the workspace
-        self._unchecked: set[Command] = set()  # commands in that cage whose end was not looked at
-        self._living: set[Command] = set()  # commands in that cage of which something may live
+        self._unchecked: set[RunningCommand] = set()  # commands in that cage whose end was not looked at
+        self._living: set[RunningCommand] = set()  # commands in that cage of which something may live
         self._placeholders = Placeholders()
         self._lock = threading.RLock()
         self._closed = False
@@ -207,7 +150,7 @@ class CageServer:
         env: Mapping[str, str],
         rules: CageRules | None = None,
         redirect: Sequence[int] = (),
-    ) -> Command:
+    ) -> RunningCommand:
         """Start `argv` in its own session with its output in a pipe and stdin from /dev/null, or with the descriptors
         `redirect` as stdin and stderr. With rules it is caged, and TMPDIR is a new directory. Raise CageUnavailable if
         it cannot be caged, or another OSError if it cannot be started."""
@@ -297,7 +240,9 @@ class CageServer:
         except TooLarge as error:
             raise CageUnavailable(f"there is no workspace cage here: {error}") from None
 
-    def _start_for_workspace(self, argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules) -> Command:
+    def _start_for_workspace(
+        self, argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules
+    ) -> RunningCommand:
         paths = self._begin(rules)
         try:
             protected = tuple(self._placeholders.make([*paths, *rules.protected]))
@@ -322,7 +267,7 @@ class CageServer:
         env: Mapping[str, str],
         rules: CageRules | None,
         redirect: Sequence[int] = (),
-    ) -> Command:
+    ) -> RunningCommand:
         temporary = ""
         if rules is not None:
             with _held(self._lock):
@@ -338,8 +283,8 @@ class CageServer:
             raise
 
     def _fork(
-        self, fields: dict[str, object], redirect: Sequence[int], on_end: Callable[[Command], list[str]]
-    ) -> Command:
+        self, fields: dict[str, object], redirect: Sequence[int], on_end: Callable[[RunningCommand], list[str]]
+    ) -> RunningCommand:
         with contextlib.ExitStack() as ends:
             output, output_end = _pipe(ends)
             report, report_end = _pipe(ends)
@@ -365,9 +310,9 @@ class CageServer:
                 raise _start_error(failure, fields)
             control.setblocking(False)
             ends.pop_all()
-            return Command(pid, output, control, on_end)
+            return RunningCommand(pid, output, control, on_end)
 
-    def _ended(self, command: Command, rules: CageRules | None, temporary: str) -> list[str]:
+    def _ended(self, command: RunningCommand, rules: CageRules | None, temporary: str) -> list[str]:
         if temporary:
             with self._lock:
                 self._directories.remove(temporary)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Callable
 from .deadline import within
 
 if TYPE_CHECKING:
-    from ..sandbox.server import Command
+    from ..sandbox.running import RunningCommand
 
 _log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class Process:
 
     def __init__(
         self,
-        command: Command,
+        command: RunningCommand,
         mark: str,
         on_output: Callable[[bytes], None],
         finish: Callable[[], list[str]] | None = None,

@@ -24,7 +24,8 @@ from tests.remote.tools_kit import is_alive, until
 
 from ccb.remote.sandbox import server as server_module
 from ccb.remote.sandbox.rules import CageRules, read_only_rules
-from ccb.remote.sandbox.server import CageServer, CageUnavailable, Command, Mechanism
+from ccb.remote.sandbox.running import RunningCommand
+from ccb.remote.sandbox.server import CageServer, CageUnavailable, Mechanism
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import Process, marked
 
@@ -284,7 +285,7 @@ async def test_a_start_that_is_cancelled_twice_leaves_nothing(caged: Caged) -> N
     going_on = threading.Event()
     real = caged.host._cages.start
 
-    def slow(*arguments: Any) -> Command:
+    def slow(*arguments: Any) -> RunningCommand:
         command = real(*arguments)
         started.set()
         going_on.wait(60)
