@@ -75,7 +75,8 @@ for name, code, text in modules:
 sys.modules["kernel.zygote"].main(0)
 """
 _ANSWER_S = 20.0
-_START_S = 10.0  # from the fork to the program
+_START_S = 20.0  # from the fork to the program: a home that is mounted when it is used may take long
+_LOCK_S = 30.0  # for the start of another command
 _MAX_REPORT = 4096
 _MAX_TRIES = 20
 _STOP_FIRST = "a command in the sandbox still runs, so nothing such is kept: stop it first"
@@ -419,8 +420,8 @@ def _start_error(report: bytes, fields: dict[str, object]) -> OSError:
 @contextlib.contextmanager
 def _held(lock: threading.Lock | threading.RLock) -> Iterator[None]:
     """Hold a lock. Raise CageUnavailable instead of waiting for a command that waits for a disk."""
-    if not lock.acquire(timeout=_ANSWER_S):
-        raise CageUnavailable(f"another command has not started for {_ANSWER_S:g} s: a disk may not answer")
+    if not lock.acquire(timeout=_LOCK_S):
+        raise CageUnavailable(f"another command has not started for {_LOCK_S:g} s: a disk may not answer")
     try:
         yield
     finally:

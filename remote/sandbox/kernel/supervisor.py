@@ -31,7 +31,7 @@ def supervise(control: int, command: int, adopts: bool, mark: bytes) -> NoReturn
     """Serve the worker at the other end of `control` until nothing of the command lives. If the kernel does not let
     this process adopt others, the command's process group stands for what it has started. If the worker is killed, end
     what has not the `mark` (`NAME=value`) in its environment, as nobody could find it later, and leave the rest to the
-    next worker."""
+    next worker. With the mark b"", end all."""
     try:
         _Supervisor(control, command, adopts, mark).serve()
     finally:
@@ -45,6 +45,7 @@ class _Supervisor:
         self._adopts = adopts
         self._mark = mark
         self._killing = False
+        self._ended = False
 
     def serve(self) -> None:
         awake, wakes = os.pipe()
@@ -60,6 +61,8 @@ class _Supervisor:
         while self._lives():
             if self._killing:
                 self._send(_KILL)
+                if self._ended and not self._adopts:
+                    return  # the group may have zombies that nobody reaps
             for ready, _ in poll.poll(_AGAIN_MS if self._killing or not self._adopts else None):
                 if ready == awake:
                     os.read(awake, 4096)
@@ -81,6 +84,7 @@ class _Supervisor:
             if pid == self._command:
                 told = status.to_bytes(4, "little")
         if told:
+            self._ended = True
             pids = descendants(os.getpid()) if left else []
             told += b"".join(each.to_bytes(4, "little") for each in [len(pids[:_MAX_NAMED]), *pids[:_MAX_NAMED]])
             try:
@@ -115,6 +119,8 @@ class _Supervisor:
                 os.killpg(self._command, number)
             except OSError:
                 pass  # none of the group is left
+            names = os.listdir("/proc") if os.path.isdir("/proc") else []
+            send([int(name) for name in names if name.isdigit() and _has_mark(int(name), self._mark)], number)
 
 
 def descendants(top: int) -> list[int]:

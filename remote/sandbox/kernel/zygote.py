@@ -114,7 +114,8 @@ class Zygote:
             os.dup2(control, _CONTROL)
             self._kernel.close_from(_CONTROL + 1)
             os.write(_CONTROL, command.to_bytes(4, "little"))
-            supervise(_CONTROL, command, self._adopts, b"CCB_MARK=" + request.environment.get(b"CCB_MARK", b""))
+            found_by = b"" if request.workspace else request.environment.get(b"CCB_MARK", b"")
+            supervise(_CONTROL, command, self._adopts, found_by and b"CCB_MARK=" + found_by)
         finally:
             os._exit(_FAILED)
 

@@ -307,6 +307,25 @@ async def test_a_start_that_is_cancelled_twice_leaves_nothing(caged: Caged) -> N
     await until(lambda: not is_alive(pid))
 
 
+async def test_a_python_without_ctypes_runs_commands_and_ends_their_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_module, "_BOOT", f"import sys; sys.modules['ctypes'] = None\n{server_module._BOOT}")
+    with contextlib.closing(LocalHost()) as host:
+        assert "no ctypes" in host.cages().why
+        output = bytearray()
+        process = await host.start(["sh", "-c", "sleep 300 & echo $!; exit 3"], str(tmp_path), output.extend)
+        assert await process.wait() == 3
+        assert process.has_leftovers()
+        await process.stop()
+        assert not is_alive(int(output))
+        output.clear()
+        process = await host.start(["sh", "-c", "setsid sleep 300 & echo $!; wait"], str(tmp_path), output.extend)
+        await until(lambda: output.endswith(b"\n"))
+        await process.stop()
+        assert not is_alive(int(output))
+
+
 async def test_environment_of_any_bytes_arrives(caged: Caged) -> None:
     process = await caged.start("sh", "-c", 'printf %s "$ODD"', env={"ODD": os.fsdecode(b"a\xff\nb")})
     assert await process.wait() == 0

@@ -243,15 +243,23 @@ async def test_what_a_killed_supervisor_had_is_ended(host: LocalHost, tmp_path: 
     await process.stop()
 
 
-async def test_a_killed_worker_leaves_only_what_the_next_one_finds(tmp_path: Path) -> None:
-    """What has its mark stays for it, and the rest is ended."""
+@pytest.mark.parametrize("is_caged", [False, True], ids=["uncaged", "caged"])
+async def test_a_killed_worker_leaves_only_what_the_next_one_finds(
+    is_caged: bool, host: LocalHost, tmp_path: Path
+) -> None:
+    """What has its mark stays for it, and the rest is ended; in the cage for the workspace, all."""
+    if is_caged and not host.cages().workspace:
+        pytest.skip(host.cages().why)
+    mark = new_mark()
     program = f"""
 import asyncio, os
+from ccb.remote.sandbox.rules import workspace_rules
 from ccb.remote.system.host import LocalHost
 async def main():
-    host, output = LocalHost("session"), bytearray()
+    host, output = LocalHost({mark!r}), bytearray()
     script = "sleep 300 & echo $!; {_LOST} sleep 300"
-    await host.start(["sh", "-c", script], "/", output.extend)
+    rules = workspace_rules([{str(tmp_path)!r}], os.environ, "") if {is_caged} else None
+    await host.start(["sh", "-c", script], {str(tmp_path)!r}, output.extend, None, rules)
     while output.count(b"\\n") < 2:
         await asyncio.sleep(0.01)
     print(output.decode(), flush=True)
@@ -264,8 +272,8 @@ asyncio.run(main())
     marked_one, lost = map(int, (await process.stdout.read()).split())
     await process.wait()
     await until(lambda: not is_alive(lost))
-    assert is_alive(marked_one)
-    await stop_marked("session")
+    await until(lambda: is_alive(marked_one) is not is_caged)
+    await stop_marked(mark)
     assert not is_alive(marked_one)
 
 
