@@ -179,7 +179,9 @@ class Shells:
         async def watch() -> None:
             await process.gone()
             self._leftovers.discard(process)
-            self._tasks.finished(task, TaskEnd(status, f"{names}, left running by a command: it has ended"))
+            how = "was stopped" if status is TaskStatus.KILLED else "has ended"
+            told = status is TaskStatus.COMPLETED or bool(start.agent_id)  # its own end starts no turn
+            self._tasks.finished(task, TaskEnd(status, f"{names}, left running by a command, {how}", told=told))
 
         process.discard_output()
         self._leftovers.add(process)
@@ -191,7 +193,6 @@ class Shells:
             stop,
             start.tool_use_id,
             agent_id=start.agent_id,
-            told=True,
             lasts=True,
         )
         self._tasks.start(task)

@@ -276,9 +276,22 @@ async def test_what_runs_on_after_a_command_is_told_and_is_a_task_that_can_be_st
     assert not box.context.tasks.awaited, "a headless run does not wait for a server"
     await box.text("TaskStop", task_id=task.id)
     assert not is_alive(pid)
+    assert task.end is not None and task.end.told
     assert task.status.value == "killed"
     assert "left running" not in await box.text("Bash", command="true & wait")
     assert not box.context.tasks.running
+
+
+async def test_the_model_learns_that_the_session_has_stopped_a_server_but_not_that_one_has_ended(box: Toolbox) -> None:
+    await box.text("Bash", command="sh -c 'while [ ! -e go ]; do sleep 0.01; done' &")
+    await box.text("Bash", command="sleep 300 &")
+    short, long = box.context.tasks.running
+    (box.root / "go").touch()
+    await until(short.over.is_set)
+    await close_context(box.context)
+    assert short.end is not None and long.end is not None
+    assert (short.end.status.value, short.end.told) == ("completed", True)
+    assert (long.end.status.value, long.end.told) == ("killed", False)
 
 
 async def test_what_a_background_command_leaves_is_told_with_its_end(box: Toolbox) -> None:
