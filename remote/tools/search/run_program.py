@@ -82,7 +82,7 @@ def unsearched(found: Json) -> list[str]:
     slow = found.get("slow_count", 0)
     if slow:
         more = ", …" if slow > len(found["slow"]) else ""
-        notes.append(f"The pattern takes too long in {', '.join(found['slow'])}{more}: the rest was not searched.")
+        notes.append(f"A pattern takes too long in {', '.join(found['slow'])}{more}: the rest was not searched.")
     if large:
         notes.append(f"{_counted(large, 'file', 'files')} over 32 MiB {_was(large)} not searched: multiline is on.")
     return [f"({note})" for note in notes]

@@ -210,7 +210,25 @@ async def test_a_pattern_that_explodes_in_one_file_loses_nothing_elsewhere_and_n
     box.write("m.txt", "aab one\n" + "a" * 60 + "\naab two\n")
     found = "a.txt:1:aaaab needle\nm.txt:1:aab one\nz.txt:1:aaaab needle"
     text = await box.text("Grep", pattern="(a+)+b", output_mode="content")
-    assert text == f"{found}\n(The pattern takes too long in m.txt: the rest was not searched.)"
+    assert text == f"{found}\n(A pattern takes too long in m.txt: the rest was not searched.)"
+
+
+@pytest.mark.parametrize("backend", [{"grep": ""}, {"rg": "", "grep": ""}], ids=["rg", "none"])
+def test_a_pattern_of_names_that_explodes_loses_no_other_name(box: Toolbox, backend: Json) -> None:
+    for name in ("ab", "a" * 200, "zab"):
+        box.write(name, "needle\n")
+    box.write("ignored/.gitignore", f"{'*a' * 9}*b\n")
+    box.write(f"ignored/{'a' * 201}", "needle\n")
+    (box.root / ".git").mkdir()
+    programs = {name: shutil.which(name) or "" for name in ("rg", "grep")}
+    for asked in (
+        _glob(box.root, globs=["*a" * 8 + "*b", "ab", "zab"]),
+        _grep("needle", box.root, globs=["*a" * 8 + "*b", "ab", "zab"]),
+    ):
+        found, _ = _run({**asked, **programs, **backend})
+        assert sorted(found["items"]) == ["ab", "zab"]
+        slow = {name.rpartition("/")[2][:3] for name in found["slow"]}
+        assert slow == {"aaa"} or (backend == {"grep": ""} and not slow), "ripgrep's patterns of names do not explode"
 
 
 async def test_a_filter_that_explodes_gives_what_it_has_found(box: Toolbox) -> None:

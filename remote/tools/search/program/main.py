@@ -26,6 +26,7 @@ from .walk import (
     files,
     in_time,
     listing_command,
+    matched,
     matching_by_grep,
     matching_by_ripgrep,
     matching_command,
@@ -147,7 +148,13 @@ def _glob(request: Json, limits: Limits) -> Json:
         "left_out": allowed.left_out,
         "unread": len(limits.unread),
         "ignored": _few(limits.ignored),
+        **_slow(limits),
     }
+
+
+def _slow(limits: Limits) -> Json:
+    """Return the files in which, or for whose names, a pattern takes too long."""
+    return {"slow": [_show(path) for path in limits.slow[:_NAMED]], "slow_count": len(limits.slow)}
 
 
 def _grep(request: Json, limits: Limits) -> Json:
@@ -187,8 +194,7 @@ def _grep(request: Json, limits: Limits) -> Json:
         "large": limits.large,
         "foreign": _few({os.path.relpath(path, request["root"]) for path in limits.foreign}),
         "binary": limits.binary if request.get("file") else 0,
-        "slow": [_show(path) for path in limits.slow[:_NAMED]],
-        "slow_count": len(limits.slow),
+        **_slow(limits),
         "stopped_in": _show(limits.stopped_in) if limits.late else "",
     }
 
@@ -247,7 +253,7 @@ def _candidates(request: Json, pattern: Pattern, limits: Limits) -> list[Found]:
         matching = matching_by_ripgrep(root, first_command(request), chosen, limits)
         if matching is not None:
             return with_times(root, matching, limits)
-        listed = [path for path in limits.listed if all(globs.match(path) for globs in chosen)]
+        listed = in_time(matched(limits.listed, chosen, limits), limits)
     paths = in_time(files(root, chosen, request["rg"], limits), limits)
     if texts and request["grep"] and pattern.is_ascii:
         paths = in_time(matching_by_grep(root, request["grep"], paths, texts, pattern.ignore_case, limits), limits)

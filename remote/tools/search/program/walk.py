@@ -15,8 +15,13 @@ from .ignore import Ignore
 from .narrowing import left_out
 from .running import Running, running
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # each import is felt where each search starts the program anew
+    from typing import Callable
+
 _MAX_ARGUMENTS = 96 * 1024  # bytes of file names in one command line
 _SLOW_S = 3.0  # for 1 MiB of a file, or 4,096 lines
+_NAME_S = 0.5  # for one name
 _LOST_S = 30.0
 _TO_FINISH = 2.0  # extra seconds to build a result from what was found in time
 
@@ -50,7 +55,7 @@ class Limits:
         self.stopped_in = ""
         self.listed: list[str] = []
         self._scanning = False
-        self._alive = 0.0
+        self._alive = self._slow_s = 0.0
 
     def missed(self, path: str, error: OSError) -> None:
         """Note that `path` (absolute) could not be read. A file that is gone is not noted."""
@@ -62,9 +67,20 @@ class Limits:
         if self._alive > self.until:
             raise Deadline
 
-    def scanning(self, *, on: bool) -> None:
-        """Let `tick` end what takes too long from now on, or not any more."""
-        self._alive, self._scanning = time.monotonic(), on
+    def scanning(self, *, on: bool, slow_s: float = _SLOW_S) -> None:
+        """Let `tick` end what takes longer than `slow_s` from now on, or not any more."""
+        self._alive, self._scanning, self._slow_s = time.monotonic(), on, slow_s
+
+    def judged(self, path: str, judge: Callable[..., bool], *arguments: object) -> bool:
+        """Return what a pattern says of a name. If that takes too long, note the name and return False."""
+        self.scanning(on=True, slow_s=_NAME_S)
+        try:
+            return judge(*arguments)
+        except TooSlow:
+            self.slow.append(path)
+            return False
+        finally:
+            self.scanning(on=False)
 
     def tick(self) -> None:
         """End a step of the scan that takes too long. Call it from a signal handler, which a regular expression runs
@@ -74,7 +90,7 @@ class Limits:
             os._exit(1)  # the worker, which would have stopped this by now, was killed
         if self._scanning and now > self.until:
             raise Deadline
-        if self._scanning and now > self._alive + _SLOW_S:
+        if self._scanning and now > self._alive + self._slow_s:
             self._alive = now
             raise TooSlow
 
@@ -121,8 +137,17 @@ _TOO_LARGE = re.compile(rb"ignoring \./(.+?): [0-9]+ bytes$", re.DOTALL | re.MUL
 def files(root: str, chosen: list[Globs], rg: str, limits: Limits) -> Iterator[str]:
     """Yield the relative paths of all files that every one of `chosen` matches."""
     listed = _by_ripgrep(root, listing_command(rg, chosen), limits, False) if rg else None
-    for path in walk(root, limits) if listed is None else listed:
-        if all(globs.match(path) for globs in chosen):
+    yield from matched(walk(root, limits) if listed is None else listed, chosen, limits)
+
+
+def _match_all(chosen: list[Globs], path: str) -> bool:
+    return all(globs.match(path) for globs in chosen)
+
+
+def matched(paths: Iterable[str], chosen: list[Globs], limits: Limits) -> Iterator[str]:
+    """Yield the paths that every one of `chosen` matches."""
+    for path in paths:
+        if not chosen or limits.judged(path, _match_all, chosen, path):
             yield path
 
 
@@ -174,7 +199,7 @@ def matching_by_ripgrep(root: str, command: list[str], chosen: list[Globs], limi
     listed = _by_ripgrep(root, command, limits, True)
     if listed is None:
         return None
-    return [path for path in listed if all(globs.match(path) for globs in chosen)]
+    return in_time(matched(listed, chosen, limits), limits)
 
 
 def matching_by_grep(
@@ -301,7 +326,7 @@ def walk(root: str, limits: Limits) -> Iterator[str]:
             if not is_directory and not entry.is_file(follow_symlinks=False):
                 continue
             path = os.path.join(directory, entry.name)
-            if rules.ignores(path, is_directory):
+            if limits.judged(path, rules.ignores, path, is_directory):
                 limits.ignored.add(prefix + entry.name)
                 continue
             if is_directory:
