@@ -151,13 +151,15 @@ class CageServer:
         env: Mapping[str, str],
         rules: CageRules | None = None,
         redirect: Sequence[int] = (),
+        program: str | None = None,
     ) -> RunningCommand:
         """Start `argv` in its own session with its output in a pipe and stdin from /dev/null, or with the descriptors
-        `redirect` as stdin and stderr. With rules it is caged, and TMPDIR is a new directory. Raise CageUnavailable if
-        it cannot be caged, or another OSError if it cannot be started."""
+        `redirect` as stdin and stderr. `program` may have another name than `argv` says. With rules it is caged, and
+        TMPDIR is a new directory. Raise CageUnavailable if it cannot be caged, or another OSError if it cannot be
+        started."""
         if rules is None:
             try:
-                return self._start(argv, cwd, env, None, redirect)
+                return self._start(argv, cwd, env, None, redirect, program)
             except CageUnavailable as error:
                 raise OSError(str(error)) from None
         available = self.availability()
@@ -268,6 +270,7 @@ class CageServer:
         env: Mapping[str, str],
         rules: CageRules | None,
         redirect: Sequence[int] = (),
+        program: str | None = None,
     ) -> RunningCommand:
         temporary = ""
         if rules is not None:
@@ -276,7 +279,7 @@ class CageServer:
             if rules.kind is CageKind.WORKSPACE and mark:
                 rules = replace(rules, protected=(*rules.protected, mark))
         try:
-            fields = start_request(argv, cwd, env, rules, temporary, self.availability().abi if rules else 0)
+            fields = start_request(argv, cwd, env, rules, temporary, self.availability().abi if rules else 0, program)
             return self._fork(fields, redirect, lambda command: self._ended(command, rules, temporary))
         except BaseException:
             with self._lock:

@@ -11,13 +11,19 @@ _NO_RULES = CageRules(CageKind.READ_ONLY, (), (), ())
 
 
 def start_request(
-    argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules | None, temporary: str, abi: int
+    argv: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str],
+    rules: CageRules | None,
+    temporary: str,
+    abi: int,
+    program: str | None = None,
 ) -> dict[str, object]:
-    """Return what the zygote is asked, so that it starts a command, without a cage if there are no rules. Raise
-    FileNotFoundError if there is no such program."""
+    """Return what the zygote is asked, so that it starts a command, without a cage if there are no rules. The `program`
+    is by default what the first word names. Raise FileNotFoundError if there is no such program."""
     import shutil
 
-    program = argv[0] if "/" in argv[0] else shutil.which(argv[0], path=env.get("PATH", os.defpath))
+    program = program or (argv[0] if "/" in argv[0] else shutil.which(argv[0], path=env.get("PATH", os.defpath)))
     if program is None:
         raise FileNotFoundError(2, os.strerror(2), argv[0])
     whole = {**env, **dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary)} if temporary else dict(env)

@@ -14,7 +14,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ..sandbox.rules import CageRules
 from ..sandbox.server import Availability, CageServer
 from .deadline import to_its_end
-from .process import MARK, QUIET_SSH, Process, child_environment, new_mark
+from .process import MARK, QUIET_SSH, Process, child_environment, new_mark, started
 from .regular_files import FileInfo, FileKind, NotAFile, info_of, open_regular
 
 T = TypeVar("T")
@@ -183,14 +183,7 @@ class LocalHost:
         watches = cage is not None or self._cages.watches
         if watches and cage is None:  # what it makes is left where it is, unlike what caged ones leave
             await _in_thread(self._cages.check)
-        starting = asyncio.get_running_loop().run_in_executor(None, self._cages.start, argv, cwd, whole, cage, given)
-        try:
-            command = await to_its_end(starting)
-        except asyncio.CancelledError:
-            if starting.exception() is None:
-                await Process(starting.result(), mark, on_output, starting.result().finish).stop()
-            raise
-        return Process(command, mark, on_output, command.finish if watches else None)
+        return await started(self._cages, argv, cwd, whole, on_output, cage, given, finishes=watches)
 
     def cages(self) -> Availability:
         return self._cages.availability()

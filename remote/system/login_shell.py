@@ -15,7 +15,6 @@ import pwd
 import re
 import secrets
 import shlex
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -23,8 +22,9 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ..sandbox.server import CageServer
 from .deadline import first_of, within
-from .process import MARK, Process, child_environment, is_of_ccb, new_mark
+from .process import child_environment, is_of_ccb, new_mark, started
 from .regular_files import NotAFile, open_regular
 
 Json = dict[str, Any]
@@ -98,8 +98,9 @@ class LoginEnvironment:
     """Adds what the person's shell sets to `environ`, and most of it to the environment of this process. `begin` starts
     that, `settle` waits for it, and `close` ends it."""
 
-    def __init__(self, environ: MutableMapping[str, str], session: str = "") -> None:
+    def __init__(self, environ: MutableMapping[str, str], session: str = "", cages: CageServer | None = None) -> None:
         self._environ = environ
+        self._cages = cages
         self._given: dict[str, str] = {}  # what the connection gave
         self._session = session
         self._first: asyncio.Task[str] | None = None
@@ -177,13 +178,13 @@ class LoginEnvironment:
         shell."""
         try:
             try:
-                return Kept(kept_variables(await ask(shell, self._given, self._session)))
+                return Kept(kept_variables(await ask(shell, self._given, self._session, cages=self._cages)))
             except ShellFailed as error:
                 home, loop = self._given.get("HOME", "/"), asyncio.get_running_loop()
                 other = await loop.run_in_executor(None, _replacing_shell, home) if error.ended else ""
                 if not other:
                     raise
-                return Kept(kept_variables(await ask(other, self._given, self._session)))
+                return Kept(kept_variables(await ask(other, self._given, self._session, cages=self._cages)))
         except ShellFailed as error:
             return Kept({}, str(error))
         except OSError as error:
@@ -199,7 +200,13 @@ class ShellFailed(Exception):
         self.ended = ended
 
 
-async def ask(shell: str, environ: Mapping[str, str], session: str = "", seconds: float = _SECONDS) -> dict[str, str]:
+async def ask(
+    shell: str,
+    environ: Mapping[str, str],
+    session: str = "",
+    seconds: float = _SECONDS,
+    cages: CageServer | None = None,
+) -> dict[str, str]:
     """Return the PATH of an interactive `shell`, and what else its start-up files set. It is a login shell if this
     process belongs to a login over ssh. Nothing that it starts is left when this returns. Raise ShellFailed, OSError.
     """
@@ -218,19 +225,11 @@ async def ask(shell: str, environ: Mapping[str, str], session: str = "", seconds
         elif len(printed) > _MAX_BYTES:
             del printed[: -_MAX_BYTES // 2]
 
-    child = subprocess.Popen(
-        [f"-{name}" if _is_login(environ) else name, "-i", "-c", command],
-        executable=shell,
-        cwd=environ.get("HOME") if os.path.isdir(environ.get("HOME", "")) else "/",
-        env=given,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        close_fds=True,
-        bufsize=0,
-    )
-    process = Process(child, given[MARK], take)
+    argv = [f"-{name}" if _is_login(environ) else name, "-i", "-c", command]
+    cwd = environ["HOME"] if os.path.isdir(environ.get("HOME", "")) else "/"
+    with open(os.devnull, "r+b", 0) as null:
+        redirect = null.fileno(), null.fileno()
+        process = await started(cages or CageServer(), argv, cwd, given, take, redirect=redirect, program=shell)
     too_slow = False
     try:
         await within(seconds, first_of(process.wait(), whole.wait()))

@@ -9,13 +9,15 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Callable
 
-from .deadline import within
+from .deadline import to_its_end, within
 
 if TYPE_CHECKING:
+    from ..sandbox.rules import CageRules
     from ..sandbox.running import RunningCommand
+    from ..sandbox.server import CageServer
 
 _log = logging.getLogger(__name__)
 
@@ -228,6 +230,31 @@ class Process:
             self.notes += await self._loop.run_in_executor(None, self._finish_child)
         except Exception:  # noqa: BLE001 - the top of a task
             _log.exception("process %d could not be finished", self.pid)
+
+
+async def started(
+    cages: CageServer,
+    argv: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str],
+    on_output: Callable[[bytes], None],
+    rules: CageRules | None = None,
+    redirect: Sequence[int] = (),
+    program: str | None = None,
+    *,
+    finishes: bool = False,
+) -> Process:
+    """Start a command, as `CageServer.start` does, with its mark in `env`. When this is cancelled, nothing runs. Raise
+    OSError."""
+    loop = asyncio.get_running_loop()
+    starting = loop.run_in_executor(None, cages.start, argv, cwd, env, rules, redirect, program)
+    try:
+        command = await to_its_end(starting)
+    except asyncio.CancelledError:
+        if starting.exception() is None:
+            await Process(starting.result(), env[MARK], on_output, starting.result().finish).stop()
+        raise
+    return Process(command, env[MARK], on_output, command.finish if finishes else None)
 
 
 def _nothing(data: bytes) -> None:

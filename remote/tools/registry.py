@@ -157,6 +157,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
 
     from ..file_history.store import FileHistory
     from ..permissions.sandbox_mode import Cages
+    from ..sandbox.server import CageServer
     from ..sessions.root import Root
     from ..system.host import LocalHost
     from ..system.login_shell import LoginEnvironment
@@ -171,6 +172,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
 
     environ = dict(os.environ)
     tasks = TaskRegistry()
+    caged = caged or CageServer()
     host = LocalHost(token, untrusted=[cwd], environ=environ, cages=caged)
     return ToolContext(
         host=host,
@@ -185,7 +187,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
         history=FileHistory(os.path.join(os.path.dirname(outputs), "history") if outputs else ""),
         tasks=tasks,
         web=WebSettings(),
-        login=LoginEnvironment(environ, host.session),
+        login=LoginEnvironment(environ, host.session, caged),
         root=Root(cwd),
     )
 

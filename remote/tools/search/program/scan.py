@@ -116,8 +116,8 @@ class _LongLine:
         if match is None or (match.end() == len(text) and not is_last and self._may_go_on(text, match.start())):
             return
         at = match.start()
-        piece = text[max(0, at - _BEFORE) : max(0, at - _BEFORE) + MAX_SHOWN]
-        self.text = piece.strip(_HALVES)  # a window may begin and end within a character
+        near = text[max(0, at - _BEFORE) : max(0, at - _BEFORE) + MAX_SHOWN]
+        self.text = near.strip(_HALVES)  # a window may begin and end within a character
         self.column = start + len(text[:at].encode("utf-8", "surrogateescape")) + 1
 
     def _may_go_on(self, text: str, start: int) -> bool:

@@ -39,7 +39,7 @@ class Limits:
     out for lack of time. `unread`: the paths that could not be read. `cut`: the number of lines that were not searched
     to their end. `large`: the number of files that are too large for a multi-line search. `ignored`: the entries that
     .gitignore leaves out. `foreign`: the files that are not in UTF-8. `binary`: how many files are no text. `slow`: the
-    files in which the pattern took too long. `stopped_in`: the file in which the time was over. `listed`: what a program
+    files in which a pattern took too long. `stopped_in`: the file in which the time was over. `listed`: what a program
     has found that failed then."""
 
     def __init__(self, until: float) -> None:
