@@ -41,7 +41,7 @@ def test_a_change_of_a_source_changes_the_name(tmp_path: Path) -> None:
 
 def test_the_bundle_is_small_and_holds_the_worker_only() -> None:
     bundle = load()
-    assert len(bundle.packed("xz")) <= 220_000  # a first start over 100 ms takes 1.1 times `ssh host true` with it
+    assert len(bundle.packed("xz")) <= 250_000  # a first start waits for it
     assert len(bundle.packed("xz")) < len(bundle.packed("zlib")) <= MAX_SIZE == 300 * 1024
     names = files_of(bundle.data)
     _, commands = load().with_commands()

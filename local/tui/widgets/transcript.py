@@ -271,6 +271,7 @@ class Transcript(ScrollView, can_focus=False):
         kept, self._keep_in_place = self._keep_in_place, None
         first = self._in_sight
         if kept is not None and kept[0] in layout:
+            self._in_sight = None
             y = layout.start(layout.position(kept[0])) - kept[1]
             self.scroll_to(y=y, animate=False, immediate=True, force=True)
         elif first is not None and self._anchor_released and first.block in layout:

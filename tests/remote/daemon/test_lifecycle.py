@@ -369,6 +369,7 @@ async def test_more_prompts_than_may_wait_are_taken_as_there_is_room_and_an_inte
     for _ in range(2):  # each lets the next prompt begin, and so the next one in
         await laptop.control("interrupt")
         await laptop.message("result")
+        await laptop.call()  # between two turns there is nothing to interrupt
     while not any(isinstance(frame, Applied) and frame.id == sent[-1] for frame in laptop.frames):
         assert await laptop.read()
     while len(taken := [event.body["id"] for event in laptop.events if event.body.get("id") in sent]) < len(sent):
