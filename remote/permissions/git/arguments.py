@@ -26,6 +26,47 @@ _NEVER = (
     "--submodule",  # runs git in directories with a configuration of their own
     "--help",  # runs a viewer
 )
+RISKY = " ".join((*_NEVER, "--receive-pack --extcmd --separate-git-dir --upload-archive --config-env"))
+"""The options that a rule with a wildcard does not cover, in the form of the tables of `risky_options`."""
+RISKY_BEFORE_SUBCOMMAND = "-c --config-env --exec-path -C@ --git-dir@ --work-tree@ --help"
+VALUED_BEFORE_SUBCOMMAND = names("-c -C --git-dir --work-tree --namespace --super-prefix --config-env --attr-source")
+_MESSAGE = "-F@ --file@ -m= -n= -u="
+RISKY_OF_SUBCOMMAND = {
+    "add": "--pathspec-from-file@",
+    "am": "--directory@ -S= -p= -C=",
+    "apply": "--unsafe-paths --directory@ --build-fake-ancestor -p= -C=",
+    "archive": "-o --remote",
+    "bisect": "-x",
+    "blame": "--contents@ -S@ -L=",
+    "clone": "-u -c --config --template --reference --reference-if-able --bundle-uri -b= -j= -o=",
+    "commit": "-F@ --file@ -t@ --template@ --pathspec-from-file@ -m= -C= -c= -u= -S=",
+    "config": "-f --file --global --system --worktree --blob -e --edit",
+    "difftool": "-x -t --tool",
+    "format-patch": "-o -v=",
+    "grep": "-O -f@ -e= -A= -B= -C= -m=",
+    "init": "--template -b=",
+    "log": "-O@ -G= -S= -L= -n=",
+    "diff": "-O@ -G= -S= -U= -l=",
+    "show": "-O@ -G= -S= -n=",
+    "merge": "-F@ --file@ -m= -s= -X= -S=",
+    "mergetool": "-t --tool -O@",
+    "notes": _MESSAGE,
+    "push": "--repo -o=",
+    "rebase": "-x -s= -X= -C= -S=",
+    "send-email": "--smtp-server --to-cmd --cc-cmd --header-cmd --sendmail-cmd --smtp-ssl-cert-path",
+    "stash": "--pathspec-from-file@ -m=",
+    "tag": _MESSAGE,
+}
+_RUNNING_WORDS = {"bisect": names("run"), "submodule": names("foreach"), "hook": names("run")}
+_REMOTE = names("fetch pull push clone ls-remote remote submodule archive")
+_URL = re.compile(r".*://.*|[^/:]+@[^/:]+:.*|[/~].*|\.\.?(?:/.*)?", re.DOTALL)
+_KEY = re.compile(r"[a-z][a-z0-9-]*(?:\..*)?\.[a-z][a-z0-9-]*(?:=.*)?", re.DOTALL | re.IGNORECASE)
+_HARMLESS_KEY = re.compile(
+    r"user\.(?:name|email)|(?:color|advice|rerere)\.[\w.]+|pull\.(?:rebase|ff)|push\.(?:default|followtags|autosetupremote)"
+    r"|init\.defaultbranch|fetch\.prune|merge\.conflictstyle|diff\.(?:algorithm|renames|colormoved)"
+    r"|rebase\.auto(?:squash|stash)|core\.(?:autocrlf|eol|filemode|ignorecase|quotepath|abbrev)",
+    re.IGNORECASE,
+)
 _RUNS_GPG = re.compile(r"%G|%\(signature")
 
 
@@ -40,6 +81,20 @@ def git_reads_only(words: Texts) -> bool:
         return False
     check = _SUBCOMMANDS.get(rest[0])
     return check is not None and not any(map(_is_hazard, rest[1:])) and check(rest[1:])
+
+
+def names_risk(subcommand: str, text: str, is_first: bool) -> bool:
+    """Return whether an argument that is no option makes a sub-command run a program or reach another host than those
+    of its remotes, so that a rule with a wildcard does not cover it. `is_first`: no other operand stands before it."""
+    if subcommand == "filter-branch" or text in _RUNNING_WORDS.get(subcommand, ()):
+        return True
+    if subcommand in _REMOTE and "::" in text:
+        return True  # names a program that speaks for the remote
+    if subcommand in ("fetch", "pull", "push") and not text.startswith("-"):
+        return _URL.fullmatch(text) is not None or (is_first and ":" in text)
+    if subcommand == "config":
+        return _KEY.fullmatch(text) is not None and not _HARMLESS_KEY.fullmatch(text)
+    return subcommand in SUBCOMMANDS and _RUNS_GPG.search(text) is not None
 
 
 def _is_hazard(text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable
 
 from ccb.tunnel.wire import tool_traits
@@ -77,6 +78,18 @@ class CommandPattern:
     @property
     def is_exact(self) -> bool:
         return "*" not in self.text
+
+    @property
+    def words(self) -> int:
+        """How many whole words of a command the pattern spells out before its first wildcard."""
+        head, wildcard, _ = self.text.partition("*")
+        if self.text == f"{head}*" and head.endswith(":"):
+            head = head[:-1] + " "
+        try:
+            found = len(shlex.split(head))
+        except ValueError:
+            return 0
+        return found if not wildcard or head.endswith(" ") else max(0, found - 1)
 
     def matches(self, command: str) -> bool:
         """Return whether the pattern covers the command. `*` matches any text; ` *` at the end also matches no text at

@@ -289,8 +289,7 @@ class _Reader:
             if "".join(pieces.skeleton[-1:]) == "}":
                 raise NotUnderstood("a redirection sets a variable")
             self.at += 2
-            self._read_substitution(depth)
-            pieces.expand()
+            pieces.expand(self._read_substitution(depth))
         elif char == "(":
             raise NotUnderstood("a word contains a '('")
         elif char == "\\":
@@ -360,8 +359,7 @@ class _Reader:
             raise NotUnderstood("it contains arithmetic")
         if self._starts("$("):
             self.at += 2
-            self._read_substitution(depth)
-            pieces.expand("" if quoted else "(")
+            pieces.expand(self._read_substitution(depth), not quoted)
             return
         if not quoted and self._peek(1) in ("'", '"') and self._peek(1):
             raise NotUnderstood("it contains a $'…' string")
@@ -369,19 +367,21 @@ class _Reader:
         found = pattern.match(self.text, self.at)
         if found:
             self.at = found.end()
-            pieces.expand("" if quoted else found[1])
+            pieces.expand(found[1], not quoted)
         elif self._starts("${"):
             raise NotUnderstood("it contains an expansion that is not simple")
         else:
             pieces.add("$", quoted)
             self.at += 1
 
-    def _read_substitution(self, depth: int) -> None:
-        """Read up to the `)` of a substitution. Refuse one that follows a here-document on its line: shells disagree on
-        whether a line feed in the substitution starts the text of the here-document."""
+    def _read_substitution(self, depth: int) -> list[Command]:
+        """Read up to the `)` of a substitution, and return its commands. Refuse one that follows a here-document on its
+        line: shells disagree on whether a line feed in the substitution starts the text of the here-document."""
         if self._heredocs:
             raise NotUnderstood("a substitution follows a here-document on its line")
+        before = len(self.commands)
         self.read_list(")", depth + 1)
+        return self.commands[before:]
 
     def _read_backticks(self, pieces: WordPieces, depth: int, quoted: bool) -> None:
         end = self.text.find("`", self.at + 1)
@@ -394,5 +394,5 @@ class _Reader:
         reader.read_list("", depth + 1)
         self.commands += reader.commands
         self.redirects_or_groups = self.redirects_or_groups or reader.redirects_or_groups
-        pieces.expand("" if quoted else "(")
+        pieces.expand(reader.commands, not quoted)
         self.at = end + 1

@@ -14,7 +14,7 @@ from ..modes import Trust
 from ..paths import PathPattern, Places, protection
 from ..rules.rules import CommandPattern, Rule
 from ..rules.ruleset import RuleSet
-from . import suggest
+from . import risky_options, suggest
 from .parser import parse
 from .read_targets import (
     Unknown,
@@ -172,8 +172,15 @@ class BashPolicy:
             return self._git_problem(command) or self._read_problem(command, inner)
         if inner and self._accepts_edits and inner.name in ("mkdir", "touch") and not inner.assignments:
             return self._creation_problem(inner)
-        shown = _shortened(command.raw or canonical(command.words))
-        return _Problem(f"No rule allows `{shown}`.", suggest.command_rule(inner) if inner else None)
+        reason = f"No rule allows `{_shortened(command.raw or canonical(command.words))}`."
+        rule = suggest.command_rule(inner) if inner else None
+        if not inner or not rule or CommandPattern(rule.content or "").is_exact:
+            return _Problem(reason, rule)
+        uncovered = self._uncovered(inner.words, CommandPattern(rule.content or "").words)
+        if uncovered is None:
+            return _Problem(reason, rule)
+        reason = f"{reason} A rule with a wildcard does not cover {_shortened(uncovered)}."
+        return _Problem(reason, suggest.exact_command_rule(inner))
 
     def _may_read(self, command: Command) -> bool:
         """Return whether the command can be let through because it only reads."""
@@ -183,19 +190,40 @@ class BashPolicy:
         return literal and all(is_null(redirect.target) for redirect in command.redirects)
 
     def _allowed_by_rule(self, command: Command, inner: Command | None) -> bool:
-        texts = [canonical((*command.assignments, *command.words))]
+        own = (*command.assignments, *command.words)
+        texts = {canonical(own): own}
         if not command.redirects:
-            texts.append(command.raw)
+            texts[command.raw] = own
         if inner and inner.words and all(is_harmless_assignment(word, True) for word in inner.assignments):
             if started_by(inner) is None:
                 return False
-            texts.append(canonical(inner.words))
+            texts[canonical(inner.words)] = inner.words
+        hidden = len(own) - len(inner.words) if inner else len(own)  # words before the program that finally runs
         for pattern in self._allow:
-            if pattern.is_exact and command.fed:
-                continue
-            if any(text and pattern.matches(text) for text in texts):
-                return True
+            for text, words in texts.items():
+                if not text or not pattern.matches(text):
+                    continue
+                if pattern.is_exact:
+                    if not command.fed:
+                        return True
+                    continue
+                if words == own and 0 < hidden >= pattern.words:
+                    continue  # the wildcard stands for the program
+                skipped = len(command.assignments) if words == own else 0
+                if self._uncovered(words[skipped:], pattern.words - skipped) is None:
+                    return True
         return False
+
+    def _uncovered(self, words: Sequence[Word], head: int) -> str | None:
+        """Return the first argument that a rule does not cover which spells out the first `head` words, or None."""
+        return risky_options.uncovered(words, head, self._is_inside, self._bases) if words else None
+
+    def _is_inside(self, path: str) -> bool:
+        """Return whether a path leads to a file of the working directories that is not protected."""
+        if path.startswith("~") or self._bases is None:
+            return False
+        found = [self._places.real(path, base) for base in self._bases]
+        return all(self._places.holds(real) and not protection(real, self._places.home) for real in found)
 
     def _git_problem(self, command: Command) -> _Problem | None:
         """Return the problem of a repository whose files make git do more than read. Only this text can be allowed."""

@@ -206,14 +206,17 @@ def _rg(words: Words) -> bool:
 
 _SED_REGEX = r"/(?:[^/\\\n\[]|\\[^\n]|\[\^?[^\]\^\[/\\\n][^\]\[/\\\n]*\])*/"
 _SED_ADDRESS = rf"(?:[0-9]+(?:~[0-9]+)?|\$|{_SED_REGEX}I?)"
+_SED_OTHER = "|".join(
+    rf"s{mark}[^{mark}\\\n\[]*{mark}(?:[^{mark}\\\n]|\\[^\n])*{mark}" for mark in map(re.escape, "|#,@:!")
+)
 _SED_COMMAND = (
     rf"\s*(?:{_SED_ADDRESS}(?:,(?:{_SED_ADDRESS}|[+~][0-9]+))?)?\s*!?\s*"
-    rf"(?:[pdq=]|s{_SED_REGEX}(?:[^/\\\n]|\\[^\n])*/[gpiI0-9]*)\s*"
+    rf"(?:[pdq=]|(?:s{_SED_REGEX}(?:[^/\\\n]|\\[^\n])*/|{_SED_OTHER})[gpiI0-9]*)\s*"
 )
 _SED_SCRIPT = re.compile(rf"{_SED_COMMAND}(?:;{_SED_COMMAND})*;?\s*")
 
 
-def _sed(words: Words) -> bool:
+def sed_only_edits(words: Words) -> bool:
     """Allow only addresses with p, d, q, = and plain substitutions: `w`, `e` and `-i` write files and run commands."""
     if not _settled(words):
         return False
@@ -334,7 +337,7 @@ _CHECKS: dict[str, Callable[[Words], bool]] = {
     "tree": _options("adfilpsughDFrtcnCJSvx", "noreport gitignore dirsfirst prune du ignore-case", "LIP"),
     "find": _find,
     "rg": _rg,
-    "sed": _sed,
+    "sed": sed_only_edits,
     "test": _test,
     "[": _test,
     "printf": _printf,

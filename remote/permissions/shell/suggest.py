@@ -70,7 +70,6 @@ def add_directory(directory: str) -> Json:
 def command_rule(command: Command) -> Rule | None:
     """Return the rule for one simple command without its wrappers. It never allows all uses of an interpreter, a shell,
     sudo or rm."""
-    literal = all(word.is_literal for word in command.words)
     name = command.name
     if not command.assignments and name in _BY_NAME:
         return Rule(BASH.name, f"{name} *")
@@ -81,7 +80,12 @@ def command_rule(command: Command) -> Rule | None:
                 return Rule(BASH.name, f"{name} {second} *")
             if len(command.words) > 2 and command.words[2].is_literal and _PLAIN.fullmatch(command.words[2].text):
                 return Rule(BASH.name, f"{name} {second} {command.words[2].text} *")
-    if not literal or command.fed:
+    return exact_command_rule(command)
+
+
+def exact_command_rule(command: Command) -> Rule | None:
+    """Return the rule for exactly this simple command, or None if a rule cannot express that."""
+    if command.fed or not all(word.is_literal for word in command.words):
         return None
     return exact_rule(canonical(command.words) if command.redirects else command.raw)
 

@@ -80,6 +80,29 @@ def splits_into_files(command: Command, commands: Sequence[Command]) -> bool:
     return any(not _is_tame(name, commands) for word in command.words for name in word.bare)
 
 
+_WITHOUT_BLANKS = names("HOME USER LOGNAME HOSTNAME UID EUID PPID")
+_TELLERS = names("nproc whoami hostname arch logname")
+_GIT_TELLERS = names("rev-parse merge-base describe branch symbolic-ref")
+_TOLD = re.compile(r"--show-current|--short|--abbrev-ref|--tags|[A-Za-z0-9_./@~^]+")
+
+
+def is_never_option(word: Word) -> bool:
+    """Return whether the values of all expansions in a word begin with no dash and contain no blank or equals sign:
+    those of variables that the environment sets, and the names that `git rev-parse HEAD` or `nproc` print."""
+    return all(
+        each in _WITHOUT_BLANKS | _NUMBERS if isinstance(each, str) else bool(each) and all(map(_tells_name, each))
+        for each in word.expands
+    )
+
+
+def _tells_name(command: Command) -> bool:
+    words = [word.text for word in command.words]
+    start = 2 if words[:1] == ["git"] and words[1:2] and words[1] in _GIT_TELLERS else 1
+    if command.assignments or not words or (start == 1 and words[0] not in _TELLERS):
+        return False
+    return all(word.is_literal for word in command.words) and all(map(_TOLD.fullmatch, words[start:]))
+
+
 def _is_tame(name: str, commands: Sequence[Command]) -> bool:
     """Return whether the value of a variable, wherever it is set, contains no wildcards."""
     if name in _NUMBERS:

@@ -28,12 +28,14 @@ class NotUnderstood(Exception):
 class Word:
     """One word after quote removal. `skeleton` is the same word with a NUL for each quoted character and an SOH for
     each expansion. The shell may treat only the remaining characters specially. `bare` names the expansions outside of
-    quotes: a variable, or "(" for a substitution. The shell splits their values, and takes them for wildcards."""
+    quotes: a variable, or "(" for a substitution. The shell splits their values, and takes them for wildcards.
+    `expands` has every expansion: the name of a variable, or the commands of a substitution."""
 
     text: str
     skeleton: str
     dynamic: bool = False  # contains an expansion, so the program will see another text
     bare: tuple[str, ...] = ()
+    expands: tuple[str | tuple[Command, ...], ...] = ()
 
     @property
     def is_glob(self) -> bool:
@@ -64,24 +66,26 @@ class WordPieces:
     dynamic: bool = False
     started: bool = False
     bare: list[str] = field(default_factory=list)
+    expands: list[str | tuple[Command, ...]] = field(default_factory=list)
 
     def add(self, char: str, quoted: bool) -> None:
         self.started = True
         self.text.append(char)
         self.skeleton.append("\0" if quoted else char)
 
-    def expand(self, bare: str = "") -> None:
-        """Add an expansion. `bare`: what it expands, if it is not in quotes."""
+    def expand(self, what: str | Sequence[Command], bare: bool = False) -> None:
+        """Add the expansion of a variable, or of a substitution with these commands. `bare`: it is not in quotes."""
         self.started = True
+        self.expands.append(what if isinstance(what, str) else tuple(what))
         self.dynamic = True
         self.skeleton.append("\1")
         if bare:
-            self.bare.append(bare)
+            self.bare.append(what if isinstance(what, str) else "(")
 
     def word(self) -> Word:
         skeleton = "".join(self.skeleton)
         hidden_tilde = re.search("[=:]~", skeleton) is not None  # bash expands it in any word like `name=~/x`
-        return Word("".join(self.text), skeleton, self.dynamic or hidden_tilde, tuple(self.bare))
+        return Word("".join(self.text), skeleton, self.dynamic or hidden_tilde, tuple(self.bare), tuple(self.expands))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _DURATION = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?")
 _MAX_WRAPPERS = 8
 _MAX_DEPTH = 4
-_MAX_STARTS = 40
+MAX_STARTS = 40
 _MAX_TEXTS = 20
 _BOXES = names("busybox toybox")
 _SHELLS = _BOXES | names("sh bash dash zsh ksh mksh pdksh yash rbash posh ash fish csh tcsh xonsh pwsh")
@@ -218,10 +218,10 @@ def everything_behind(command: Command, depth: int = 0) -> list[Command]:
     inner = effective(command)
     if inner is not None and len(inner.words) < len(words):
         found.append(Command(inner.words))
-    is_runner = _is_runner(name, words)
-    if is_runner:
+    runs_others = is_runner(name, words)
+    if runs_others:
         found += _commands_in_arguments(words)
-    if is_runner or name in _SHELLS or name in ("eval", "trap"):
+    if runs_others or name in _SHELLS or name in ("eval", "trap"):
         for text in _texts_to_run(name, words[1:])[:_MAX_TEXTS]:
             for part in _parsed_or_nothing(text):
                 found += everything_behind(part, depth + 1)
@@ -233,7 +233,7 @@ def lines_inside(command: Command) -> Iterator[list[Command]]:
     text that cannot be parsed is left out; `hides_lines` tells of it."""
     for part in everything_behind(command):
         name = part.name.rsplit("/", 1)[-1]
-        if name in _SHELLS or name in ("eval", "trap") or _is_runner(name, part.words):
+        if name in _SHELLS or name in ("eval", "trap") or is_runner(name, part.words):
             for text in _texts_to_run(name, part.words[1:])[:_MAX_TEXTS]:
                 line = _parsed_or_nothing(text)
                 if line:
@@ -242,7 +242,7 @@ def lines_inside(command: Command) -> Iterator[list[Command]]:
 
 def _commands_in_arguments(words: Sequence[Word]) -> Iterator[Command]:
     """Yield each tail of the words as a command, and each value that is glued to an option."""
-    for start, word in enumerate(words[1:_MAX_STARTS], 1):
+    for start, word in enumerate(words[1:MAX_STARTS], 1):
         yield Command(tuple(words[start:]))
         for text in _glued(word.text):
             yield Command((_literal(text), *words[start + 1 :]))
@@ -257,7 +257,8 @@ def _texts_to_run(name: str, arguments: Sequence[Word]) -> list[str]:
     return texts
 
 
-def _is_runner(name: str, words: Sequence[Word]) -> bool:
+def is_runner(name: str, words: Sequence[Word]) -> bool:
+    """Return whether a program of this name runs other programs that are among its arguments."""
     if name in _RUN_WITH:
         return any(word.text in _RUN_WITH[name] for word in words[1:])
     return name in _BROAD or _LOADER.fullmatch(name) is not None
@@ -289,7 +290,7 @@ def hides_lines(command: Command) -> bool:
     an alias decides it. The content of scripts, and what a program pipes into a shell, are not considered."""
     texts = [word.text for word in command.words]
     shells = sum(len(_NAMES_A_SHELL.findall(text)) for text in texts)
-    if shells > _MAX_DEPTH or (len(texts) > _MAX_STARTS and os.path.basename(texts[0]) in _BROAD - {"find"}):
+    if shells > _MAX_DEPTH or (len(texts) > MAX_STARTS and os.path.basename(texts[0]) in _BROAD - {"find"}):
         return True
     return any(_hides(part, command.fed) for part in everything_behind(command))
 

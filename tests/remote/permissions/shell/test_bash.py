@@ -200,7 +200,6 @@ def test_no_way_round_the_rules(desk: Desk, command: str) -> None:
     [
         *(
             "git status",
-            "git log --output=x",
             "npm test",
             "npm test 2>&1",
             "npm  test",

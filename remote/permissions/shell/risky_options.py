@@ -1,0 +1,448 @@
+"""What a rule with a wildcard does not cover: arguments that make a program run another program, write a file or read
+settings of the caller's choice, or reach another host. The person has not seen them, because `*` stands for them.
+
+There is one table for each program. Programs without a table have none of these, or are made to run others, as `bash`
+is. Every word counts as an option, wherever it stands: only the program knows which words are values. Long options may
+be abbreviated, letters may be bundled."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Callable
+
+from ccb.tunnel.wire.dataclass import dataclass
+
+from ..git import arguments as git
+from .readonly import sed_only_edits
+from .variables import is_never_option
+from .words import Command, Word, names
+from .wrappers import MAX_STARTS, effective, everything_behind, is_runner
+
+Inside = Callable[[str], bool]
+
+_NODE = "-C@ --prefix@ --dir@ --cwd@ --script-shell --shell --node-options --globalconfig --userconfig --registry"
+_DOCKER = (
+    "-v --volume --volumes-from --mount --privileged! --device --device-cgroup-rule --cap-add --security-opt --pid"
+    " --ipc --uts --userns --cgroupns --cgroup-parent --net --network --runtime --gpus --sysctl --add-host --link"
+    " --storage-opt --use-api-socket -H --host -c --context --config --tlscacert --tlscert --tlskey --env-file@"
+    " --label-file@ --cidfile --iidfile --metadata-file -o --output --secret --ssh --build-context --builder --allow"
+    " --cache-to --cache-from --push -f@ --file@ --project-directory@"
+)
+_GRADLE = (
+    "-I --init-script -b@ --build-file@ -c@ --settings-file@ -p@ --project-dir@ -g --gradle-user-home -D --system-prop"
+    " --include-build@ --project-cache-dir@ --export-keys --write-verification-metadata -P= -x= -M= -F="
+)
+_AWK = "-f --file -E --exec -i --include -l --load -o --pretty-print -d --dump-variables -p --profile -D -W -v= -F="
+_APT = "-o --option -c --config-file"
+
+_TABLES = {
+    # Their tests and checks run code of the project, and of no other place.
+    "pytest": "-p -c --pdb+ --config-file --rootdir --confcutdir -o --override-ini --basetemp --log-file --pdbcls"
+    " --pastebin --debug --junitxml@ --junit-xml@ --html@ --cov-config@ --cov+ --co+ -k= -m= -n= -r= -W= @",
+    "ruff": "--config@ -o --output-file --cache-dir@",
+    "mypy": "--config-file@ --python-executable --custom-typeshed-dir@ --custom-typing-module --cache-dir@"
+    " --install-types --shadow-file --junit-xml --any-exprs-report --cobertura-xml-report --html-report"
+    " --linecount-report --linecoverage-report --lineprecision-report --txt-report --xml-report --xslt-html-report"
+    " --xslt-txt-report",
+    "pyright": "-p@ --project@ --pythonpath --venvpath -v --typeshedpath -t --createstub",
+    "flake8": "--config@ --append-config@ --output-file",
+    "black": "--config@",
+    "isort": "--settings-path@ --settings-file@ --sp@ --settings@ --config-root@ --virtual-env --conda-env --formatter",
+    "pylint": "--rcfile@ --load-plugins --init-hook --output --unsafe-load-any-extension -f --output-format",
+    "tox": "-c@ --conf@ --root@ --workdir@ --work-dir@ --temp-dir@ -x --override --installpkg --discover --result-json"
+    " --index-url -i --force-dep --runner --default-runner -e=",
+    "nox": "-f@ --noxfile@ --default-venv-backend -db -fb --force-python -P --extra-python --report",
+    "eslint": "-c@ --config@ --rulesdir@ --plugin@ --parser@ --resolve-plugins-relative-to@ -o --output-file -f@"
+    " --format@ --cache-location@ --cache-file@ --init",
+    "prettier": "--config@ --plugin@ --plugin-search-dir@ --ignore-path@ --cache-location@",
+    "tsc": "-p@ --project@ -b@ --build@ --outDir --outFile --out --declarationDir --tsBuildInfoFile --rootDir@"
+    " --rootDirs@ --baseUrl@ --typeRoots@ --paths --generateTrace --generateCpuProfile --init --declaration+",
+    "jest": "-c@ --config@ --rootDir@ --roots@ --projects@ --globalSetup@ --globalTeardown@ --setupFiles@"
+    " --setupFilesAfterEnv@ --testRunner@ --runner@ --reporters@ --resolver@ --transform@ --testEnvironment@ --env@"
+    " --watchPlugins@ --outputFile --coverageDirectory@ --cacheDirectory@ --filter@ --haste --modulePaths@"
+    " --moduleDirectories@ --moduleNameMapper --prettierPath@ --snapshotSerializers@ --testSequencer@ --preset@"
+    " --dependencyExtractor@ --testResultsProcessor@ --snapshotResolver@ -t= @",
+    "vitest": "-c@ --config@ -r@ --root@ --dir@ --globalSetup@ --environment@ --runner@ --reporter@"
+    " --pool@ --outputFile --coverage.customProviderModule --coverage.reportsDirectory@ --coverage.reporter@"
+    " --coverage+ --browser --api --ui --open --configLoader --typecheck.checker -t= @",
+    "mocha": "-r@ --require@ --import@ --loader@ --experimental-loader@ --config@ --package@ --opts@ -R@ --reporter@"
+    " --ui@ -u@ -O --reporter-options -n --node-option --file@ --spec@ --eval --print -g= -t= -f= -s= -j= @",
+    "rspec": "-r@ --require@ -I@ -O@ --options@ -o --out --default-path@ --drb --drb-port -f@ --format@ -P@ --pattern@"
+    " -e= -t= @",
+    "rubocop": "-c@ --config@ -r@ --require@ --plugin@ -o --out --cache-root@ -f@ --format@",
+    "phpunit": "-c@ --configuration@ --bootstrap --prepend --include-path -d --extension --printer --loader"
+    " --cache-directory --cache-result-file --log-* --coverage-text+ --coverage-filter+ --coverage-* --testdox-html"
+    " --testdox-text --testdox-xml --generate-configuration --testdox+ @",
+    "phpstan": "-c@ --configuration@ -a --autoload-file -b --generate-baseline",
+    "golangci-lint": "-c@ --config@ --output.* --cpu-profile-path --mem-profile-path --trace-path",
+    "gofmt": "cpuprofile",
+    "rustfmt": "--config@ --config-path@ --print-config",
+    "shellcheck": "--rcfile@ -P@ --source-path@",
+    "hadolint": "-c@ --config@",
+    "yamllint": "-c@ --config-file@",
+    "lint-imports": "--config@ --cache-dir@",
+    "vermin": "-c@ --config-file@",
+    # Builds and packages.
+    "make": "-f@ --file@ --makefile@ -C@ --directory@ -I@ --include-dir@ -E --eval -j= -l= -o= -W= -O=",
+    "ninja": "-C@ -f@ -t",
+    "cmake": "-D -P -C -E -S@ -B@ --build@ --toolchain --graphviz --install@ --open --preset+ -G= -j=",
+    "ctest": "-S -D -T -M -O --output-log --output-junit@ --script --script-new-process --build-and-test --test-dir@"
+    " --dashboard --submit-index --extra-submit --overwrite --test-launcher --resource-spec-file@ -R= -E= -L= -C= -j=",
+    "just": "-f@ --justfile@ -d@ --working-directory@ --shell --shell-arg --shell-command -c --command --set --chooser"
+    " --dotenv-path@ --dotenv-filename@ --cygpath --tempdir",
+    "npm": f"{_NODE} --location --global! -g! --cache --git --editor --viewer --browser --init-module --proxy"
+    " --https-proxy --cafile --ca --cert --key --node-gyp --python --call -c --logs-dir --pack-destination -w=",
+    "yarn": f"{_NODE} --use-yarnrc --modules-folder --global-folder --cache-folder --preferred-cache-folder"
+    " --link-folder --yarn-path --proxy --https-proxy --cafile",
+    "pnpm": f"{_NODE} --global -g --global-dir --global-bin-dir --store-dir --virtual-store-dir --modules-dir"
+    " --config.* --config -c --shell-mode --proxy --https-proxy --cafile --ca --cert --key",
+    "bun": f"{_NODE} -r --preload --require --import --config -e --eval -p --print --env-file@ --global -g --outdir"
+    " --outfile --cache-dir",
+    "cargo": "--config --config-path@ --manifest-path@ --target-dir@ --target+ --artifact-dir@ --out-dir@ --out+ -C -Z"
+    " --registry --index --lockfile-path@ --git --path@ --root --open",
+    "go": "toolexec exec o@ overlay modfile@ C@ pkgdir@ ldflags gcflags asmflags gccgoflags compiler vettool fixtool"
+    " coverprofile@ outputdir@ cpuprofile@ memprofile@ blockprofile@ mutexprofile@ trace@ w test.*",
+    "mvn": "-D --define -f@ --file@ -s --settings -t --toolchains -l --log-file -gs -gt --global-settings",
+    "gradle": _GRADLE,
+    "gradlew": _GRADLE,
+    "dotnet": "-p --property -o --output -s --source --configfile --packages --artifacts-path --settings -l --logger"
+    " --results-directory --test-adapter-path -d --diag --interactive+ -c= -f= -v= -r=",
+    "pip": "--python -i --index-url --pypi-url --extra-index-url -f --find-links -t --target --prefix --root --src"
+    " -b --log --log-file --proxy --cert --client-cert --trusted-host --cache-dir -r@ --requirement@ -c@ --constraint@"
+    " -e@ --editable@ -C --config-settings --global-option --build-option --install-option --report --path@ --group@"
+    " --keyring-provider -d@ --dest@ -w@ --wheel-dir@ @",
+    "uv": "--config-file --directory@ --project@ --index --default-index --index-url -i --extra-index-url --find-links"
+    " -f --python -p --cache-dir --with --with-editable --with-requirements --env-file@ --config-setting -C --target"
+    " --prefix --script --keyring-provider --allow-insecure-host --build-constraint@ --constraint@ --override@ -o"
+    " --output-file",
+    "poetry": "-C@ --directory@ -P@ --project@ --source",
+    "bundle": "--gemfile@ --path@ --shebang --binstubs --standalone@ --target-rbconfig --source",
+    "composer": "-d@ --working-dir@ --repository --repository-url",
+    "apt": _APT,
+    "apt-get": _APT,
+    # Services and other hosts.
+    "docker": _DOCKER,
+    "podman": _DOCKER,
+    "docker-compose": _DOCKER,
+    "kubectl": "--kubeconfig --context --cluster --server -s --token --as --as-group --as-uid --user --username"
+    " --password --certificate-authority --client-certificate --client-key --insecure-skip-tls-verify"
+    " --tls-server-name --cache-dir --profile --profile-output --log-file --log-dir --raw -f@ --filename@ -k@"
+    " --kustomize@ -n= -l= -o=",
+    "systemctl": "-H --host -M --machine --root --image -C --capsule -n= -t= -p= -o= -s=",
+    "journalctl": "-D --directory --file --root --image -M --machine --cursor-file --namespace -n= -u= -o= -p= -S= -U=",
+    "terraform": "chdir@ out@ var-file@ state@ state-out@ backup@ plugin-dir@ from-module generate-config-out@",
+    "ssh": "-o -F -J -L -R -D -W -w -E -I -i -S -A -X -Y -K -O -B -b -p= -l= -c= -m= -e= -Q=",
+    "scp": "-o -S -F -J -i -D -X -l= -P= -c=",
+    "sftp": "-o -S -b -D -F -J -i -s -X -P= -B= -R= -l= -c=",
+    "rsync": "-e --rsh --rsync-path --files-from --daemon --config --log-file --write-batch --only-write-batch"
+    " --read-batch -T --temp-dir --backup-dir --partial-dir --password-file --early-input --exclude-from@"
+    " --include-from@ --compare-dest --copy-dest --link-dest --sockopts --address -M --remote-option --filter -f -B=",
+    "curl": "-o --output -O! --remote-name! --remote-name-all! -J! --remote-header-name! --output-dir --create-dirs -K"
+    " --config -T --upload-file -F --form --data-urlencode -b --cookie -c --cookie-jar -D --dump-header --trace"
+    " --trace-ascii --stderr -n --netrc --netrc-file --netrc-optional -E --cert --key --cacert --capath --proxy -x"
+    " --preproxy --socks* --resolve --connect-to --unix-socket --abstract-unix-socket --interface --dns-* --engine"
+    " --egd-file --random-file --libcurl --hsts --alt-svc --etag-save --etag-compare -Q --quote --prequote --postquote"
+    " --variable --expand-* --doh-url -P --ftp-port -H= -X= -A= -e= -m= -u= -y= -Y= -C= -r= -z= -t= -U= -w= -d=",
+    "wget": "-O --output-document -o --output-file -a --append-output -P --directory-prefix -i --input-file --post-file"
+    " --body-file --use-askpass --config -e --execute --load-cookies --save-cookies --certificate --private-key"
+    " --ca-certificate --ca-directory --hsts-file --warc-* --rejected-log --egd-file --random-file --crl-file"
+    " --input-metalink --preferred-location --bind-address -Q= -t= -T= -U= -l= -A= -R= -D= -w=",
+    # Files and texts.
+    "tar": "-I --use-compress-program --to-command -F --info-script --new-volume-script --checkpoint-action"
+    " --rsh-command --rmt-command -C@ --directory@ -P! --absolute-names! -T --files-from -g --listed-incremental"
+    " --index-file -X@ --exclude-from@ --volno-file --to-stdout+",
+    "zip": "-T --test -TT --unzip-command -b --temp-path -O --output-file --log-file-path -lf",
+    "unzip": "-d@",
+    "sort": "-o --output --compress-program -T --temporary-directory --files0-from --random-source@ -k= -t= -S=",
+    "sed": "-i! --in-place! -f --file",
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _AWK),
+    "find": "fprint fprintf fprint0 fls files0-from@",
+    **dict.fromkeys(("fd", "fdfind"), "-x --exec -X --exec-batch --base-directory@ --search-path@ --ignore-file@ -e="),
+    "rg": "--pre --pretty+ --hostname-bin -z! --search-zip! -f@ --file@ --ignore-file@ -e= -g= -t= -T= -A= -B= -C= -m="
+    " -j= -r= -E= -M= -d=",
+    "tree": "-o --fromfile --fromtabfile --info",
+    "file": "-C --compile -m@ --magic-file@ -f@ --files-from@ -z -Z --uncompress",
+    "man": "-P --pager -H --html -C --config-file -M --manpath -l --local-file -p --preprocessor -B -X -T -Z -t -D",
+    "less": "-o -O --log-file -k --lesskey* -t --tag -T --tag-file",
+}
+
+_OPERANDS = {
+    "awk": r".*(?:system|getline|@|\||print.*>).*",
+    "cargo": r"\+.*",
+    "composer": r"exec|global|run-script|config",
+    "curl": r"@.*|-\w*[dHw]@.*|.*%output\{.*|file:.*",
+    "dotnet": r"[/@].*",
+    "golangci-lint": r"custom",
+    "kubectl": r"(?:-o=?|--output=)?(?:go-template|jsonpath|custom-columns)-file=?.*|templatefile.*",
+    "less": r"\+.*",
+    "make": r"(?!--)[^=]*=(?!(?:\d+|y|n|yes|no|true|false|on|off|)$).*",
+    "mvn": r".*:.*",
+    "mypy": r"@.*",
+    "npm": r".*://.*|git\+.*|git@.*|file:.*|link:.*",
+    "pip": r".*(?:://|\s@\s).*|git\+.*|file:.*",
+    "pytest": r"@.*",
+    "tar": r"[^=-].*:.*",
+    "tox": r"exec|devenv|d|e",
+    "tsc": r"@.*",
+}
+"""Words that are not covered, as regular expressions; also of the programs in _LIKE."""
+_LIKE = {
+    "podman": "docker",
+    "gawk": "awk",
+    "mawk": "awk",
+    "nawk": "awk",
+    "yarn": "npm",
+    "pnpm": "npm",
+    "bun": "npm",
+    "gmake": "make",
+}
+
+_FINE = {
+    "cmake": r"-D ?\w+(?::\w+)?=(?:ON|OFF|TRUE|FALSE|\d+|Debug|Release|RelWithDebInfo|MinSizeRel)",
+    "curl": r"-[sSLkfIiv]*o ?/dev/null|--output /dev/null",
+    "docker": r"(?:-f|--format|--filter)[ =]?(?:\{\{.*|\w+=[\w.-]+)",
+    "dotnet": r"(?:-l|--logger)[ :=]?(?:trx|console)(?:;[\w=.]+)?",
+    "mvn": r"-D(?:test|it\.test|skipTests|skipITs|maven\.test\.skip|failIfNoTests)(?:=[\w.#*,+-]*)?"
+    r"|-(?:pl|am|amd|ntp|nsu|rf|fae|ff|fn|fos)",
+    "pylint": r"(?:-f ?|--output-format[= ])[a-z]+\d?",
+    "pytest": r"-p ?no:[\w.-]+|-o ?addopts=",
+    "wget": r"-[qnv]*O ?-|--output-document[= ]-",
+}
+"""Options that are covered all the same, each with its value."""
+
+_SINGLE_DASH = names("go gofmt terraform find")
+"""Programs whose long options begin with one dash, and are neither abbreviated nor bundled."""
+_ANY_DASHES = names("npm pnpm yarn bun tsc")
+"""Programs that take long options with one dash, too."""
+_NAME = Word("x", "x")
+_PYTHON = re.compile(r"python[0-9.]*")
+_PLACE = re.compile(r"[\w./@+=:,%~ -]*")
+
+
+@dataclass(frozen=True)
+class _Table:
+    never: tuple[str, ...]
+    prefixes: tuple[str, ...]
+    places: tuple[str, ...]
+    fine: frozenset[str]
+    flags: tuple[str, ...]  # options that are never covered, and take no value
+    letters: Mapping[str, str]  # each with "" (never), "@" (a place) or "=" (harmless, with a value)
+    operands_are_places: bool
+
+
+@cache
+def _table(text: str) -> _Table:
+    """Read a table: `--x` is never covered, `--x*` stands for all that begin so, `--x@` is covered if its value is a
+    file in the session's directories, `--x+` is harmless, though others begin with it, `-x=` is harmless and takes
+    a value; `--x!` is never covered, and takes no value; `@` alone says that the operands are files."""
+    never: list[str] = []
+    prefixes: list[str] = []
+    places: list[str] = []
+    fine: list[str] = []
+    flags: list[str] = []
+    letters: dict[str, str] = {}
+    for entry in text.split():
+        option, sign = (entry[:-1], entry[-1]) if entry[-1] in "@+=*!" else (entry, "")
+        if sign == "!":
+            flags.append(option)
+            sign = ""
+        if re.fullmatch(r"-\w", option):
+            letters[option[1]] = sign
+        elif option:
+            {"": never, "*": prefixes, "@": places, "+": fine, "=": fine}[sign].append(_plain(option))
+    return _Table(
+        tuple(never), tuple(prefixes), tuple(places), frozenset(fine), tuple(flags), letters, "@" in text.split()
+    )
+
+
+def _plain(name: str) -> str:
+    """Return the name of a long option without the ways to spell it: `--outDir`, `-outdir` and `--out-dir` are one."""
+    return re.sub(r"[-_]", "", name).casefold()
+
+
+def uncovered(words: Sequence[Word], head: int, inside: Inside, bases: Sequence[str] | None) -> str | None:
+    """Return the first argument of a command that a rule with a wildcard does not cover, None if it covers all of them.
+    The rule spells out the first `head` words. `inside` says whether a path leads to a file of the session's
+    directories that is not protected, `bases` are the directories where the command may run, None if unclear."""
+    if is_runner(_name(words), words) and any(_has_table(word) for word in words[MAX_STARTS:]):
+        return "more arguments than can be checked"
+    for behind in filter(None, _started(words)):
+        shift = len(words) - len(behind)
+        known = max(0, head - shift) if tuple(words[shift:]) == tuple(behind) else 0
+        found = _uncovered(behind, known, inside, bases)
+        if found:
+            return found
+    return None
+
+
+def _started(words: Sequence[Word]) -> list[Sequence[Word]]:
+    """Return the words of each command that a command may be or start, but for those of `find` and `xargs`, which are
+    judged on their own."""
+    name = _name(words)
+    inner = effective(Command(tuple(words)))
+    if inner is not None and len(inner.words) < len(words):
+        return [words, *(_started(inner.words) if inner.words else [])]
+    if is_runner(name, words) and name not in ("find", "xargs"):
+        return [part.words for part in everything_behind(Command(tuple(words)))]
+    if _PYTHON.fullmatch(name):
+        at = next((at for at, word in enumerate(words) if word.text == "-m"), len(words))
+        return [words, *([words[at + 1 :]] if words[at + 1 :] else [])]
+    return [words]
+
+
+def _name(words: Sequence[Word]) -> str:
+    name = os.path.basename(words[0].text)
+    return re.sub(r"^pip[0-9.]+$", "pip", name)
+
+
+def _has_table(word: Word) -> bool:
+    name = _name([word])
+    return name == "git" or name in _TABLES or name in _LIKE or _PYTHON.fullmatch(name) is not None
+
+
+def _uncovered(words: Sequence[Word], head: int, inside: Inside, bases: Sequence[str] | None) -> str | None:
+    name = _name(words)
+    if name == "git":
+        return _uncovered_of_git(words, head, inside, bases)
+    name = _LIKE.get(name, name) if name not in _TABLES else name
+    if name not in _TABLES:
+        return None
+    if name == "tar" and len(words) > 1 and re.fullmatch(r"[A-Za-z]\w*", words[1].text):  # letters without a dash
+        if "C" in words[1].text or "X" in words[1].text:
+            return words[1].text
+        words = [words[0], Word("-" + words[1].text, words[1].skeleton), *words[2:]]
+    found = _first(name, _TABLES[name], words, head, inside, bases)
+    return found or (_uncovered_script(words[1:]) if name == "sed" else None)
+
+
+def _uncovered_script(words: Sequence[Word]) -> str | None:
+    """Return why a script of sed is not covered, None if it only prints, deletes and replaces."""
+    kept = [_NAME if word.is_glob else word for word in words if not re.match(r"-i|--in-place", word.text)]
+    return None if sed_only_edits(kept) else "a script that may do more than change text"
+
+
+def _uncovered_of_git(words: Sequence[Word], head: int, inside: Inside, bases: Sequence[str] | None) -> str | None:
+    at = 1
+    while at < len(words) and words[at].text.startswith("-") and not words[at].dynamic:
+        at += 2 if words[at].text in git.VALUED_BEFORE_SUBCOMMAND else 1
+    found = _first("git", f"{git.RISKY} {git.RISKY_BEFORE_SUBCOMMAND}", words[:at], head, inside, bases)
+    if found or at >= len(words):
+        return found
+    subcommand = words[at].text
+    if words[at].dynamic:
+        return "a sub-command that is known only when it runs"
+    is_first = True
+    for index, word in enumerate(words[at + 1 :], at + 1):
+        if index >= head and git.names_risk(subcommand, word.text, is_first):
+            return word.text
+        is_first = is_first and word.text.startswith("-")
+    table = f"{git.RISKY} {git.RISKY_OF_SUBCOMMAND.get(subcommand, '')}"
+    return _first("git", table, words[at:], max(0, head - at), inside, bases)
+
+
+def _first(
+    name: str, text: str, words: Sequence[Word], head: int, inside: Inside, bases: Sequence[str] | None
+) -> str | None:
+    """Return the first argument that the table of a program excludes. Those that the rule spells out, each with its
+    value, are not looked at."""
+    table, family = _table(text), _LIKE.get(name, name)
+    for at, word in enumerate(words[1:], 1):
+        following = words[at + 1].text if at + 1 < len(words) and not words[at + 1].dynamic else None
+        if at < head - 1 or (at < head and _needs_no_value(table, word.text)):
+            continue
+        if _is_unclear(word, bases):
+            return "an argument that is known only when it runs"
+        fine = _FINE.get(family)
+        if fine and any(re.fullmatch(fine, text) for text in (word.text, f"{word.text} {following}")):
+            continue
+        operand = _OPERANDS.get(family)
+        if operand and re.fullmatch(operand, word.text.replace("||", ""), re.DOTALL | re.IGNORECASE):
+            return word.text
+        if word.text.startswith("-") and len(word.text) > 1:
+            if _is_excluded(name, table, word.text, following, inside):
+                return word.text
+        elif table.operands_are_places and not _is_operand_inside(word, inside):
+            return word.text
+    return None
+
+
+def _needs_no_value(table: _Table, text: str) -> bool:
+    """Return whether a word that ends what a rule spells out is complete: its value is not behind the wildcard."""
+    return not text.startswith("-") or "=" in text or text.startswith(table.flags)
+
+
+def _is_operand_inside(word: Word, inside: Inside) -> bool:
+    text = re.split(r"[*?\[]", word.text)[0] if word.is_glob else word.text.partition("::")[0]
+    return inside(text) and (not word.dynamic or is_never_option(word))
+
+
+def _is_unclear(word: Word, bases: Sequence[str] | None) -> bool:
+    """Return whether the program may get an option, or a setting such as `SHELL=x`, that the text does not show."""
+    if word.dynamic and not is_never_option(word):
+        quoted_value = not word.bare and word.skeleton[:1] not in ("\1", "-") and word.text[:1] not in ("", "-")
+        return not quoted_value or "=" in word.text
+    if not word.is_glob:
+        return False
+    if bases is None:
+        return True
+    pattern = re.sub(r"\[.*|\?", "*", word.text.split("/")[0], flags=re.DOTALL)
+    return any(_holds_option(base, pattern) for base in bases)
+
+
+def _holds_option(directory: str, pattern: str) -> bool:
+    """Return whether a file in the directory looks like an option or a setting, and the pattern matches it."""
+    try:
+        found = os.listdir(directory)
+    except OSError:
+        return True
+    return any((each.startswith("-") or "=" in each) and fnmatch.fnmatchcase(each, pattern) for each in found)
+
+
+def _is_excluded(name: str, table: _Table, text: str, following: str | None, inside: Inside) -> bool:
+    option = re.split("[=:]", text)[0]
+    given = text[len(option) + 1 :] if option != text else following
+    if name in _SINGLE_DASH:
+        return _judge_long(table, _plain(option), given, inside, abbreviated=False)
+    if text.startswith("--"):
+        return text != "--" and _judge_long(table, _plain(option), given, inside)
+    if name in _ANY_DASHES and len(option) > 2 and _judge_long(table, _plain(option), given, inside):
+        return True
+    if any(_plain(option) == each for each in table.never if len(each) > 1):
+        return True  # as `-SP` and `-gs`
+    for at, letter in enumerate(text[1:], 2):
+        sign = table.letters.get(letter)
+        if sign == "":
+            return True
+        if sign == "@":
+            glued = text[at:].lstrip("=")
+            if not _is_place(glued or following, inside):
+                return True
+            if glued:
+                return False
+        if sign == "=":
+            return False
+    return False
+
+
+def _judge_long(table: _Table, name: str, value: str | None, inside: Inside, *, abbreviated: bool = True) -> bool:
+    """Return whether a long option is excluded, also if its name may be the beginning of one that is."""
+    if name in table.fine:
+        return False
+    if any(name.startswith(each) for each in table.prefixes):
+        return True
+    if any(each == name or (abbreviated and each.startswith(name)) for each in table.never):
+        return True
+    if any(each == name or (abbreviated and each.startswith(name)) for each in table.places):
+        return not _is_place(value, inside)
+    return False
+
+
+def _is_place(value: str | None, inside: Inside) -> bool:
+    """Return whether a value names files of the session's directories, or nothing that looks like a path elsewhere."""
+    if value is None or not _PLACE.fullmatch(value):
+        return False
+    return all(inside(part) for part in re.split("[=:,]", value) if part)
