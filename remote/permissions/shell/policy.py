@@ -274,7 +274,11 @@ class BashPolicy:
     def _place_problem(self, real: str) -> _Problem | None:
         if self._places.holds(real) or self._reads_all or self._covers(self._read, real):
             return None
-        return _Problem(f"{real} is outside the working directories.", suggest.directory_rule(READ.name, real), real)
+        return _Problem(
+            f"{real} is outside the working directories.",
+            suggest.directory_rule(READ.name, real, self._places.home),
+            real,
+        )
 
     def _write_problem(self, word: Word) -> _Problem | None:
         if is_null(word):
@@ -291,7 +295,9 @@ class BashPolicy:
             return None
         if not self._places.holds(real):
             return _Problem(
-                f"{real} is outside the working directories.", suggest.directory_rule(EDIT.name, real), real
+                f"{real} is outside the working directories.",
+                suggest.directory_rule(EDIT.name, real, self._places.home),
+                real,
             )
         if self._accepts_edits:
             return None

@@ -12,6 +12,7 @@ from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
 
 from ..paths import Places
 from ..rules.rules import CommandPattern, Rule, RuleError, parse_rule
+from ..sensitive import is_too_wide
 from .words import Command, canonical, names
 
 Json = dict[str, Any]
@@ -98,10 +99,17 @@ def exact_rule(text: str) -> Rule | None:
     return Rule(BASH.name, text)
 
 
-def directory_rule(tool: str, real: str) -> Rule | None:
-    """Return the rule for everything in a directory, or in the directory of a file. None for the whole file system."""
-    directory = real if os.path.isdir(real) else os.path.dirname(real)
-    return _path_rule(tool, directory, "/**") if directory.strip("/") else None
+def directory_rule(tool: str, real: str, home: str) -> Rule | None:
+    """Return the rule for everything in a directory, or in the directory of a file. Where that would be too wide, as in
+    a home, return the rule for the file alone, or None for a directory."""
+    directory = _directory(real)
+    if not is_too_wide(directory, home):
+        return _path_rule(tool, directory, "/**")
+    return file_rule(tool, real) if real != directory else None
+
+
+def _directory(real: str) -> str:
+    return real if os.path.isdir(real) else os.path.dirname(real)
 
 
 def file_rule(tool: str, real: str) -> Rule | None:
@@ -126,13 +134,10 @@ def for_file(writes: bool, real: str) -> list[Json]:
 def for_path(writes: bool, real: str, places: Places, accepts_edits: bool) -> list[Json]:
     """Return updates for a file tool. The first is enough by itself."""
     if not writes:
-        rule = directory_rule(READ.name, real)
+        rule = directory_rule(READ.name, real, places.home)
         return add_rules([rule]) if rule else []
     if places.holds(real):
         return [accept_edits()]
-    directory = real if os.path.isdir(real) else os.path.dirname(real)
-    if not directory.strip("/"):
-        return []
-    rule = directory_rule(EDIT.name, real)
-    updates = [add_directory(directory)]
-    return updates if accepts_edits or rule is None else [*add_rules([rule]), *updates]
+    rule = directory_rule(EDIT.name, real, places.home)
+    updates = [] if is_too_wide(_directory(real), places.home) else [add_directory(_directory(real))]
+    return updates if rule is None or (accepts_edits and updates) else [*add_rules([rule]), *updates]

@@ -378,6 +378,57 @@ def test_the_first_suggestion_is_enough(desk: Desk, mode: str, tool: str, tool_i
     assert engine.decide(Named(tool), tool_input).behavior is ALLOW, decision
 
 
+@pytest.mark.parametrize("tool", ["Read", "Write", "cat ", "echo x > "])
+@pytest.mark.parametrize(
+    ("path", "rule"),
+    [
+        ("{home}/note.txt", "/{home}/note.txt"),
+        ("{home}/../up.txt", "/{root}/up.txt"),
+        ("{home}/.config/note", "/{home}/.config/note"),
+        ("{home}/.config/gh/x", "/{home}/.config/gh/x"),
+        ("{home}/.cargo/x", "/{home}/.cargo/x"),
+        ("/home/bob/x", "//home/bob/x"),
+        ("/home/x", "//home/x"),
+        ("/x", "//x"),
+        ("{root}/mixed/note", "/{root}/mixed/note"),
+        ("{home}/notes/a.txt", "/{home}/notes/**"),
+        ("{root}/other/c", "/{root}/other/**"),
+    ],
+)
+def test_a_suggestion_is_about_no_home_and_no_place_with_secrets(desk: Desk, tool: str, path: str, rule: str) -> None:
+    (desk.root / "mixed").mkdir()
+    (desk.root / "mixed/.env").touch()
+    (desk.home / "notes").mkdir()
+    named = {"home": str(desk.home), "root": str(desk.root)}
+    full = path.format(**named)
+    for mode in ("default", "acceptEdits"):
+        engine = desk.engine(mode)
+        decision = on_file(engine, tool, full) if tool[0].isupper() else bash(engine, tool + full)
+        assert decision.behavior is ASK
+        given = [each for update in decision.suggestions for each in update.get("rules", [])]
+        about_files = [each["ruleContent"] for each in given if each["toolName"] != "Bash"]
+        assert about_files in ([], [rule.format(**named)])
+        added = [each for update in decision.suggestions for each in update.get("directories", [])]
+        assert [f"/{each}/**" for each in added if f"/{each}/**" != rule.format(**named)] == []
+        if given or added:
+            engine.apply(decision.suggestions[:1])
+            again = on_file(engine, tool, full) if tool[0].isupper() else bash(engine, tool + full)
+            assert again.behavior is ALLOW or "secrets" in again.reason
+        else:
+            assert "protected" in decision.reason or "secrets" in decision.reason
+
+
+@pytest.mark.parametrize("directory", ["~", "~/..", "/", "/home", "~/.ssh", "~/.config", "/root"])
+def test_such_a_directory_itself_is_suggested_by_no_rule(desk: Desk, directory: str) -> None:
+    (desk.home / ".config").mkdir()
+    for decision in (
+        desk.engine().decide(Named("Grep"), {"pattern": "x", "path": directory}),
+        bash(desk.engine(), f"ls {directory}"),
+    ):
+        assert decision.behavior is ASK
+        assert not any("**" in str(update) for update in decision.suggestions)
+
+
 def test_suggestions_have_the_public_shape(desk: Desk) -> None:
     engine = desk.engine()
     assert on_file(engine, "Edit", "a.txt").suggestions == [
