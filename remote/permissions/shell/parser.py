@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
+from dataclasses import replace
+from typing import Union
 
 from ccb.tunnel.wire.dataclass import dataclass
 
 from .variables import reads_utf8
-from .words import Command, NotUnderstood, Redirect, Word, WordPieces, check_command_word
+from .words import ANY, Command, NotUnderstood, Redirect, Word, WordPieces, check_command_word, names
 
 _MAX_CHARS = 20_000
 _MAX_DEPTH = 12
@@ -44,7 +46,7 @@ def parse(text: str, strict: bool = False) -> list[Command]:
     reader.read_list("", 0)
     if strict:
         _check_plain(reader)
-    return reader.commands
+    return reader.with_inputs()
 
 
 def _check_plain(reader: _Reader) -> None:
@@ -61,6 +63,40 @@ class _HereDoc:
     end: str
     quoted: bool
     strip_tabs: bool
+    text: str = ""
+
+
+_Input = Union[Word, _HereDoc, int, None]
+"""What a command reads: a text, a here-document, or what the command of this number prints; None if the line gives it
+nothing."""
+
+
+_TELLS_FILES = names("cat zcat curl wget")
+
+
+def _printed(command: Command, gets: Word | None) -> Word | None:
+    """Return what a command prints: ANY if that is not known, None if it is the content of a file or page, which counts
+    as little as that of a script."""
+    arguments = [word.text for word in command.words[1:]]
+    if command.name in _TELLS_FILES and arguments and gets is None and not any(w.expands for w in command.words):
+        return None
+    if command.redirects or not all(word.is_literal for word in command.words):
+        return ANY
+    if command.name == "cat" and arguments in ([], ["-"]):
+        return gets or ANY
+    text = None
+    if command.name == "echo":
+        arguments = arguments[1:] if arguments[:1] == ["-n"] else arguments
+        text = None if "".join(arguments[:1]).startswith("-") else " ".join(arguments)
+    elif command.name == "printf" and len(arguments) == 1 and "%" not in arguments[0]:
+        text = arguments[0].replace("\\n", "\n")
+    elif command.name == "printf" and arguments[:1] in (["%s"], ["%s\\n"]):
+        text = ("\n" if len(arguments[0]) > 2 else "").join(arguments[1:])
+    return _text(text) if text is not None and "\\" not in text else ANY
+
+
+def _text(text: str) -> Word:
+    return Word(text, "\0" * len(text))
 
 
 class _Reader:
@@ -70,6 +106,28 @@ class _Reader:
         self.commands: list[Command] = []
         self.redirects_or_groups = False
         self._heredocs: list[_HereDoc] = []
+        self._inputs: list[_Input] = []  # of each command
+        self._input: _Input = None  # of the next command
+        self._input_of_list: _Input = None
+        self._own_input: _Input = None  # by a redirection of the command that is being read
+        self._printer: _Input = None  # the command before a pipe
+        self._after_pipe = False
+        self._is_replaced = False  # `exec <file` has given the shell itself another input
+
+    def with_inputs(self) -> list[Command]:
+        """Return the commands, each with what it reads."""
+        found: list[Command] = []
+        for command, given in zip(self.commands, self._inputs):
+            if isinstance(given, int):
+                given = _printed(found[given], found[given].gets)
+            elif isinstance(given, _HereDoc):
+                given = ANY if "\\" in given.text and not given.quoted else _text(given.text)
+            found.append(replace(command, gets=given or command.gets))
+        return found
+
+    def _add(self, command: Command, given: _Input) -> None:
+        self.commands.append(command)
+        self._inputs.append(ANY if given is None and self._is_replaced else given)
 
     def _peek(self, offset: int = 0) -> str:
         return self.text[self.at + offset : self.at + offset + 1]
@@ -81,10 +139,12 @@ class _Reader:
         """Read commands up to `closer` (`)` or `}`), which is consumed, or to the end of the text if it is ""."""
         if depth > _MAX_DEPTH:
             raise NotUnderstood("it is nested too deeply")
+        around, self._input_of_list, self._after_pipe = self._input_of_list, self._input, False
         self._skip_blanks_and_comments()
         while not self._take_end_of_list(closer):
             self._read_list_item(depth)
             self._skip_blanks_and_comments()
+        self._input, self._input_of_list, self._after_pipe = self._input_of_list, around, False
 
     def _take_end_of_list(self, closer: str) -> bool:
         if not self._peek():
@@ -104,6 +164,8 @@ class _Reader:
         if char == "\n":
             self.at += 1
             self._read_heredocs()
+            if not self._after_pipe:
+                self._input = self._input_of_list
         elif char == "(":
             if self._starts("(("):
                 raise NotUnderstood("it contains arithmetic")
@@ -120,8 +182,17 @@ class _Reader:
     def _read_group(self, closer: str, depth: int) -> None:
         self.redirects_or_groups = True
         self.at += 1
+        first, given = len(self.commands), self._input
         self.read_list(closer, depth + 1)
+        end = len(self.commands)
+        self._own_input = None
         self._read_trailing_redirects(depth)
+        for at in range(first, end):
+            found = self._inputs[at]
+            found = self._own_input if found is None else found
+            is_shared = found is not None and found in (given, self._own_input) and end > first + 1
+            self._inputs[at] = ANY if is_shared else found  # one command may leave a part of it to the next
+        self._printer, self._after_pipe = ANY, False
 
     def _refuse_open_heredoc(self) -> None:
         if self._heredocs:
@@ -147,6 +218,8 @@ class _Reader:
         for operator in ("&&", "||", "|&", ";", "&", "|"):
             if self._starts(operator):
                 self.at += len(operator)
+                self._after_pipe = operator in ("|", "|&")
+                self._input = self._printer if self._after_pipe else self._input_of_list
                 return
 
     def _read_trailing_redirects(self, depth: int) -> None:
@@ -159,7 +232,7 @@ class _Reader:
                 break
             redirects += self._read_redirect(depth)
         if redirects:
-            self.commands.append(Command((), (), tuple(redirects), self.text[start : self.at].strip()))
+            self._add(Command((), (), tuple(redirects), self.text[start : self.at].strip()), None)
         if self._peek() not in ("", "\n", ";", "&", "|", ")", "}"):
             raise NotUnderstood("something unexpected follows a group")
 
@@ -168,14 +241,16 @@ class _Reader:
         words: list[Word] = []
         assignments: list[Word] = []
         redirects: list[Redirect] = []
-        end, fed, both = start, False, False
+        end, both = start, False
+        given: _Input = None
         while True:
             self._skip_blanks_and_comments()
             char = self._peek()
             if self._at_redirect():
-                fed = fed or self._peek() == "<"
                 both = both or self._peek() == "&"
+                self._own_input = None
                 redirects += self._read_redirect(depth)
+                given = given if self._own_input is None else self._own_input
                 end = self.at
                 continue
             if not char or char in "\n;&|)":
@@ -195,7 +270,15 @@ class _Reader:
         elif not assignments and not redirects:
             raise NotUnderstood(f"{char!r} is not expected here")
         raw = self.text[start:end].strip()
-        self.commands.append(Command(tuple(words), tuple(assignments), tuple(redirects), raw, fed))
+        is_fed = given is not None
+        self._add(
+            Command(tuple(words), tuple(assignments), tuple(redirects), raw, is_fed), given if is_fed else self._input
+        )
+        self._printer, self._after_pipe = len(self.commands) - 1, False
+        if (
+            is_fed and words and words[0].text in ("exec", "command", "builtin")
+        ):  # the shell itself reads it from now on
+            self._is_replaced = True
 
     def _at_redirect(self) -> bool:
         if self._starts("&>"):
@@ -209,7 +292,9 @@ class _Reader:
 
     def _read_redirect(self, depth: int) -> list[Redirect]:
         self.redirects_or_groups = True
+        descriptor = ""
         while self._peek().isdigit():
+            descriptor += self._peek()
             self.at += 1
         for operator in ("<<<", "<<-", "<<", "<>", "<&", "&>>", "&>", ">>", ">|", ">&", "<", ">"):
             if self._starts(operator):
@@ -217,6 +302,7 @@ class _Reader:
                 break
         if operator in ("<<", "<<-"):
             self._read_heredoc_start(operator == "<<-", depth)
+            self._own_input = self._heredocs[-1] if descriptor in ("", "0") else ANY
             return []
         self._skip_blanks_in_line()
         if self._peek() in ("", "\n", ";", "|", "&", "(", ")") or self._at_redirect():
@@ -224,6 +310,9 @@ class _Reader:
         if operator in (">&", "<&") and re.match(r"-[^\s;|&()<>]", self.text[self.at : self.at + 2]):
             raise NotUnderstood("shells read what follows '-' in different ways here")
         target = self._read_word(depth)
+        if operator.startswith("<"):
+            is_text = operator == "<<<" and descriptor in ("", "0") and target.is_literal
+            self._own_input = target if is_text else ANY
         if operator == "<<<":
             return []
         if operator in (">&", "<&") and target.is_literal and re.fullmatch(r"[0-9]+-?|-", target.text):
@@ -258,8 +347,10 @@ class _Reader:
                 end = len(self.text) if end < 0 else end
                 line = self.text[self.at : end]
                 self.at = min(end + 1, len(self.text))
-                if (line.lstrip("\t") if heredoc.strip_tabs else line) == heredoc.end:
+                line = line.lstrip("\t") if heredoc.strip_tabs else line
+                if line == heredoc.end:
                     break
+                heredoc.text += f"{line}\n"
                 if not heredoc.quoted and (re.search(r"[`$]", line) or line.endswith("\\")):
                     raise NotUnderstood("a here-document contains expansions")
         self._heredocs = []
@@ -289,7 +380,7 @@ class _Reader:
             if "".join(pieces.skeleton[-1:]) == "}":
                 raise NotUnderstood("a redirection sets a variable")
             self.at += 2
-            pieces.expand(self._read_substitution(depth))
+            pieces.expand(self._read_substitution(depth, is_fed=char == ">"))
         elif char == "(":
             raise NotUnderstood("a word contains a '('")
         elif char == "\\":
@@ -374,13 +465,17 @@ class _Reader:
             pieces.add("$", quoted)
             self.at += 1
 
-    def _read_substitution(self, depth: int) -> list[Command]:
+    def _read_substitution(self, depth: int, is_fed: bool = False) -> list[Command]:
         """Read up to the `)` of a substitution, and return its commands. Refuse one that follows a here-document on its
         line: shells disagree on whether a line feed in the substitution starts the text of the here-document."""
         if self._heredocs:
             raise NotUnderstood("a substitution follows a here-document on its line")
         before = len(self.commands)
+        held = self._input, self._own_input, self._printer
+        if is_fed:
+            self._input = ANY
         self.read_list(")", depth + 1)
+        self._input, self._own_input, self._printer = held
         return self.commands[before:]
 
     def _read_backticks(self, pieces: WordPieces, depth: int, quoted: bool) -> None:
@@ -391,8 +486,10 @@ class _Reader:
         if depth >= _MAX_DEPTH:
             raise NotUnderstood("it is nested too deeply")
         reader = _Reader(inner)
+        reader._input = None if self._input is None else ANY
         reader.read_list("", depth + 1)
-        self.commands += reader.commands
+        for command in reader.with_inputs():
+            self._add(command, None)
         self.redirects_or_groups = self.redirects_or_groups or reader.redirects_or_groups
         pieces.expand(reader.commands, not quoted)
         self.at = end + 1

@@ -29,7 +29,7 @@ from .read_targets import (
 from .readonly import is_null, reads_only, reads_only_together, runs_git
 from .variables import is_harmless_assignment, splits_into_files
 from .words import Command, NotUnderstood, Word, canonical
-from .wrappers import effective, hides_commands, hides_lines, lines_inside, started_by
+from .wrappers import effective, hides_commands, hides_lines, lines_inside, runs_its_input, started_by
 
 Json = dict[str, Any]
 
@@ -204,7 +204,7 @@ class BashPolicy:
                 if not text or not pattern.matches(text):
                     continue
                 if pattern.is_exact:
-                    if not command.fed:
+                    if not command.fed and not (command.gets and runs_its_input(command.words)):
                         return True
                     continue
                 if words == own and 0 < hidden >= pattern.words:

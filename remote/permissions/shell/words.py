@@ -57,6 +57,10 @@ class Word:
         return not (self.dynamic or self.is_glob or self.is_tilde)
 
 
+ANY = Word("", "\1", dynamic=True)
+"""A word, or an input, whose text is known only when the command runs."""
+
+
 @dataclass
 class WordPieces:
     """The pieces of a word that is being read."""
@@ -99,13 +103,15 @@ class Redirect:
 @dataclass(frozen=True)
 class Command:
     """One simple command. `raw` is its text as typed, with assignments and redirections. `fed`: the line gives it input
-    (a file or a here-document), which many programs run as code."""
+    (a file or a here-document), which many programs run as code. `gets` is that input, or what a pipe gives it: the
+    text if it is known, ANY if not, None for no such input."""
 
     words: tuple[Word, ...]
     assignments: tuple[Word, ...] = ()
     redirects: tuple[Redirect, ...] = ()
     raw: str = ""
     fed: bool = False
+    gets: Word | None = None
 
     @property
     def name(self) -> str:

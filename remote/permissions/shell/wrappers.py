@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from .parser import parse
 from .variables import decides_what_runs
-from .words import Command, NotUnderstood, Word, is_command_name, names
+from .words import ANY, Command, NotUnderstood, Word, is_command_name, names
 
-_ANY = Word("", "\1", dynamic=True)  # an argument whose text is known only when the command runs
 FOUND = Word("{}", "\1", dynamic=True)
 """Stands for a file that find has found, as an argument of its own."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -26,6 +25,8 @@ _RUN_TEXT = names(
     "su ssh script watch tmux screen runuser sg newgrp flock parallel sem hyperfine entr xterm capsh nix-shell"
 )
 """Programs that run an argument as a shell command line."""
+_RUN_INPUT = names("su ssh sg newgrp runuser script capsh nix-shell parallel sem at batch sudo doas source .")
+"""Programs that run what they read as command lines, unless arguments say what they run."""
 _TOOL_RUNNERS = names("uv poetry pipenv pdm hatch conda direnv dotenv nix cross-env npx bundle rbenv pyenv mise asdf")
 _FOLLOWED = names("timeout nice stdbuf nohup time command env find xargs source .")
 _BROAD = (
@@ -74,7 +75,7 @@ def effective(command: Command) -> Command | None:
         if unwrapped is None:
             return None
         assignments, words = (*assignments, *unwrapped.assignments), unwrapped.words
-    return Command(words, assignments, command.redirects, command.raw, command.fed)
+    return Command(words, assignments, command.redirects, command.raw, command.fed, command.gets)
 
 
 def _is_transparent(words: Sequence[Word]) -> bool:
@@ -151,8 +152,8 @@ def _started_by_xargs(command: Command) -> list[Command] | None:
     if placeholder:
         if placeholder in words[0].text:
             return None
-        words = [_ANY if placeholder in word.text else word for word in words]
-    return [Command((*words, _ANY))]
+        words = [ANY if placeholder in word.text else word for word in words]
+    return [Command((*words, ANY))]
 
 
 def _xargs_options(words: Sequence[Word]) -> tuple[str, Sequence[Word]] | None:
@@ -205,47 +206,57 @@ def _exec_argument(word: Word) -> Word:
     """Return an argument of -exec as the started command gets it. `../{}` names another file than the found one."""
     if "{}" not in word.text:
         return word
-    return FOUND if word.text == "{}" else _ANY
+    return FOUND if word.text == "{}" else ANY
 
 
 def everything_behind(command: Command, depth: int = 0) -> list[Command]:
     """Return every command that this one may start, for deny rules. Return too many rather than miss one."""
-    found = [Command(command.words, raw=command.raw)]
+    found = [Command(command.words, raw=command.raw, gets=command.gets)]
     words = command.words
     if not words or depth > _MAX_DEPTH:
         return found
     name = words[0].text.rsplit("/", 1)[-1]
     inner = effective(command)
     if inner is not None and len(inner.words) < len(words):
-        found.append(Command(inner.words))
+        found.append(Command(inner.words, gets=command.gets))
     runs_others = is_runner(name, words)
     if runs_others:
-        found += _commands_in_arguments(words)
-    if runs_others or name in _SHELLS or name in ("eval", "trap"):
-        for text in _texts_to_run(name, words[1:])[:_MAX_TEXTS]:
-            for part in _parsed_or_nothing(text):
-                found += everything_behind(part, depth + 1)
+        found += _commands_in_arguments(words, command.gets)
+    for text in _lines_of(command):
+        for part in _parsed_or_nothing(text):
+            found += everything_behind(part, depth + 1)
     return found
+
+
+def _lines_of(command: Command) -> list[str]:
+    """Return the texts that a command may run as command lines: arguments, and what it reads if it is a shell."""
+    name, words = os.path.basename(command.name), command.words
+    found: list[str] = []
+    if command.gets is not None and not command.gets.dynamic and runs_its_input(words):
+        found.append(command.gets.text)
+    if is_runner(name, words) or name in _SHELLS or name in ("eval", "trap"):
+        found += _texts_to_run(name, words[1:])[:_MAX_TEXTS]
+    return found
+
+
+def runs_its_input(words: Sequence[Word]) -> bool:
+    """Return whether a command may run what it reads as command lines, as a shell does: also one behind a wrapper."""
+    return any(os.path.basename(word.text) in _SHELLS | _RUN_INPUT for word in words[:MAX_STARTS])
 
 
 def lines_inside(command: Command) -> Iterator[list[Command]]:
     """Yield each command line that a command may run, parsed: the text of `sh -c`, of eval, of trap and of runners. A
     text that cannot be parsed is left out; `hides_lines` tells of it."""
     for part in everything_behind(command):
-        name = part.name.rsplit("/", 1)[-1]
-        if name in _SHELLS or name in ("eval", "trap") or is_runner(name, part.words):
-            for text in _texts_to_run(name, part.words[1:])[:_MAX_TEXTS]:
-                line = _parsed_or_nothing(text)
-                if line:
-                    yield line
+        yield from filter(None, map(_parsed_or_nothing, _lines_of(part)))
 
 
-def _commands_in_arguments(words: Sequence[Word]) -> Iterator[Command]:
+def _commands_in_arguments(words: Sequence[Word], gets: Word | None) -> Iterator[Command]:
     """Yield each tail of the words as a command, and each value that is glued to an option."""
     for start, word in enumerate(words[1:MAX_STARTS], 1):
-        yield Command(tuple(words[start:]))
+        yield Command(tuple(words[start:]), gets=gets)
         for text in _glued(word.text):
-            yield Command((_literal(text), *words[start + 1 :]))
+            yield Command((_literal(text), *words[start + 1 :]), gets=gets)
 
 
 def _texts_to_run(name: str, arguments: Sequence[Word]) -> list[str]:
@@ -286,17 +297,20 @@ def hides_commands(command: Command) -> bool:
 
 
 def hides_lines(command: Command) -> bool:
-    """Return whether the text does not show which command lines are finally run, because a variable, a here-document or
-    an alias decides it. The content of scripts, and what a program pipes into a shell, are not considered."""
+    """Return whether the text does not show which command lines are finally run, because a variable, a pipe or an alias
+    decides it. The content of scripts is not considered."""
     texts = [word.text for word in command.words]
     shells = sum(len(_NAMES_A_SHELL.findall(text)) for text in texts)
     if shells > _MAX_DEPTH or (len(texts) > MAX_STARTS and os.path.basename(texts[0]) in _BROAD - {"find"}):
         return True
-    return any(_hides(part, command.fed) for part in everything_behind(command))
+    return any(map(_hides, everything_behind(command)))
 
 
-def _hides(command: Command, fed: bool) -> bool:
+def _hides(command: Command) -> bool:
     name, words = command.name.rsplit("/", 1)[-1], command.words[1:]
+    fed = command.gets is not None and not _is_readable(command.gets)
+    if fed and name in _RUN_INPUT and _reads_commands(name, words):
+        return True
     if name in ("alias", "hash", "enable", "shopt", "complete", "bind"):
         return bool(words)
     if name in ("eval", "trap"):
@@ -308,6 +322,17 @@ def _hides(command: Command, fed: bool) -> bool:
     if name in _BROAD - _FOLLOWED - _SHELLS:
         return any(word.dynamic or word.is_glob for word in _named_in(name, words))
     return name in _SHELLS - _BOXES and _shell_hides(words, fed)
+
+
+def _reads_commands(name: str, arguments: Sequence[Word]) -> bool:
+    """Return whether a program that is no shell runs the lines that it reads, with these arguments."""
+    options = [word.text for word in arguments if word.text.startswith("-")]
+    if name in ("sudo", "doas"):
+        return any(re.match(r"-[a-zA-Z]*[si]|--(?:shell|login)", text) for text in options)
+    if name not in ("at", "batch") and any("c" in text for text in options):
+        return False
+    operands = len(arguments) - len(options)
+    return name not in ("source", ".") and operands <= {"parallel": 0, "sem": 0, "at": 9, "batch": 9}.get(name, 1)
 
 
 def _shell_hides(words: Sequence[Word], fed: bool) -> bool:

@@ -239,7 +239,7 @@ def test_a_denied_command_is_found_behind_every_runner(desk: Desk, mode: str, co
 @pytest.mark.parametrize(
     "command",
     [
-        *("source <(echo rm x)", ". /dev/stdin <<< 'rm x'", "bash <(echo rm x)", "sh /dev/fd/0 <<X\nrm x\nX"),
+        *("source <(echo rm x)", "bash <(echo rm x)", "sh /dev/fd/0 < a.txt", '. /dev/stdin <<< "$x"'),
         *("x='rm y'; sudo $x", "sudo -u bob /bin/r[m] x", "x='rm y'; watch \"$x\"", "watch 'if true; then rm x; fi'"),
         *("x='rm y'; tmux new -d \"$x\"", "x=rm; setpriv $x y", 'script -qc "$x" f', "x=rm; uv run $x y", "exec $x y"),
     ],
