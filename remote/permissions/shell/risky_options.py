@@ -20,7 +20,7 @@ from ..git import arguments as git
 from .readonly import sed_only_edits
 from .variables import is_never_option
 from .words import Command, Word, names
-from .wrappers import MAX_STARTS, effective, everything_behind, is_runner
+from .wrappers import FOUND, MAX_STARTS, effective, everything_behind, is_runner
 
 Inside = Callable[[str], bool]
 
@@ -29,8 +29,8 @@ _DOCKER = (
     "-v --volume --volumes-from --mount --privileged! --device --device-cgroup-rule --cap-add --security-opt --pid"
     " --ipc --uts --userns --cgroupns --cgroup-parent --net --network --runtime --gpus --sysctl --add-host --link"
     " --storage-opt --use-api-socket -H --host -c --context --config --tlscacert --tlscert --tlskey --env-file@"
-    " --label-file@ --cidfile --iidfile --metadata-file -o --output --secret --ssh --build-context --builder --allow"
-    " --cache-to --cache-from --push -f@ --file@ --project-directory@"
+    " --env+ --label+ --user+ --label-file@ --cidfile --iidfile --metadata-file -o --output --secret --ssh"
+    " --build-context --builder --allow --cache-to --cache-from --push -f@ --file@ --project-directory@"
 )
 _GRADLE = (
     "-I --init-script -b@ --build-file@ -c@ --settings-file@ -p@ --project-dir@ -g --gradle-user-home -D --system-prop"
@@ -57,18 +57,19 @@ _TABLES = {
     " --index-url -i --force-dep --runner --default-runner -e=",
     "nox": "-f@ --noxfile@ --default-venv-backend -db -fb --force-python -P --extra-python --report",
     "eslint": "-c@ --config@ --rulesdir@ --plugin@ --parser@ --resolve-plugins-relative-to@ -o --output-file -f@"
-    " --format@ --cache-location@ --cache-file@ --init",
-    "prettier": "--config@ --plugin@ --plugin-search-dir@ --ignore-path@ --cache-location@",
+    " --format@ --cache-location@ --cache-file@ --cache+ --rule+ --init",
+    "prettier": "--config@ --plugin@ --plugin-search-dir@ --ignore-path@ --cache-location@ --cache+",
     "tsc": "-p@ --project@ -b@ --build@ --outDir --outFile --out --declarationDir --tsBuildInfoFile --rootDir@"
     " --rootDirs@ --baseUrl@ --typeRoots@ --paths --generateTrace --generateCpuProfile --init --declaration+",
     "jest": "-c@ --config@ --rootDir@ --roots@ --projects@ --globalSetup@ --globalTeardown@ --setupFiles@"
     " --setupFilesAfterEnv@ --testRunner@ --runner@ --reporters@ --resolver@ --transform@ --testEnvironment@ --env@"
     " --watchPlugins@ --outputFile --coverageDirectory@ --cacheDirectory@ --filter@ --haste --modulePaths@"
     " --moduleDirectories@ --moduleNameMapper --prettierPath@ --snapshotSerializers@ --testSequencer@ --preset@"
-    " --dependencyExtractor@ --testResultsProcessor@ --snapshotResolver@ -t= @",
+    " --dependencyExtractor@ --testResultsProcessor@ --snapshotResolver@ --coverage+ --watch+"
+    " --cache+ -t= @",
     "vitest": "-c@ --config@ -r@ --root@ --dir@ --globalSetup@ --environment@ --runner@ --reporter@"
     " --pool@ --outputFile --coverage.customProviderModule --coverage.reportsDirectory@ --coverage.reporter@"
-    " --coverage+ --browser --api --ui --open --configLoader --typecheck.checker -t= @",
+    " --coverage+ --run+ --browser --api --ui --open --configLoader --typecheck.checker -t= @",
     "mocha": "-r@ --require@ --import@ --loader@ --experimental-loader@ --config@ --package@ --opts@ -R@ --reporter@"
     " --ui@ -u@ -O --reporter-options -n --node-option --file@ --spec@ --eval --print -g= -t= -f= -s= -j= @",
     "rspec": "-r@ --require@ -I@ -O@ --options@ -o --out --default-path@ --drb --drb-port -f@ --format@ -P@ --pattern@"
@@ -111,14 +112,15 @@ _TABLES = {
     "gradlew": _GRADLE,
     "dotnet": "-p --property -o --output -s --source --configfile --packages --artifacts-path --settings -l --logger"
     " --results-directory --test-adapter-path -d --diag --interactive+ -c= -f= -v= -r=",
-    "pip": "--python -i --index-url --pypi-url --extra-index-url -f --find-links -t --target --prefix --root --src"
+    "pip": "--python --pre+ -i --index-url --pypi-url --extra-index-url -f --find-links -t --target --prefix --root"
+    " --src"
     " -b --log --log-file --proxy --cert --client-cert --trusted-host --cache-dir -r@ --requirement@ -c@ --constraint@"
     " -e@ --editable@ -C --config-settings --global-option --build-option --install-option --report --path@ --group@"
     " --keyring-provider -d@ --dest@ -w@ --wheel-dir@ @",
     "uv": "--config-file --directory@ --project@ --index --default-index --index-url -i --extra-index-url --find-links"
     " -f --python -p --cache-dir --with --with-editable --with-requirements --env-file@ --config-setting -C --target"
     " --prefix --script --keyring-provider --allow-insecure-host --build-constraint@ --constraint@ --override@ -o"
-    " --output-file",
+    " --output-file --extra+",
     "poetry": "-C@ --directory@ -P@ --project@ --source",
     "bundle": "--gemfile@ --path@ --shebang --binstubs --standalone@ --target-rbconfig --source",
     "composer": "-d@ --working-dir@ --repository --repository-url",
@@ -135,18 +137,20 @@ _TABLES = {
     "systemctl": "-H --host -M --machine --root --image -C --capsule -n= -t= -p= -o= -s=",
     "journalctl": "-D --directory --file --root --image -M --machine --cursor-file --namespace -n= -u= -o= -p= -S= -U=",
     "terraform": "chdir@ out@ var-file@ state@ state-out@ backup@ plugin-dir@ from-module generate-config-out@",
-    "ssh": "-o -F -J -L -R -D -W -w -E -I -i -S -A -X -Y -K -O -B -b -p= -l= -c= -m= -e= -Q=",
-    "scp": "-o -S -F -J -i -D -X -l= -P= -c=",
-    "sftp": "-o -S -b -D -F -J -i -s -X -P= -B= -R= -l= -c=",
+    "ssh": "-o -F -J -L -R -D -W -w -E -I -S -A -X -Y -K -O -B -b -p= -l= -c= -m= -e= -Q=",
+    "scp": "-o -S -F -J -D -X -l= -P= -c=",
+    "sftp": "-o -S -b -D -F -J -s -X -P= -B= -R= -l= -c=",
     "rsync": "-e --rsh --rsync-path --files-from --daemon --config --log-file --write-batch --only-write-batch"
     " --read-batch -T --temp-dir --backup-dir --partial-dir --password-file --early-input --exclude-from@"
-    " --include-from@ --compare-dest --copy-dest --link-dest --sockopts --address -M --remote-option --filter -f -B=",
+    " --include-from@ --exclude+ --include+ --compare-dest --copy-dest --link-dest --sockopts --address -M"
+    " --remote-option --filter -f -B=",
     "curl": "-o --output -O! --remote-name! --remote-name-all! -J! --remote-header-name! --output-dir --create-dirs -K"
     " --config -T --upload-file -F --form --data-urlencode -b --cookie -c --cookie-jar -D --dump-header --trace"
     " --trace-ascii --stderr -n --netrc --netrc-file --netrc-optional -E --cert --key --cacert --capath --proxy -x"
     " --preproxy --socks* --resolve --connect-to --unix-socket --abstract-unix-socket --interface --dns-* --engine"
     " --egd-file --random-file --libcurl --hsts --alt-svc --etag-save --etag-compare -Q --quote --prequote --postquote"
-    " --variable --expand-* --doh-url -P --ftp-port -H= -X= -A= -e= -m= -u= -y= -Y= -C= -r= -z= -t= -U= -w= -d=",
+    " --variable --url-query --expand-* --doh-url -P --ftp-port -H= -X= -A= -e= -m= -u= -y= -Y= -C= -r= -z= -t= -U="
+    " -w= -d=",
     "wget": "-O --output-document -o --output-file -a --append-output -P --directory-prefix -i --input-file --post-file"
     " --body-file --use-askpass --config -e --execute --load-cookies --save-cookies --certificate --private-key"
     " --ca-certificate --ca-directory --hsts-file --warc-* --rejected-log --egd-file --random-file --crl-file"
@@ -154,7 +158,8 @@ _TABLES = {
     # Files and texts.
     "tar": "-I --use-compress-program --to-command -F --info-script --new-volume-script --checkpoint-action"
     " --rsh-command --rmt-command -C@ --directory@ -P! --absolute-names! -T --files-from -g --listed-incremental"
-    " --index-file -X@ --exclude-from@ --volno-file --to-stdout+",
+    " --index-file -X@ --exclude-from@ --volno-file --to-stdout+ --exclude+ --file+ --list+"
+    " --checkpoint+",
     "zip": "-T --test -TT --unzip-command -b --temp-path -O --output-file --log-file-path -lf",
     "unzip": "-d@",
     "sort": "-o --output --compress-program -T --temporary-directory --files0-from --random-source@ -k= -t= -S=",
@@ -286,12 +291,10 @@ def _started(words: Sequence[Word]) -> list[Sequence[Word]]:
     inner = effective(Command(tuple(words)))
     if inner is not None and len(inner.words) < len(words):
         return [words, *(_started(inner.words) if inner.words else [])]
-    if is_runner(name, words) and name not in ("find", "xargs"):
-        return [part.words for part in everything_behind(Command(tuple(words)))]
     if _PYTHON.fullmatch(name):
         at = next((at for at, word in enumerate(words) if word.text == "-m"), len(words))
         return [words, *([words[at + 1 :]] if words[at + 1 :] else [])]
-    return [words]
+    return [words] if name in ("find", "xargs") else [part.words for part in everything_behind(Command(tuple(words)))]
 
 
 def _name(words: Sequence[Word]) -> str:
@@ -309,13 +312,18 @@ def _uncovered(words: Sequence[Word], head: int, inside: Inside, bases: Sequence
     if name == "git":
         return _uncovered_of_git(words, head, inside, bases)
     name = _LIKE.get(name, name) if name not in _TABLES else name
-    if name not in _TABLES:
+    if name not in _TABLES or len(words) == 1:
         return None
     if name == "tar" and len(words) > 1 and re.fullmatch(r"[A-Za-z]\w*", words[1].text):  # letters without a dash
         if "C" in words[1].text or "X" in words[1].text:
             return words[1].text
         words = [words[0], Word("-" + words[1].text, words[1].skeleton), *words[2:]]
-    found = _first(name, _TABLES[name], words, head, inside, bases)
+    text = _TABLES[name]
+    if text == _DOCKER and any(
+        word.text in ("exec", "run") for word in words[1 : 3 if words[1].text == "compose" else 2]
+    ):
+        text = text.replace(" -H ", " ").replace(" -c ", " ")  # here they are options of the program in the container
+    found = _first(name, text, words, head, inside, bases)
     return found or (_uncovered_script(words[1:]) if name == "sed" else None)
 
 
@@ -382,7 +390,7 @@ def _is_operand_inside(word: Word, inside: Inside) -> bool:
 
 def _is_unclear(word: Word, bases: Sequence[str] | None) -> bool:
     """Return whether the program may get an option, or a setting such as `SHELL=x`, that the text does not show."""
-    if word.dynamic and not is_never_option(word):
+    if word.dynamic and word != FOUND and not is_never_option(word):
         quoted_value = not word.bare and word.skeleton[:1] not in ("\1", "-") and word.text[:1] not in ("", "-")
         return not quoted_value or "=" in word.text
     if not word.is_glob:

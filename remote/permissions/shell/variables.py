@@ -89,7 +89,7 @@ _TOLD = re.compile(r"--show-current|--short|--abbrev-ref|--tags|[A-Za-z0-9_./@~^
 def is_never_option(word: Word) -> bool:
     """Return whether the values of all expansions in a word begin with no dash and contain no blank or equals sign:
     those of variables that the environment sets, and the names that `git rev-parse HEAD` or `nproc` print."""
-    return all(
+    return bool(word.expands) and all(
         each in _WITHOUT_BLANKS | _NUMBERS if isinstance(each, str) else bool(each) and all(map(_tells_name, each))
         for each in word.expands
     )

@@ -175,6 +175,8 @@ def test_a_rule_with_a_wildcard_covers_no_option_that_runs_writes_or_reaches_els
     docker run *: docker run --volume=/:/x a
     docker run *: docker run --mount type=bind,src=/,dst=/x a
     docker run *: docker run --privileged a
+    docker *: docker -c other exec web ls
+    docker *: docker -l debug -c other exec web ls
     docker ps *: docker ps -H tcp://evil
     docker build *: docker build --output=/tmp/x .
     go build *: go build -toolexec=./x
@@ -224,6 +226,24 @@ def test_a_rule_with_a_wildcard_covers_no_option_that_runs_writes_or_reaches_els
     rg *: rg --pre ./x a
     rg *: rg --hostname-bin=./x a
     fd *: fd a -x ./x
+    git *: git --no-pager fetch --upload-pack=x
+    git *: git -C sub fetch --upload-pack=x
+    /usr/bin/git *: /usr/bin/git fetch --upload-pack=x
+    git * main: git fetch --upload-pack=x main
+    git fetch*: git fetch --upload-pack=x
+    * main: git fetch --upload-pack=x main
+    busybox *: busybox tar -xf a --to-command=./x
+    doas *: doas git fetch --upload-pack=x
+    bash *: bash -c 'git fetch --upload-pack=x'
+    pnpm *: pnpm --config.script-shell=./x test
+    docker compose *: docker compose -f /tmp/x up
+    make *: make SHELL:=./x
+    npx prettier *: npx prettier --plugin=/tmp/x.js .
+    tar *: TAR_OPTIONS=--to-command=./x tar -xf a
+    pytest *: PYTEST_ADDOPTS='-p evil' pytest
+    curl *: curl -w '%output{x}' https://h
+    git fetch *: xargs git fetch < a.txt
+    npm run build *: npm run build -Cbuild/../../x
     """
     assert refused(desk, lines) == []
 
@@ -273,6 +293,7 @@ RULES = (
     " Bash(kubectl get *) Bash(kubectl logs *) Bash(tar *) Bash(curl *) Bash(sed *) Bash(awk *) Bash(find *)"
     " Bash(pip install *) Bash(uv run *) Bash(python -m pytest *) Bash(mvn test *) Bash(cmake *) Bash(sort *)"
     " Bash(npx *) Bash(tsc *) Bash(eslint *) Bash(prettier *) Bash(black *)"
+    " Bash(uv sync *) Bash(rsync *)"
 )
 EVERYDAY = r"""
 git add -A
@@ -307,6 +328,17 @@ npm test -- --watch=false -t name
 npm run build -- --mode production
 npm install --save-dev typescript
 npm install
+tar --exclude=x --file=a.tar --list
+docker exec -it web bash -c 'ls -la'
+docker compose exec web sh -c ls
+docker run --rm -it --user 1 --env A=b app
+uv sync --extra dev
+pip install --pre x
+npx jest --coverage
+npx vitest --run
+npx eslint --cache src
+rsync -a --exclude=x src/ sub/
+find . -name '*.log' -exec git add {} +
 cargo test --lib -- --nocapture
 cargo clippy --all-targets -- -D warnings
 cargo test -p core --release --target x86_64-unknown-linux-gnu
