@@ -48,15 +48,23 @@ RISKY_OF_SUBCOMMAND = {
     "log": "-O@ -G= -S= -L= -n=",
     "diff": "-O@ -G= -S= -U= -l=",
     "show": "-O@ -G= -S= -n=",
-    "merge": "-F@ --file@ -m= -s= -X= -S=",
+    "merge": "-F@ --file@ --strategy -s -m= -X= -S=",
+    "pull": "--strategy -s -X=",
+    "cherry-pick": "--strategy -m= -X=",
+    "revert": "--strategy -m= -X=",
     "mergetool": "-t --tool -O@",
     "notes": _MESSAGE,
     "push": "--repo -o=",
-    "rebase": "-x -s= -X= -C= -S=",
+    "rebase": "-x -s --strategy -X= -C= -S=",
     "send-email": "--smtp-server --to-cmd --cc-cmd --header-cmd --sendmail-cmd --smtp-ssl-cert-path",
     "stash": "--pathspec-from-file@ -m=",
     "tag": _MESSAGE,
 }
+FINE = r"(?:-s ?|--strategy[= ])(?:ort|recursive|resolve|octopus|ours|subtree)|(?:-F ?|--file[= ])-"
+RUNNING_SUBCOMMANDS = names(
+    "filter-branch filter-repo remote-ext remote-fd shell credential credential-store credential-cache web--browse"
+    " instaweb for-each-repo difftool--helper mergetool--lib submodule--helper bisect--helper p4 cvsserver daemon"
+)
 _RUNNING_WORDS = {"bisect": names("run"), "submodule": names("foreach"), "hook": names("run")}
 _REMOTE = names("fetch pull push clone ls-remote remote submodule archive")
 _URL = re.compile(r".*://.*|[^/:]+@[^/:]+:.*|[/~].*|\.\.?(?:/.*)?", re.DOTALL)
@@ -86,7 +94,7 @@ def git_reads_only(words: Texts) -> bool:
 def names_risk(subcommand: str, text: str, is_first: bool) -> bool:
     """Return whether an argument that is no option makes a sub-command run a program or reach another host than those
     of its remotes, so that a rule with a wildcard does not cover it. `is_first`: no other operand stands before it."""
-    if subcommand == "filter-branch" or text in _RUNNING_WORDS.get(subcommand, ()):
+    if text in _RUNNING_WORDS.get(subcommand, ()):
         return True
     if subcommand in _REMOTE and "::" in text:
         return True  # names a program that speaks for the remote

@@ -24,6 +24,8 @@ from .wrappers import FOUND, MAX_STARTS, effective, everything_behind, is_runner
 
 Inside = Callable[[str], bool]
 
+_MAX_TEXT = 2000
+
 _NODE = "-C@ --prefix@ --dir@ --cwd@ --script-shell --shell --node-options --globalconfig --userconfig --registry"
 _DOCKER = (
     "-v --volume --volumes-from --mount --privileged! --device --device-cgroup-rule --cap-add --security-opt --pid"
@@ -211,6 +213,7 @@ _FINE = {
     "curl": r"-[sSLkfIiv]*o ?/dev/null|--output /dev/null",
     "docker": r"(?:-f|--format|--filter)[ =]?(?:\{\{.*|\w+=[\w.-]+)",
     "dotnet": r"(?:-l|--logger)[ :=]?(?:trx|console)(?:;[\w=.]+)?",
+    "git": git.FINE,
     "mvn": r"-D(?:test|it\.test|skipTests|skipITs|maven\.test\.skip|failIfNoTests)(?:=[\w.#*,+-]*)?"
     r"|-(?:pl|am|amd|ntp|nsu|rf|fae|ff|fn|fos)",
     "pylint": r"(?:-f ?|--output-format[= ])[a-z]+\d?",
@@ -341,6 +344,8 @@ def _uncovered_of_git(words: Sequence[Word], head: int, inside: Inside, bases: S
     if found or at >= len(words):
         return found
     subcommand = words[at].text
+    if subcommand in git.RUNNING_SUBCOMMANDS and at >= head:
+        return subcommand
     if words[at].dynamic:
         return "a sub-command that is known only when it runs"
     is_first = True
@@ -368,6 +373,8 @@ def _first(
         if fine and any(re.fullmatch(fine, text) for text in (word.text, f"{word.text} {following}")):
             continue
         operand = _OPERANDS.get(family)
+        if operand and len(word.text) > _MAX_TEXT:
+            return "an argument that is too long to check"
         if operand and re.fullmatch(operand, word.text.replace("||", ""), re.DOTALL | re.IGNORECASE):
             return word.text
         if word.text.startswith("-") and len(word.text) > 1:
@@ -451,6 +458,6 @@ def _judge_long(table: _Table, name: str, value: str | None, inside: Inside, *, 
 
 def _is_place(value: str | None, inside: Inside) -> bool:
     """Return whether a value names files of the session's directories, or nothing that looks like a path elsewhere."""
-    if value is None or not _PLACE.fullmatch(value):
+    if value is None or value == "-" or not _PLACE.fullmatch(value):
         return False
     return all(inside(part) for part in re.split("[=:,]", value) if part)

@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from .parser import parse
 from .variables import decides_what_runs
@@ -223,9 +224,17 @@ def everything_behind(command: Command, depth: int = 0) -> list[Command]:
     if runs_others:
         found += _commands_in_arguments(words, command.gets)
     for text in _lines_of(command):
-        for part in _parsed_or_nothing(text):
+        for part in _with_input(_parsed_or_nothing(text), command.gets):
             found += everything_behind(part, depth + 1)
     return found
+
+
+def _with_input(line: list[Command], gets: Word | None) -> list[Command]:
+    """Return the commands of a line that a command with this input runs: they read it too, one perhaps a part of it."""
+    if gets is None:
+        return line
+    shared = gets if len(line) == 1 else ANY
+    return [part if part.gets else replace(part, gets=shared) for part in line]
 
 
 def _lines_of(command: Command) -> list[str]:
@@ -287,6 +296,8 @@ def _literal(text: str) -> Word:
     return Word(text, "\0" * len(text))
 
 
+_VALUED_BY_SHELL = re.compile(r"[-+][a-zA-Z]*[oO]|--(?:rcfile|init-file)")
+_OWN_INPUT = re.compile(r"(?:^|/)(?:dev|proc)/|(?:^|/)(?:stdin|[0-9]+)$")
 _NAMES_A_SHELL = re.compile(r"\b(?:[a-z]{0,4}sh|eval)\b")
 
 
@@ -343,12 +354,13 @@ def _shell_hides(words: Sequence[Word], fed: bool) -> bool:
         return not all(map(_is_readable, operands[:1]))
     if any(_is_no_file(word, fed) for word in operands[:1]):
         return True
-    return fed and (not operands or any(word.text == "-s" for word in options))
+    values = sum(bool(_VALUED_BY_SHELL.fullmatch(word.text)) for word in options)
+    return fed and (len(operands) <= values or any(re.match(r"-[a-zA-Z]*s", word.text) for word in options))
 
 
 def _is_no_file(script: Word, fed: bool) -> bool:
     """Return whether the script of a shell is not a file: `<(…)`, or its own input under a name such as /dev/stdin."""
-    return (script.dynamic and not script.text) or (fed and script.text.startswith(("/dev/", "/proc/")))
+    return (script.dynamic and not script.text) or (fed and _OWN_INPUT.search(script.text) is not None)
 
 
 def _named_in(runner: str, words: Sequence[Word]) -> Sequence[Word]:

@@ -226,6 +226,13 @@ def test_a_rule_with_a_wildcard_covers_no_option_that_runs_writes_or_reaches_els
     rg *: rg --pre ./x a
     rg *: rg --hostname-bin=./x a
     fd *: fd a -x ./x
+    git merge *: git merge -s evil main
+    git pull *: git pull --strategy=evil
+    git *: git remote-ext origin './x'
+    git *: git for-each-repo --config=x y
+    make *: make -f - < a.txt
+    make *: make -f- <<< x
+    make *: make -f /dev/stdin <<< x
     git *: git --no-pager fetch --upload-pack=x
     git *: git -C sub fetch --upload-pack=x
     /usr/bin/git *: /usr/bin/git fetch --upload-pack=x
@@ -302,6 +309,8 @@ git commit -m "fix: a thing -- with -c in it"
 git commit -am 'x: --upload-pack'
 git commit --amend --no-edit
 git commit -F msg.txt
+git commit -F - < a.txt
+git merge -s ours main
 git fetch --all --prune
 git fetch origin main
 git pull --rebase origin main
