@@ -41,7 +41,7 @@ _GRADLE = (
 _AWK = "-f --file -E --exec -i --include -l --load -o --pretty-print -d --dump-variables -p --profile -D -W -v= -F="
 _APT = "-o --option -c --config-file"
 
-_TABLES = {
+TABLES = {
     # Their tests and checks run code of the project, and of no other place.
     "pytest": "-p -c --pdb+ --config-file --rootdir --confcutdir -o --override-ini --basetemp --log-file --pdbcls"
     " --pastebin --debug --junitxml@ --junit-xml@ --html@ --cov-config@ --cov+ --co+ -k= -m= -n= -r= -W= @",
@@ -307,21 +307,21 @@ def _name(words: Sequence[Word]) -> str:
 
 def _has_table(word: Word) -> bool:
     name = _name([word])
-    return name == "git" or name in _TABLES or name in _LIKE or _PYTHON.fullmatch(name) is not None
+    return name == "git" or name in TABLES or name in _LIKE or _PYTHON.fullmatch(name) is not None
 
 
 def _uncovered(words: Sequence[Word], head: int, inside: Inside, bases: Sequence[str] | None) -> str | None:
     name = _name(words)
     if name == "git":
         return _uncovered_of_git(words, head, inside, bases)
-    name = _LIKE.get(name, name) if name not in _TABLES else name
-    if name not in _TABLES or len(words) == 1:
+    name = _LIKE.get(name, name) if name not in TABLES else name
+    if name not in TABLES or len(words) == 1:
         return None
     if name == "tar" and len(words) > 1 and re.fullmatch(r"[A-Za-z]\w*", words[1].text):  # letters without a dash
         if "C" in words[1].text or "X" in words[1].text:
             return words[1].text
         words = [words[0], Word("-" + words[1].text, words[1].skeleton), *words[2:]]
-    text = _TABLES[name]
+    text = TABLES[name]
     if text == _DOCKER and any(
         word.text in ("exec", "run") for word in words[1 : 3 if words[1].text == "compose" else 2]
     ):

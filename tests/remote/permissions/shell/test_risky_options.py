@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from tests.support.worker.permission_desk import Desk, bash
 
 from ccb.remote.permissions.decision import Behavior
+from ccb.remote.permissions.shell.parser import parse
+from ccb.remote.permissions.shell.risky_options import TABLES, uncovered
 
 ALLOW, ASK = Behavior.ALLOW, Behavior.ASK
 
@@ -448,3 +450,29 @@ def test_no_bundle_of_letters_hides_an_excluded_one(
     line = f"{name} -{bundle}{data.draw(st.sampled_from(['', ' ', '=']))}./x y"
     engine = Desk(tmp_path_factory.mktemp("desk")).engine(allowed=f"Bash({name} *)")
     assert bash(engine, line).behavior is ASK, line
+
+
+_ENTRIES = [
+    (program, entry.rstrip("@!*"), entry.endswith("@"))
+    for program, table in TABLES.items()
+    for entry in table.split()
+    if entry != "@" and entry[-1] not in "+="
+]
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.sampled_from(_ENTRIES), st.data())
+def test_every_option_of_every_table_is_found_in_every_spelling(
+    entry: tuple[str, str, bool], data: st.DataObject
+) -> None:
+    program, option, is_place = entry
+    if not option.startswith("-"):
+        option = data.draw(st.sampled_from(["-", "--"])) + option
+    value = "/elsewhere/x" if is_place else data.draw(st.sampled_from(["x", "./x", "/elsewhere/x"]))
+    glue = data.draw(st.sampled_from([" ", "="] if option.startswith("--") or len(option) > 2 else [" ", "=", ""]))
+    before = data.draw(st.sampled_from(["", "x ", "-- ", "x -- "]))
+    behind = data.draw(st.sampled_from(["", " y", " -- y"]))
+    runner = data.draw(st.sampled_from(["", "timeout 5 ", "sudo ", "sudo nice -n 5 ", "/usr/bin/"]))
+    (command,) = parse(f"{runner}{program} {before}{option}{glue}{value}{behind}")
+    found = uncovered(command.words, 1, lambda path: not path.startswith("/"), ["/"])
+    assert found is not None, command.raw
