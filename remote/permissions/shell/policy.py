@@ -165,7 +165,8 @@ class BashPolicy:
 
     def _run_problem(self, command: Command) -> _Problem | None:
         inner = effective(command)
-        if self._allowed_by_rule(command, inner):
+        uncovered = self._uncovered_by_rules(command, inner)
+        if uncovered is None:
             started = (started_by(inner) if inner else None) or []
             return next(filter(None, map(self._run_problem, started)), None)
         if self._may_read(command) and reads_only(command) and (self._together or not runs_git(command)):
@@ -174,13 +175,13 @@ class BashPolicy:
             return self._creation_problem(inner)
         reason = f"No rule allows `{_shortened(command.raw or canonical(command.words))}`."
         rule = suggest.command_rule(inner) if inner else None
-        if not inner or not rule or CommandPattern(rule.content or "").is_exact:
-            return _Problem(reason, rule)
-        uncovered = self._uncovered(inner.words, CommandPattern(rule.content or "").words)
-        if uncovered is None:
-            return _Problem(reason, rule)
-        reason = f"{reason} A rule with a wildcard does not cover {_shortened(uncovered)}."
-        return _Problem(reason, suggest.exact_command_rule(inner))
+        pattern = CommandPattern(rule.content or "") if rule else None
+        if inner and pattern and not pattern.is_exact:
+            uncovered = self._uncovered(inner.words, pattern.words) or uncovered
+        if inner and uncovered:
+            reason = f"{reason} A rule with a wildcard does not cover {_shortened(uncovered)}."
+            rule = suggest.exact_command_rule(inner)
+        return _Problem(reason, rule)
 
     def _may_read(self, command: Command) -> bool:
         """Return whether the command can be let through because it only reads."""
@@ -189,30 +190,35 @@ class BashPolicy:
         literal = not command.assignments and all(word.is_literal for word in command.words)
         return literal and all(is_null(redirect.target) for redirect in command.redirects)
 
-    def _allowed_by_rule(self, command: Command, inner: Command | None) -> bool:
+    def _uncovered_by_rules(self, command: Command, inner: Command | None) -> str | None:
+        """Return None if a rule allows the command. Return the argument that rules with a wildcard do not cover, or ""
+        if no rule is about the command."""
         own = (*command.assignments, *command.words)
         texts = {canonical(own): own}
         if not command.redirects:
             texts[command.raw] = own
         if inner and inner.words and all(is_harmless_assignment(word, True) for word in inner.assignments):
             if started_by(inner) is None:
-                return False
+                return ""
             texts[canonical(inner.words)] = inner.words
         hidden = len(own) - len(inner.words) if inner else len(own)  # words before the program that finally runs
+        uncovered = ""
         for pattern in self._allow:
             for text, words in texts.items():
                 if not text or not pattern.matches(text):
                     continue
                 if pattern.is_exact:
                     if not command.fed and not (command.gets and runs_its_input(command.words)):
-                        return True
+                        return None
                     continue
                 if words == own and 0 < hidden >= pattern.words:
                     continue  # the wildcard stands for the program
                 skipped = len(command.assignments) if words == own else 0
-                if self._uncovered(words[skipped:], pattern.words - skipped) is None:
-                    return True
-        return False
+                found = self._uncovered(words[skipped:], pattern.words - skipped)
+                if found is None:
+                    return None
+                uncovered = found
+        return uncovered
 
     def _uncovered(self, words: Sequence[Word], head: int) -> str | None:
         """Return the first argument that a rule does not cover which spells out the first `head` words, or None."""

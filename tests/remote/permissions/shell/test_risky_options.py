@@ -466,10 +466,11 @@ def test_every_option_of_every_table_is_found_in_every_spelling(
     entry: tuple[str, str, bool], data: st.DataObject
 ) -> None:
     program, option, is_place = entry
+    is_letter = len(option) == 2 and option.startswith("-")
     if not option.startswith("-"):
         option = data.draw(st.sampled_from(["-", "--"])) + option
     value = "/elsewhere/x" if is_place else data.draw(st.sampled_from(["x", "./x", "/elsewhere/x"]))
-    glue = data.draw(st.sampled_from([" ", "="] if option.startswith("--") or len(option) > 2 else [" ", "=", ""]))
+    glue = data.draw(st.sampled_from([" ", "=", ""] if is_letter else [" ", "="]))
     before = data.draw(st.sampled_from(["", "x ", "-- ", "x -- "]))
     behind = data.draw(st.sampled_from(["", " y", " -- y"]))
     runner = data.draw(st.sampled_from(["", "timeout 5 ", "sudo ", "sudo nice -n 5 ", "/usr/bin/"]))
