@@ -33,6 +33,8 @@ from .wrappers import effective, hides_commands, hides_lines, lines_inside, runs
 
 Json = dict[str, Any]
 
+_MAX_PLACES = 200  # paths of a line that are looked up, each some milliseconds
+
 
 @dataclass(frozen=True)
 class _Problem:
@@ -76,6 +78,7 @@ class BashPolicy:
         self._bases: list[str] | None = None
         self._commands: Sequence[Command] = ()
         self._together = True
+        self._inside: dict[str, bool] = {}  # which paths of the line lead to files of the working directories
 
     def decide(self, text: str) -> Decision:
         """Return ALLOW if every command of the line is allowed, else ASK."""
@@ -90,7 +93,7 @@ class BashPolicy:
             return _ask("The command is empty.", [])
         self._commands = commands
         self._bases = shell_directories(commands, self._places, self._start)
-        self._together = reads_only_together(commands)
+        self._together, self._inside = reads_only_together(commands), {}
         self._is_trusted = self._trust is not Trust.LITERAL_LINES or _is_plain(text)
         problems = [problem for command in commands for problem in self._problems(command)]
         if not problems:
@@ -226,10 +229,13 @@ class BashPolicy:
 
     def _is_inside(self, path: str) -> bool:
         """Return whether a path leads to a file of the working directories that is not protected."""
-        if path.startswith("~") or self._bases is None:
+        if path in self._inside:
+            return self._inside[path]
+        if path.startswith("~") or self._bases is None or len(self._inside) >= _MAX_PLACES:
             return False
         found = [self._places.real(path, base) for base in self._bases]
-        return all(self._places.holds(real) and not protection(real, self._places.home) for real in found)
+        self._inside[path] = all(self._places.holds(real) and not protection(real, self._places.home) for real in found)
+        return self._inside[path]
 
     def _git_problem(self, command: Command) -> _Problem | None:
         """Return the problem of a repository whose files make git do more than read. Only this text can be allowed."""

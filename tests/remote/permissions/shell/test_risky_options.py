@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -477,3 +479,10 @@ def test_every_option_of_every_table_is_found_in_every_spelling(
     (command,) = parse(f"{runner}{program} {before}{option}{glue}{value}{behind}")
     found = uncovered(command.words, 1, lambda path: not path.startswith("/"), ["/"])
     assert found is not None, command.raw
+
+
+def test_a_line_with_thousands_of_paths_is_judged_soon(desk: Desk) -> None:
+    line = "pytest " + " ".join(f"a{number}" for number in range(3000))
+    started = time.process_time()
+    assert bash(desk.engine(allowed="Bash(pytest *)"), line).behavior is ASK
+    assert time.process_time() - started < 10
