@@ -173,7 +173,7 @@ class _Attempt:
         self, options: asyncssh.SSHClientConnectionOptions, at_once: tuple[PastLogin, asyncssh.SSHKeyPair] | None
     ) -> asyncssh.SSHClientConnection:
         config, carrier, pipelining = self._hop.config, self._carrier, self._pipelining
-        if pipelining.off:
+        if pipelining.off and unexpected():
             connection, _ = await asyncssh.create_connection(
                 lambda: self.client,
                 config.hostname,

@@ -260,11 +260,18 @@ class SshTransport:
         """
         import asyncssh
 
+        from .pipelining.command import (
+            ChannelRefusedError,
+            GuessedWrongError,
+            number_of,
+            start_command,
+            start_waiting,
+        )
+
         first, self._first = self._first, False
         if not first:
             await self.logged_in()
-            return await self._connection.create_process(command, encoding=None, window=_LATER_WINDOW)
-        from .pipelining.command import ChannelRefusedError, GuessedWrongError, number_of, start_command
+            return await start_waiting(self._connection, command, _LATER_WINDOW)
 
         guess = self.pipelining.guess
         if guess is not None:
@@ -274,7 +281,7 @@ class SshTransport:
                 if await self.pipelining.ended():
                     await self.pipelining.guessed_wrong(str(error))
                     await self._log_in_again(None)
-                    return await self._connection.create_process(command, encoding=None)
+                    return await start_waiting(self._connection, command)
             except asyncssh.ChannelOpenError as error:
                 if isinstance(error, ChannelRefusedError) or await self.pipelining.ended():
                     raise
@@ -283,7 +290,7 @@ class SshTransport:
                 await self.pipelining.first_channel(guess, ahead=True)
                 return process
         await self.logged_in()  # a login may have failed before the command was on its way
-        process = await self._connection.create_process(command, encoding=None)
+        process = await start_waiting(self._connection, command)
         await self.pipelining.first_channel(number_of(process), ahead=False)
         return process
 

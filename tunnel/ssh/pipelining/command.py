@@ -1,14 +1,13 @@
-"""The first command of a connection, sent behind the request for its channel."""
+"""Commands on a connection. The first one may be sent right behind the request for its channel."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import cast
 
 import asyncssh
-from asyncssh.channel import SSHClientChannel
 from asyncssh.packet import SSHPacket
 
+from ..channel.window import CommandChannel
 from .connection import PipelinedConnection
 
 OPEN_S = 10.0
@@ -31,14 +30,10 @@ async def start_command(
     Raise GuessedWrongError, ChannelRefusedError, and what `create_process` of asyncssh raises.
     """
     assert isinstance(connection, PipelinedConnection)
-    options = connection.options
-    env = {name.encode(): value.encode() for name, value in dict(cast(dict[str, str], options.env or {})).items()}
     channel = _AheadChannel(connection, guess)
     limit = asyncio.get_running_loop().call_later(OPEN_S, channel.give_up)
     try:
-        process = await channel.create(
-            asyncssh.SSHClientProcess, command, None, env, False, None, None, {}, False, None, None, False, False
-        )
+        return await channel.run(command)
     except (asyncssh.Error, OSError) as error:
         if channel.refusal is not None:
             raise channel.refusal from error
@@ -48,9 +43,15 @@ async def start_command(
     finally:
         limit.cancel()
         await channel.end_opening()
-    assert isinstance(process, asyncssh.SSHClientProcess)
-    await process.redirect(asyncssh.PIPE, asyncssh.PIPE, asyncssh.PIPE)
-    return process
+
+
+async def start_waiting(
+    connection: asyncssh.SSHClientConnection, command: str, window: int | None = None
+) -> asyncssh.SSHClientProcess[bytes]:
+    """Run `command` on a channel, once the server has opened it. Raise what `create_process` of asyncssh raises."""
+    if not isinstance(connection, PipelinedConnection):  # ccb does not know this asyncssh
+        return await connection.create_process(command, encoding=None)
+    return await CommandChannel(connection, window or connection.options.window).run(command)
 
 
 def number_of(process: asyncssh.SSHClientProcess[bytes]) -> int | None:
@@ -59,25 +60,14 @@ def number_of(process: asyncssh.SSHClientProcess[bytes]) -> int | None:
     return number if isinstance(number, int) else None
 
 
-class _AheadChannel(SSHClientChannel[bytes]):
+class _AheadChannel(CommandChannel):
     """A channel whose requests do not wait for its number.
 
     `opened`: the server gave it the number that was guessed. `refusal`: the server did not open it.
     """
 
     def __init__(self, connection: PipelinedConnection, guess: int) -> None:
-        options = connection.options
-        super().__init__(
-            connection,
-            asyncio.get_running_loop(),
-            options.utf8_decode_errors,
-            None,
-            "strict",
-            options.window,
-            options.max_pktsize,
-        )
-        if hasattr(connection, "_update_recv_pktlen"):  # older versions of asyncssh take packets of any length
-            connection._update_recv_pktlen(options.max_pktsize)
+        super().__init__(connection, connection.options.window)
         self.opened = False
         self.refusal: ChannelRefusedError | None = None
         self._guess = guess

@@ -10,13 +10,36 @@ from typing import Any, cast
 
 import asyncssh
 from asyncssh.auth import ClientAuth
-from asyncssh.constants import MSG_USERAUTH_LAST
+from asyncssh.constants import (
+    MSG_CHANNEL_FAILURE,
+    MSG_CHANNEL_OPEN_FAILURE,
+    MSG_CHANNEL_SUCCESS,
+    MSG_REQUEST_FAILURE,
+    MSG_REQUEST_SUCCESS,
+    MSG_UNIMPLEMENTED,
+    MSG_USERAUTH_LAST,
+)
 from asyncssh.packet import Boolean, SSHPacketLogger, String
 from asyncssh.public_key import SigningKey
 
 from ...wire.dataclass import dataclass
 from ..channel.input_buffer import InputBuffer
+from ..channel.window import CommandChannel
 from .past_logins import PastLogin, fingerprint, standing_for
+
+_MAX_ANSWERS = 4096
+"""Packets that may wait while the server reads nothing, before no further request of it is answered."""
+
+_MAX_UNPROCESSED = 16 << 20
+"""Bytes of the server that may wait while one packet of it is handled."""
+
+_MAX_REQUESTS = 1024
+"""Requests of the server that may wait while one of them is handled."""
+
+_ANSWERS = frozenset(
+    (MSG_UNIMPLEMENTED, MSG_REQUEST_SUCCESS, MSG_REQUEST_FAILURE, MSG_CHANNEL_OPEN_FAILURE)
+    + (MSG_CHANNEL_SUCCESS, MSG_CHANNEL_FAILURE)
+)
 
 AT_ONCE_S = 1.0
 """A signature that took longer was confirmed by a person, or needed a touch."""
@@ -53,6 +76,8 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
         self.logged_in: asyncio.Future[None] = options.waiter
         self.signed = asyncio.Event()
         self.ahead = False
+        self._writing_paused = False
+        self._unsent = 0
         self.why_not = ""
         self.proofs: list[Proof] = []
         self._last = last
@@ -63,6 +88,35 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
         if isinstance(self._inpbuf, bytes):
             self._inpbuf = cast(bytes, InputBuffer(self._inpbuf))
         super().data_received(data, datatype)
+        if len(self._inpbuf) > _MAX_UNPROCESSED or len(self._global_request_queue) > _MAX_REQUESTS:
+            self._force_close(asyncssh.ProtocolError("The server sends on without waiting for an answer."))
+
+    @property
+    def congested(self) -> bool:
+        """Whether the server does not read, or a key exchange is under way. Output of commands waits then."""
+        return self._writing_paused or not self._kex_complete
+
+    def pause_writing(self) -> None:
+        """Let channels wait. asyncio calls this while the server does not read."""
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        """Let channels go on. asyncio calls this when the server reads again."""
+        self._writing_paused = False
+        self._go_on()
+
+    def _send_deferred_packets(self) -> None:
+        """Send what a key exchange, or the login, has held back."""
+        super()._send_deferred_packets()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self.congested:
+            return
+        self._unsent = 0
+        for channel in list(self._channels.values()):
+            if isinstance(channel, CommandChannel):
+                channel._flush_send_buf()
 
     @property
     def host_key(self) -> str:
@@ -89,7 +143,14 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
             self._auth = _SignedAtOnce(self, self._pair)
 
     def send_packet(self, pkttype: int, *args: bytes, handler: SSHPacketLogger | None = None) -> None:
-        """Send a packet. asyncssh holds those of channels back until the login has ended."""
+        """Send a packet. asyncssh holds those of channels back until the login has ended.
+
+        Raise ProtocolError, which ends the connection, for one more answer to a server that does not read them.
+        """
+        if self.congested:
+            self._unsent += 1
+            if self._unsent > _MAX_ANSWERS and pkttype in _ANSWERS:
+                raise asyncssh.ProtocolError("The server does not read the answers to its requests.")
         if not self.ahead or self.logged_in.done() or pkttype <= MSG_USERAUTH_LAST:
             super().send_packet(pkttype, *args, handler=handler)
             return

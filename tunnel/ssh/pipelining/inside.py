@@ -1,7 +1,7 @@
-"""What the pipelined login needs of asyncssh beyond its documented interface.
+"""What the pipelined login and the limits of a flood need of asyncssh beyond its documented interface.
 
 Its tests run against the oldest and the newest asyncssh that ccb supports. Where a name or a parameter is not there,
-logins are plain.
+logins are plain, and floods have no limit but what asyncssh sets.
 """
 
 from __future__ import annotations
@@ -36,12 +36,35 @@ _PARAMETERS: tuple[tuple[type, str, str], ...] = (
     ),
     (SSHClientChannel, "_open", "chantype args"),
     (SSHClientChannel, "process_open_confirmation", "send_chan send_window send_pktsize packet"),
+    (SSHClientChannel, "_accept_data", "data datatype"),
+    (SSHClientChannel, "_deliver_data", "data datatype"),
+    (SSHClientChannel, "_flush_recv_buf", "exc"),
+    (SSHClientChannel, "_flush_send_buf", ""),
+    (SSHClientChannel, "_pause_resume_writing", ""),
+    (asyncssh.SSHClientConnection, "pause_writing", ""),
+    (asyncssh.SSHClientConnection, "resume_writing", ""),
+    (asyncssh.SSHClientConnection, "_send_deferred_packets", ""),
+    (asyncssh.SSHClientConnection, "_force_close", "exc"),
+    (asyncssh.SSHClientProcess, "connection_made", "chan"),
+    (asyncssh.SSHClientProcess, "data_received", "data datatype"),
 )
 
 _ATTRIBUTES: tuple[tuple[type, str, str], ...] = (
     (asyncssh.SSHClientConnection, "_auth", "try_next_auth"),
     (asyncssh.SSHClientConnection, "_auth_complete", "send_packet"),
+    (asyncssh.SSHClientConnection, "_kex_complete", "send_packet"),
+    (asyncssh.SSHClientConnection, "_channels", "add_channel"),
+    (asyncssh.SSHClientConnection, "_global_request_queue", "_process_global_request"),
     (SSHClientChannel, "_send_chan", "process_open_confirmation"),
+    (SSHClientChannel, "_send_buf", "_flush_send_buf"),
+    (SSHClientChannel, "_recv_buf", "_accept_data"),
+    (SSHClientChannel, "_recv_window", "_accept_data"),
+    (SSHClientChannel, "_recv_state", "_process_data"),
+    (SSHClientChannel, "_init_recv_window", "get_recv_window"),
+    (SSHClientChannel, "_session", "_deliver_data"),
+    (asyncssh.SSHClientProcess, "_limit", "connection_made"),
+    (asyncssh.SSHClientProcess, "_recv_buf", "feed_recv_buf"),
+    (asyncssh.SSHClientProcess, "_recv_buf_len", "feed_recv_buf"),
 )
 """Attributes of instances, each with the method that sets it."""
 
