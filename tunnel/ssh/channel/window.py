@@ -64,6 +64,7 @@ class CommandChannel(SSHClientChannel[bytes]):
             connection._update_recv_pktlen(options.max_pktsize)
         self._congestion = connection
         self._granted = window
+        self._received = 0
         self._delivered = 0
 
     async def run(self, command: str) -> CommandProcess:
@@ -78,8 +79,10 @@ class CommandChannel(SSHClientChannel[bytes]):
 
     def _accept_data(self, data: bytes, datatype: asyncssh.DataType = None) -> None:
         """Take a packet. Join small ones that are held, of each of the two streams."""
+        self._received += len(data)
         before = len(self._recv_buf)
         super()._accept_data(data, datatype)
+        self._recv_window = self._granted - self._received  # asyncssh 2.24.0 counts only what it has handed over
         held = self._recv_buf
         if len(held) <= before:
             return
@@ -106,7 +109,7 @@ class CommandChannel(SSHClientChannel[bytes]):
         room = self._init_recv_window + self._delivered - unread - self._granted
         if room >= self._init_recv_window // 2 and self._recv_state == "open":
             self._granted += room
-            self._recv_window += room
+            self._recv_window = self._granted - self._received
             self.send_packet(MSG_CHANNEL_WINDOW_ADJUST, UInt32(room))
 
     def _flush_send_buf(self) -> None:

@@ -58,7 +58,7 @@ _ATTRIBUTES: tuple[tuple[type, str, str], ...] = (
     (SSHClientChannel, "_send_chan", "process_open_confirmation"),
     (SSHClientChannel, "_send_buf", "_flush_send_buf"),
     (SSHClientChannel, "_recv_buf", "_accept_data"),
-    (SSHClientChannel, "_recv_window", "_accept_data"),
+    (SSHClientChannel, "_recv_window", "_process_data"),
     (SSHClientChannel, "_recv_state", "_process_data"),
     (SSHClientChannel, "_init_recv_window", "get_recv_window"),
     (SSHClientChannel, "_session", "_deliver_data"),
