@@ -7,10 +7,10 @@ its reads then lets the server send another window, and what nobody has read gro
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import asyncssh
-from asyncssh.channel import SSHClientChannel
+from asyncssh.channel import SSHChannel, SSHClientChannel
 from asyncssh.constants import MSG_CHANNEL_WINDOW_ADJUST
 from asyncssh.packet import UInt32
 
@@ -24,7 +24,7 @@ _JOINED = 4096
 class CommandProcess(asyncssh.SSHClientProcess[bytes]):
     """A command whose unread output stays in the channel, but for a quarter of the window."""
 
-    def connection_made(self, chan: asyncssh.SSHChannel[bytes]) -> None:
+    def connection_made(self, chan: SSHChannel[bytes]) -> None:
         super().connection_made(chan)
         self._limit = chan.get_recv_window() // 4
 
@@ -69,7 +69,8 @@ class CommandChannel(SSHClientChannel[bytes]):
 
     async def run(self, command: str) -> CommandProcess:
         """Open the channel and run `command` on it. Raise what `create_process` of asyncssh raises."""
-        env = {name.encode(): str(value).encode() for name, value in dict(self._congestion.options.env or {}).items()}
+        variables = cast(dict[str, str], self._congestion.options.env or {})
+        env = {name.encode(): value.encode() for name, value in variables.items()}
         process = await self.create(
             CommandProcess, command, None, env, False, None, None, {}, False, None, None, False, False
         )

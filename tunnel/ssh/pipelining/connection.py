@@ -37,8 +37,14 @@ _MAX_REQUESTS = 1024
 """Requests of the server that may wait while one of them is handled."""
 
 _ANSWERS = frozenset(
-    (MSG_UNIMPLEMENTED, MSG_REQUEST_SUCCESS, MSG_REQUEST_FAILURE, MSG_CHANNEL_OPEN_FAILURE)
-    + (MSG_CHANNEL_SUCCESS, MSG_CHANNEL_FAILURE)
+    {
+        MSG_UNIMPLEMENTED,
+        MSG_REQUEST_SUCCESS,
+        MSG_REQUEST_FAILURE,
+        MSG_CHANNEL_OPEN_FAILURE,
+        MSG_CHANNEL_SUCCESS,
+        MSG_CHANNEL_FAILURE,
+    }
 )
 
 AT_ONCE_S = 1.0
@@ -78,6 +84,8 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
         self.ahead = False
         self._writing_paused = False
         self._unsent = 0
+        self._carrier: PipelinedConnection | None = None
+        self._carried: PipelinedConnection | None = None
         self.why_not = ""
         self.proofs: list[Proof] = []
         self._last = last
@@ -93,8 +101,16 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
 
     @property
     def congested(self) -> bool:
-        """Whether the server does not read, or a key exchange is under way. Output of commands waits then."""
-        return self._writing_paused or not self._kex_complete
+        """Whether this server, or the jump host on the way, does not read, or a key exchange is under way. The input of
+        commands waits then."""
+        if self._writing_paused or not self._kex_complete:
+            return True
+        return self._carrier is not None and self._carrier.congested
+
+    def carried_by(self, jump_host: asyncssh.SSHClientConnection) -> None:
+        """Note the connection that carries this one."""
+        if isinstance(jump_host, PipelinedConnection):
+            self._carrier, jump_host._carried = jump_host, self
 
     def pause_writing(self) -> None:
         """Let channels wait. asyncio calls this while the server does not read."""
@@ -117,6 +133,8 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
         for channel in list(self._channels.values()):
             if isinstance(channel, CommandChannel):
                 channel._flush_send_buf()
+        if self._carried is not None:
+            self._carried._go_on()
 
     @property
     def host_key(self) -> str:
@@ -265,6 +283,7 @@ async def open_connection(
                 cast(Any, make), host, port, window=options.window, max_pktsize=options.max_pktsize
             )
             connection = cast(PipelinedConnection, session)
+            connection.carried_by(stream)
     except asyncio.CancelledError:
         logged_in.cancel()
         raise

@@ -31,16 +31,17 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.login.prompter import NobodyToAsk
 from ccb.tunnel.ssh.transport import connect
 from ccb.tunnel.ssh_config.target import SshTarget
+from ccb.tunnel.transports.local import LocalTransport
 
-where, way, seconds, later = SshTarget(**json.loads(sys.argv[1])), sys.argv[2], float(sys.argv[3]), sys.argv[4] == "yes"
+where, way, seconds, later = json.loads(sys.argv[1]), sys.argv[2], float(sys.argv[3]), sys.argv[4] == "yes"
 
 async def main():
-    transport = await connect(where, NobodyToAsk())
+    transport = await connect(SshTarget(**where), NobodyToAsk()) if where else LocalTransport()
     if later:
         await transport.execute("quiet")
     if way == "deaf":  # the kernel keeps some megabytes otherwise
         transport.connection.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    pipe = await transport.execute("flood")
+    pipe = await transport.execute(sys.argv[5])
     end, got = time.monotonic() + seconds, 0
     def take(data):
         nonlocal got
@@ -52,6 +53,8 @@ async def main():
         while time.monotonic() < end and transport.alive:
             if way == "read":
                 got += len(await asyncio.wait_for(pipe.read(16384), max(0.01, end - time.monotonic())))
+            if way == "write":
+                await asyncio.wait_for(pipe.write(bytes(1 << 20)), max(0.01, end - time.monotonic()))
             await asyncio.sleep(0.01)
             if way == "hand over" and pipe._process._paused_write_streams:
                 pipe.release()
@@ -90,6 +93,7 @@ async def flooding(directory: Path, flood: Flood) -> AsyncIterator[Sshd]:
         authorized_client_keys=f"{identity}.pub",
         process_factory=run,
         encoding=None,
+        window=1 << 30,
     )
     server = Sshd(listener.get_port(), identity, directory / "known_hosts", host_key, directory / "log")
     server.trust(server.port)
@@ -100,11 +104,13 @@ async def flooding(directory: Path, flood: Flood) -> AsyncIterator[Sshd]:
         await listener.wait_closed()
 
 
-async def client(server: Sshd, way: str, *, later: bool = False) -> dict[str, int]:
-    """Let a client take what the command `flood` says, slowly. Return its peak in MB, and whether it is connected."""
-    where = json.dumps(vars_of(target(server, SOMEBODY)))
+async def client(server: Sshd | None, way: str, *, later: bool = False, flood: str = "flood") -> dict[str, int]:
+    """Let a client take what the command `flood` says, slowly; on this machine without `server`. Return its peak in
+    MB, and whether it is connected."""
+    where = json.dumps(server and vars_of(target(server, SOMEBODY)))
+    arguments = where, way, str(SECONDS), "yes" if later else "no", flood
     child = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", CLIENT, where, way, str(SECONDS), "yes" if later else "no", stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", CLIENT, *arguments, stdout=asyncio.subprocess.PIPE
     )
     said, _ = await child.communicate()
     found: dict[str, int] = json.loads(said)
@@ -143,13 +149,23 @@ def small(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("later", [False, True], ids=["first", "later"])
-@pytest.mark.parametrize("way", ["read", "hand over", "nothing"])
-@pytest.mark.parametrize("flood", [stdout, both, stderr, small], ids=lambda flood: str(flood.__name__))
+@pytest.mark.parametrize(
+    ("flood", "way", "later"),
+    [
+        (stdout, "hand over", True),
+        *(
+            pytest.param(flood, way, later, marks=pytest.mark.thorough)
+            for flood in (stdout, both, stderr, small)
+            for way in ("read", "hand over", "nothing")
+            for later in (False, True)
+            if (flood, way, later) != (stdout, "hand over", True)
+        ),
+    ],
+)
 async def test_what_nobody_reads_stays_on_the_host(tmp_path: Path, flood: Flood, way: str, later: bool) -> None:
+    """`later`: the flood is not the first command, and has a larger window."""
     async with flooding(tmp_path, flood) as server:
         found = await client(server, way, later=later)
-    print(found)
     assert found["alive"]
     assert found["peak"] < LIMIT_MB
 
@@ -159,6 +175,28 @@ def deaf(process: asyncssh.SSHServerProcess[bytes]) -> Any:
     connection: Any = process.channel.get_connection()
     vars(connection)["_transport"].pause_reading()
     return connection
+
+
+def silence(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+    deaf(process)
+    while True:
+        yield
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("stream", ["1", "2"])
+async def test_what_nobody_reads_stays_in_the_pipe_of_another_transport(stream: str) -> None:
+    found = await client(None, "read", flood=f"yes {'x' * 80} >&{stream}")
+    assert found["alive"]
+    assert found["peak"] < LIMIT_MB
+
+
+async def test_what_a_server_does_not_read_is_not_sent(tmp_path: Path) -> None:
+    """The server has opened a window of 1 GB."""
+    async with flooding(tmp_path, silence) as server:
+        found = await client(server, "write")
+    assert found["alive"]
+    assert found["peak"] < LIMIT_MB
 
 
 def requests(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
@@ -214,6 +252,5 @@ def unfinished_key_exchange(process: asyncssh.SSHServerProcess[bytes]) -> Iterat
 async def test_a_server_that_does_not_read_the_answers_it_asks_for_is_left(tmp_path: Path, flood: Flood) -> None:
     async with flooding(tmp_path, flood) as server:
         found = await client(server, "deaf")
-    print(found)
     assert not found["alive"]
     assert found["peak"] < LIMIT_MB
