@@ -55,6 +55,7 @@ async def main():
                 got += len(await asyncio.wait_for(pipe.read(16384), max(0.01, end - time.monotonic())))
             if way == "write":
                 await asyncio.wait_for(pipe.write(bytes(1 << 20)), max(0.01, end - time.monotonic()))
+                got += 1 << 20
             await asyncio.sleep(0.01)
             if way == "hand over" and pipe._process._paused_write_streams:
                 pipe.release()
@@ -76,7 +77,10 @@ async def flooding(directory: Path, flood: Flood) -> AsyncIterator[Sshd]:
     """A server whose command `flood` takes steps of `flood` until the connection has ended."""
     host_key, identity = make_key(directory / "host_ed25519"), make_key(directory / "id_ed25519")
 
+    connections = []
+
     async def run(process: asyncssh.SSHServerProcess[bytes]) -> None:
+        connections.append(process.channel.get_connection())
         if process.command == "quiet":
             await process.stdin.read()
             return
@@ -100,6 +104,8 @@ async def flooding(directory: Path, flood: Flood) -> AsyncIterator[Sshd]:
     try:
         yield server
     finally:
+        for connection in connections:
+            connection.abort()
         listener.close()
         await listener.wait_closed()
 
@@ -192,11 +198,11 @@ async def test_what_nobody_reads_stays_in_the_pipe_of_another_transport(stream: 
 
 
 async def test_what_a_server_does_not_read_is_not_sent(tmp_path: Path) -> None:
-    """The server has opened a window of 1 GB."""
+    """The kernel keeps some of it. The server has opened a window of 1 GB."""
     async with flooding(tmp_path, silence) as server:
         found = await client(server, "write")
     assert found["alive"]
-    assert found["peak"] < LIMIT_MB
+    assert 0 < found["got"] < 8 << 20
 
 
 def requests(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
