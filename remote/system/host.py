@@ -174,8 +174,8 @@ class LocalHost:
         redirect: StdioRedirect | None = None,
     ) -> Process:
         whole = {**child_environment(self._environ), **(env or {})}
-        cwd, quiet_ssh = await _in_thread(_surroundings, argv, cwd, whole)
-        if not quiet_ssh:
+        cwd, overrules = await _in_thread(_surroundings, argv, cwd, whole)
+        if overrules:
             whole = {name: value for name, value in whole.items() if name not in QUIET_SSH}
         mark = new_mark(self.session)
         whole[MARK] = mark
@@ -203,10 +203,11 @@ def nearest_directory(path: str) -> str:
 
 
 def _surroundings(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> tuple[str, bool]:
-    """Return the directory in which a process with this environment starts, and whether QUIET_SSH may stand in it."""
+    """Return the directory in which a process with this environment starts, and whether QUIET_SSH is in it and would
+    overrule an ssh that the person has named for git."""
     cwd = nearest_directory(cwd)
     named = any("core.sshcommand" in each.lower() for each in argv)
-    return cwd, QUIET_SSH.items() <= env.items() and not (named or _names_ssh(cwd, env.get("HOME", "")))
+    return cwd, QUIET_SSH.items() <= env.items() and (named or _names_ssh(cwd, env.get("HOME", "")))
 
 
 def _names_ssh(cwd: str, home: str) -> bool:

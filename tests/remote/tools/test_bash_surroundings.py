@@ -142,6 +142,13 @@ async def test_an_ssh_that_the_configuration_of_git_names_is_not_overruled(
     assert said == ("[ssh -o BatchMode=yes]" if kept else "[]")
 
 
+@pytest.mark.parametrize("own", [{"GIT_SSH_COMMAND": "ssh -i key"}, {"GIT_SSH": "/opt/ssh"}])
+async def test_an_ssh_that_the_environment_names_for_git_reaches_commands(box: Toolbox, own: dict[str, str]) -> None:
+    box.context = replace(box.context, host=LocalHost(environ={**os.environ, **own}))
+    said = await box.text("Bash", command='echo "$GIT_SSH_COMMAND$GIT_SSH"')
+    assert said == "".join(own.values())
+
+
 async def test_an_ssh_that_a_command_names_for_git_is_not_overruled(box: Toolbox, waiting: Path) -> None:
     script = "git init -q .; git -c core.sshCommand='echo mine >&2; false' ls-remote ssh://h/x"
     assert "mine" in await box.error("Bash", command=script)
