@@ -45,13 +45,15 @@ _HOW_TO_KEEP = (
     f"If it is needed, ask the user: call Bash with the command that moves it back and {LEAVE_SANDBOX}: true."
 )
 _NO_TERMINAL = (
-    r"(?i)/dev/tty\b|\bnot a (?:tty|terminal)\b|\bnot (?:from )?a terminal|non-TTY|TTY device|terminal is required"
+    r"(?im)/dev/tty\b|\bnot a (?:tty|terminal)\b|\bnot (?:from )?a terminal|non-TTY|TTY device|terminal is required"
     r"|no tty present|run from a terminal|connected to a terminal|[Oo]pen(?:ing)? terminal|Inappropriate ioctl"
     r"|terminal prompts disabled|could not read (?:Username|Password)|password is required|no askpass"
     r"|No pinentry|EOF when reading a line|end of file on stdin|Host key verification failed"
-    r"|Permission denied \([^)]*(?:publickey|password|keyboard)"
+    r"|Permission denied \([^)]*(?:publickey|password|keyboard)|failed tty get|empty commit message"
+    r"|[\[(]y(?:es)?/no?[\])]|^[\w\[\]@'. -]{0,40}(?:password|pass ?phrase)(?: for [^\n:]*)?:|[:?>)\]] \Z|[?:]\Z"
 )
-"""What programs print when they want to ask somebody. It is compiled when a command fails, not at the start."""
+"""What programs print when they want to ask somebody, at last an open question. It is compiled when a command fails,
+not at the start."""
 
 _HOW_TO_ANSWER = (
     "There is no terminal, and nobody can be asked here. Give the answer beforehand (an option such as -y or -m, a "
@@ -246,9 +248,13 @@ class _Foreground:
         left = context.shells.left(process, self._start)
         await self._look_at_root()
         code, narrowed = process.returncode or 0, await narrowed_note(self._command, cwd, context)
-        asked = _HOW_TO_ANSWER if code and re.search(_NO_TERMINAL, self._output.last(_TAIL_LINES, _TAIL_BYTES)) else ""
+        asked = self._asked() if code else ""
         notes = (self._move(moved), self._stop(code), narrowed, aside_note(process), asked, left)
         return self._result(code, _joined(*notes))
+
+    def _asked(self) -> str:
+        """Return how the model is to go on if the command seems to have asked somebody, else ""."""
+        return _HOW_TO_ANSWER if re.search(_NO_TERMINAL, self._output.last(_TAIL_LINES, _TAIL_BYTES)) else ""
 
     async def _look_at_root(self) -> None:
         """Tell the main agent if a command has moved the directory of the session."""
@@ -339,7 +345,7 @@ class _Foreground:
 
     def _timed_out(self, timeout: float, aside: str) -> ToolResult:
         ended = f"Command timed out after {timeout:g} s and was stopped, with all it had started."
-        note = _joined(ended, self._elsewhere, aside)
+        note = _joined(ended, self._elsewhere, aside, self._asked())
         text = self._output.text(MAX_OUTPUT_CHARS - len(note) - 1)
         structured = _structured(text, interrupted=True, path=self._output.path)
         return ToolResult(f"{note}\n{text}".rstrip("\n"), is_error=True, structured=structured)

@@ -113,10 +113,30 @@ async def test_a_key_with_a_passphrase_is_not_asked_for(box: Toolbox, waiting: P
 
 @pytest.mark.parametrize(
     "command",
-    ["cat </dev/tty", "python3 -c 'open(\"/dev/tty\")'", "stty -a", "python3 -c 'input()'"],
+    [
+        *("cat </dev/tty", "python3 -c 'open(\"/dev/tty\")'", "stty -a", "python3 -c 'input()'"),
+        *(
+            "git init -q . && git -c user.name=n -c user.email=e commit --allow-empty",
+            "printf 'package name: (app) '; exit 1",
+            "printf 'Sure?'; exit 1",
+        ),
+        *("printf 'Current password: passwd: unchanged\n'; exit 10", "printf 'Continue? [Y/n] Abort.\n'; exit 1"),
+    ],
 )
 async def test_a_program_that_wants_a_terminal_gets_its_end_and_the_model_a_way_on(box: Toolbox, command: str) -> None:
     assert "ask the user to run this in a terminal of their own" in await box.error("Bash", command=command)
+
+
+async def test_a_command_that_waits_for_a_terminal_until_its_time_is_up_tells_the_model_a_way_on(box: Toolbox) -> None:
+    script = "echo 'Vim: Warning: Input is not from a terminal'; sleep 100"
+    said = await box.error("Bash", command=script, timeout=500)
+    assert "timed out" in said and "ask the user to run this in a terminal of their own" in said
+
+
+@pytest.mark.parametrize("said", ["error: no such key: x", "FAILED (errors=2)", "wrong answer: password\n", "a: b:\nc"])
+async def test_a_failure_that_asks_nothing_says_nothing_about_terminals(box: Toolbox, said: str) -> None:
+    (box.root / "said").write_text(said, encoding="utf-8")
+    assert "terminal" not in await box.error("Bash", command="cat said; exit 1")
 
 
 async def test_a_failure_of_another_kind_says_nothing_about_terminals(box: Toolbox) -> None:
