@@ -12,7 +12,7 @@ from ccb.tunnel.wire.spelling import spelled
 
 from ...system.host import is_under
 from ...system.regular_files import ABSENT, FileChanged, FileKind, digest_of
-from ...system.text_encoding import SNIFF, is_binary, shown, text_of
+from ...system.text_encoding import is_binary, shown, text_of
 from ..contract import FileVersion, Preview, ToolContext, ToolResult, UpcomingChange
 from .file_state import Seen
 from .media import binary_hint
@@ -93,15 +93,15 @@ def peek_refusal(context: ToolContext, file_path: str, *, merge: bool = False) -
     if data is None:
         return None
     if seen is None:
-        return _unread(data[:SNIFF])
+        return _unread(data)
     if seen.digest and seen.digest != digest_of(data) and not (merge and seen.content is not None):
         return CHANGED
     return None
 
 
 def _unread(head: bytes) -> str:
-    """Return why a file that was not read is not changed."""
-    if is_binary(head) and image_type(head) is None and not head.startswith(b"%PDF-"):
+    """Return why a file that begins with `head` (of _PEEK bytes, if it has more) and was not read is not changed."""
+    if is_binary(head, whole=len(head) < _PEEK) and image_type(head) is None and not head.startswith(b"%PDF-"):
         return f"It is a binary file, which Read cannot show: only Bash can change or remove it. {binary_hint(head)}"
     return UNREAD
 
@@ -122,7 +122,7 @@ async def current(context: ToolContext, file_path: str, *, merge: bool = False) 
         raise ChangeRefused(f"{name} has {info.size:,} bytes; files over {MAX_BYTES:,} are not edited. Use Bash.")
     seen = context.files.get(real)
     if seen is None:
-        raise ChangeRefused(_unread(await host_of(context).read(real, 0, SNIFF)))
+        raise ChangeRefused(_unread(await host_of(context).read(real, 0, _PEEK)))
     data = await host_of(context).read(real, 0, MAX_BYTES + 1)
     digest = digest_of(data)
     is_version = seen.is_version(digest, info)

@@ -170,6 +170,16 @@ async def test_a_binary_file_is_said_to_be_one_and_not_to_be_read_again(box: Too
         assert said == await box.error(name, file_path=str(path), **change)
 
 
+@pytest.mark.parametrize("text", [b"o\0n\0e\0\n", b"o\0" * 5000 + b"\0\xd8\n\0"])
+async def test_damaged_utf16_is_not_to_be_read_again_before_it_is_changed(box: Toolbox, text: bytes) -> None:
+    path = box.write("a.txt", b"\xff\xfe" + text)
+    assert "damaged UTF-16" in await box.error("Read", file_path=str(path))
+    for name, change in (("Edit", {"old_string": "o", "new_string": "x"}), ("Write", {"content": "x"})):
+        said = box.refusal(name, file_path=str(path), **change)
+        assert said is not None and "damaged UTF-16" in said
+        assert said == await box.error(name, file_path=str(path), **change)
+
+
 async def test_write_refuses_what_stands_for_text_that_read_has_cut(box: Toolbox) -> None:
     path = box.write("long.json", "x" * 5000 + "\n")
     shown = (await box.text("Read", file_path=str(path))).removeprefix("1\t")
