@@ -54,7 +54,8 @@ def editable(data: bytes) -> Text:
 
 def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replacement:
     """Replace a text. A line feed in `old` also matches a CRLF in the file, and `new` gets the line endings of the
-    place it is written to, unless one of the strings contains a carriage return. Where `old` is not in the file, its
+    place it is written to, unless one of the strings contains a carriage return; so does a carriage return in a file
+    whose lines end in them alone. Where `old` is not in the file, its
     quotes match straight and curly ones, and `new` gets those of the place. Raise EditRefused."""
     text = within.text
     if old == new:
@@ -63,6 +64,8 @@ def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replaceme
         raise EditRefused("old_string is empty: that creates a new file, but the file already has content.")
     if not within.codec and not (old + new).isascii():
         raise EditRefused(f"{NOT_UTF8} Edit changes only ASCII text in it.")
+    if ends_in_returns(text) and "\r" not in old + new:
+        old, new = old.replace("\n", "\r"), new.replace("\n", "\r")
     found = list(_pattern(old).finditer(text))
     loose = not found
     if loose:
@@ -85,6 +88,11 @@ def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replaceme
         pieces += [text[at : each.start()], put]
         at = each.end()
     return Replacement("".join([*pieces, text[at:]]), [each.span() for each in found])
+
+
+def ends_in_returns(text: str) -> bool:
+    """Return whether the lines of a text end in carriage returns alone."""
+    return "\n" not in text and "\r" in text.rstrip("\r")
 
 
 def _pattern(old: str, *, any_quotes: bool = False) -> re.Pattern[str]:

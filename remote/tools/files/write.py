@@ -19,7 +19,7 @@ from .edit_common import (
     store,
     text_error,
 )
-from .edit_text import NO_TEXT, NOT_UTF8, with_endings_of
+from .edit_text import NO_TEXT, NOT_UTF8, ends_in_returns, with_endings_of
 from .patch import bounded_text, structured_patch, whole_or_none
 from .paths import os_error
 from .read_text import LINE_CUT
@@ -110,7 +110,10 @@ def _content(content: str, file: Current) -> tuple[bytes, str]:
         return content.encode(), ""
     kept = [text.codec.upper()] if text.codec != "utf-8" else []
     kept += ["byte order mark"] if text.mark else []
-    if "\r" in text.text and "\r" not in content:
+    if ends_in_returns(text.text) and "\r" not in content:
+        content = content.replace("\n", "\r")
+        kept += ["CR line endings"]
+    elif "\r" in text.text and "\r" not in content:
         content = with_endings_of(text.text, content, "\r\n" if "\r\n" in text.text else "\n")
         kept += ["CRLF line endings"] if "\r" in content else []
     data = text.encoded(content[1:] if text.mark and content.startswith("\ufeff") else content)

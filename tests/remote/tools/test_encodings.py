@@ -77,6 +77,14 @@ async def test_write_keeps_the_endings_of_the_lines_that_stay(box: Toolbox) -> N
     assert path.read_bytes() == b"b\na\r"
 
 
+async def test_lines_that_end_in_carriage_returns_alone_stay_so(box: Toolbox) -> None:
+    path = await _seen(box, "old.txt", b"one\rtwo\rthree\r")
+    await box.text("Edit", file_path=str(path), old_string="one\ntwo", new_string="1\n1.5\n2")
+    assert path.read_bytes() == b"1\r1.5\r2\rthree\r"
+    assert "Kept as it was: CR line endings" in await box.text("Write", file_path=str(path), content="a\nb\n")
+    assert path.read_bytes() == b"a\rb\r"
+
+
 async def test_an_edit_across_mixed_endings_changes_only_the_lines_it_touches(box: Toolbox) -> None:
     path = await _seen(box, "mixed.txt", b"a\r\nb\nc\r\nd\ne\r\n")
     await box.text("Edit", file_path=str(path), old_string="a\nb\nc\nd", new_string="a\nB\nnew\nc\nd")
