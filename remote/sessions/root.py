@@ -7,6 +7,8 @@ import os
 from itertools import islice
 from typing import Any, Callable, TypeVar
 
+from ccb.tunnel.wire.spelling import spelled
+
 T = TypeVar("T")
 
 _ENTRIES = 32
@@ -64,8 +66,9 @@ class Root:
         if not new or self._told:
             return ""
         self._told = True
+        new = spelled(new)
         return (
-            f"The directory of this session was moved: what was {self._path} is {new} now. Name files by their paths "
+            f"The directory of this session was moved: what was {spelled(self._path)} is {new} now. Name files by their paths "
             f"there. If the user wants to go on in {new}, they can resume the session from it."
         )
 
@@ -104,6 +107,7 @@ async def _soon(look: Callable[[], T]) -> T | None:
 
 def resumed_elsewhere(before: str, now: str) -> str:
     """Return what the model is told of a session that goes on in another directory."""
+    now, before = spelled(now), spelled(before)
     return (
         f"This session goes on in {now}. Before, its directory was {before}: what was said about paths below {before} "
         f"holds below {now}, if it is there."

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire import tool_traits
+from ccb.tunnel.wire.spelling import spelled
 
 from ...permissions.matchers import LEAVE_SANDBOX
 from ...sandbox.rules import CageRules
@@ -160,7 +161,7 @@ def _directory(context: ToolContext) -> tuple[str, str]:
     if there == wanted:
         return there, ""
     why = "cannot be entered" if os.path.isdir(wanted) else "is no directory any more"
-    return there, f"{wanted} {why}: the command ran in {there}"
+    return there, f"{spelled(wanted)} {why}: the command ran in {spelled(there)}"
 
 
 def _start_of(tool_input: Json, context: ToolContext) -> ShellStart:
@@ -332,7 +333,7 @@ class _Foreground:
 
         context = self._context
         if not self._reports and changes_directory(self._command):
-            return f"Shell cwd stays {context.shells.cwd}: this host has no place to note where a command ends"
+            return f"Shell cwd stays {spelled(context.shells.cwd)}: this host has no place to note where a command ends"
         if not directory or directory == context.shells.cwd or self._elsewhere:
             return ""
         if any(is_under(directory, context.host.real_path(root)) for root in _roots(context)):
@@ -341,7 +342,7 @@ class _Foreground:
         if directory == context.host.real_path(context.shells.cwd):
             return ""
         context.shells.cwd = context.cwd
-        return f"Shell cwd was reset to {context.cwd}"
+        return f"Shell cwd was reset to {spelled(context.cwd)}"
 
     def _timed_out(self, timeout: float, aside: str) -> ToolResult:
         ended = f"Command timed out after {timeout:g} s and was stopped, with all it had started."

@@ -14,7 +14,7 @@ import pytest
 
 from ccb.remote.sessions import identity
 from ccb.remote.sessions.registry import by_prefix, described, latest_of, sessions
-from ccb.remote.sessions.root import Root, is_same_directory
+from ccb.remote.sessions.root import Root, is_same_directory, resumed_elsewhere
 from ccb.remote.sessions.summary import SummaryFile, read_summary
 
 Json = dict[str, Any]
@@ -239,3 +239,15 @@ def test_a_thousand_sessions_are_listed_quickly(states: Path) -> None:
     assert len(ours(states)) == 1000
     assert latest_of("/7") is not None
     assert time.process_time() - before < 2.0
+
+
+async def test_the_model_is_told_of_odd_names_in_the_spelling_that_tools_take(tmp_path: Path) -> None:
+    before, now = tmp_path / "caf\udce9", tmp_path / "th\udce9"
+    before.mkdir()
+    root = Root(str(before))
+    before.rename(now)
+    assert rf"what was {tmp_path}/caf\xe9 is {tmp_path}/th\xe9 now" in await root.news()
+    assert rf"goes on in {tmp_path}/th\xe9. Before, its directory was {tmp_path}/caf\xe9:" in resumed_elsewhere(
+        str(before), str(now)
+    )
+    root.close()
