@@ -109,7 +109,7 @@ def read_output(event: str, code: int, stdout: str, stderr: str, *, whole: bool 
     if code != 0:
         first = _text(stderr or stdout).partition("\n")[0]
         why = f"exit code {code}" + (f": {first}" if first else "")
-        refuses = could_not_decide(code) or names_refusal(f"{text}\n{beside}")
+        refuses = could_not_decide(code, beside) or names_refusal(f"{text}\n{beside}")
         return failed(event, why) if refuses else HookOutcome(errors=(why,))
     read = read_printed(text)
     outcome = merged([read_answer(event, each) for each in read.answers]) if read.answers else NOTHING

@@ -23,6 +23,7 @@ from ccb.tunnel.wire.requests import HOOK_CALLBACK, HookCallback, Request, Reque
 
 from ..ports import NotKept
 from ..system.deadline import within, within_while
+from ..system.host import nearest_directory
 from .lent import NOBODY, HookSession, Working
 from .outcome import NOTHING, HookOutcome, failed, merged, read_answer, read_output
 from .table import (
@@ -386,8 +387,8 @@ class HookRunner:
             outcome = failed(hook.event, f"stopped after {hook.timeout_s:g} s: {hook.command[:200]}")
         else:
             outcome = read_output(hook.event, end.code, end.stdout, end.stderr, whole=end.whole)
-            lost = end.code not in (0, 2) and not os.path.isdir(session.cwd)  # what it needs may be gone with it
-            outcome = failed(hook.event, f"{outcome.errors[0]} ({session.cwd} does not exist)") if lost else outcome
+            lost = end.code not in (0, 2) and nearest_directory(session.cwd) != session.cwd  # with what it needs
+            outcome = failed(hook.event, f"{outcome.errors[0]} ({session.cwd} is gone or closed)") if lost else outcome
         how = "error" if outcome.errors else "success"
         printed = {"output": end.stdout + end.stderr, "stdout": end.stdout, "stderr": end.stderr}
         self._report("hook_response", {**facts, **printed, "exit_code": end.code, "outcome": how})

@@ -68,8 +68,8 @@ class Root:
         self._told = True
         new = spelled(new)
         return (
-            f"The directory of this session was moved: what was {spelled(self._path)} is {new} now. Name files by their paths "
-            f"there. If the user wants to go on in {new}, they can resume the session from it."
+            f"The directory of this session was moved: what was {spelled(self._path)} is {new} now. Name files by "
+            f"their paths there. If the user wants to go on in {new}, they can resume the session from it."
         )
 
     def _moved_to(self) -> str:

@@ -27,6 +27,12 @@ _DECIDES = re.compile(
     re.IGNORECASE,
 )
 _REFUSES = re.compile("deny|block|ask|false", re.IGNORECASE)
+_NOT_LOADED = re.compile(
+    r"Cannot find (?:module|package)|No module named|\bSyntaxError\b|\bImportError\b|\bLoadError\b|Module not found"
+    r"|Script not found|Could not open input file|Unable to access jarfile|could not determine executable"
+)
+"""What interpreters say of a program that they cannot load: node, Python, Ruby, deno, bun, PHP, Java and npx, which
+then end with the exit code of any other failure."""
 _MAX_TRIES = 100  # lines that begin like an object and are none
 
 
@@ -44,10 +50,10 @@ class Printed:
         return _HAS_JSON.search(self.broken) is not None
 
 
-def could_not_decide(code: int) -> bool:
-    """Return whether an exit code says that the command was not found, cannot be run, or was ended by a signal. A shell
-    adds 128 to the number of a signal."""
-    return code in (126, 127) or code < 0 or 128 < code < 160
+def could_not_decide(code: int, said: str) -> bool:
+    """Return whether a failed command was not found, cannot be run or loaded, or was ended by a signal: its exit code
+    says so, or `said`, its stderr. A shell adds 128 to the number of a signal."""
+    return code in (126, 127) or code < 0 or 128 < code < 160 or _NOT_LOADED.search(said) is not None
 
 
 def plain(text: str) -> str:
