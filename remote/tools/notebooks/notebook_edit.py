@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import Any
 
 from ccb.tunnel.wire import tool_traits
@@ -214,7 +215,7 @@ def _lines(source: str) -> list[str]:
     return source.splitlines(keepends=True)
 
 
-def _indent(text: str) -> int | None:
-    """Return the indentation that the file has: the blanks before its first key."""
-    line = text[:4096].split("\n", 2)[1:2]
-    return (len(line[0]) - len(line[0].lstrip(" "))) or 1 if line and line[0].strip() else 1 if "\n" in text else None
+def _indent(text: str) -> str | None:
+    """Return the indentation that the file has: the blanks or tabs before its first key."""
+    found = re.match(r"[^\n]*\n([ \t]*)", text)
+    return (found[1] or " ") if found else None

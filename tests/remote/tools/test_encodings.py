@@ -209,6 +209,14 @@ async def test_a_notebook_keeps_its_encoding_and_line_endings(box: Toolbox, code
     assert "ß" in written and written.count("\n") == written.count("\r\n") > 5
 
 
+@pytest.mark.parametrize("indent", ["\t", "    ", None])
+async def test_a_notebook_keeps_its_indentation(box: Toolbox, indent: str | None) -> None:
+    path = await _seen(box, "n.ipynb", json.dumps(BOOK, indent=indent).encode())
+    await box.text("NotebookEdit", notebook_path=str(path), cell_id="a", new_source="x = 1\n")
+    changed = json.loads(path.read_text(encoding="utf-8"))
+    assert path.read_text(encoding="utf-8") == json.dumps(changed, indent=indent)
+
+
 _LINES = st.lists(st.sampled_from(["a", "b", "", "a\r", "b\r", "c\r\r"]), min_size=1, max_size=8)
 
 
