@@ -156,8 +156,8 @@ def _roots(context: ToolContext) -> list[str]:
 def _directory(context: ToolContext) -> tuple[str, str]:
     """Return the directory in which the next command runs, and a note for the model if it is another one than it should
     be, because that is gone."""
-    wanted = context.shells.directory(context.host, _roots(context))
-    there = nearest_directory(wanted)
+    there = nearest_directory(context.shells.directory(context.host, _roots(context)))
+    wanted, context.shells.lost = context.shells.lost or context.shells.cwd, ""
     if there == wanted:
         return there, ""
     why = "cannot be entered" if os.path.isdir(wanted) else "is no directory any more"
@@ -204,12 +204,13 @@ class _Foreground:
         self._started = time.monotonic()
         self._shown = 0
         self._reports = True
-        self._elsewhere = ""  # a note that the command runs in another directory than the session's
+        self._elsewhere = ""  # a note that the command runs in another directory than it should
+        self._astray = False  # whether that is another one than the session's
 
     async def run(self, timeout: float) -> ToolResult:
         context = self._context
         cwd, self._elsewhere = _directory(context)
-        self._cwd = cwd
+        self._cwd, self._astray = cwd, cwd != context.shells.cwd
         report = CwdReport(context.spill, caged=context.call.cage is not None)
         self._reports = bool(report.path)
         cage = _with_report(context.call.cage, report.path)
@@ -334,7 +335,7 @@ class _Foreground:
         context = self._context
         if not self._reports and changes_directory(self._command):
             return f"Shell cwd stays {spelled(context.shells.cwd)}: this host has no place to note where a command ends"
-        if not directory or directory == context.shells.cwd or self._elsewhere:
+        if not directory or directory == context.shells.cwd or self._astray:
             return ""
         if any(is_under(directory, context.host.real_path(root)) for root in _roots(context)):
             context.shells.cwd = directory

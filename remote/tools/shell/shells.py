@@ -72,7 +72,7 @@ class Shells:
     to the processes it starts (see `LocalHost.session`). By this mark even detached processes are found."""
 
     def __init__(self, cwd: str, tasks: TaskRegistry, session: str = "") -> None:
-        self.cwd = cwd
+        self.cwd, self.lost = cwd, ""
         self.foreground: set[ForegroundCommand] = set()
         self.background_after: float | None = None
         """Seconds after which a foreground command goes on in the background; None for never."""
@@ -201,9 +201,9 @@ class Shells:
 
     def directory(self, host: Host, roots: list[str]) -> str:
         """Return the directory for the next command: where the last `cd` led, or the first root if that directory is
-        gone. That may be gone, too: see `Host.start`."""
+        gone (then `lost` names it). That may be gone, too: see `Host.start`."""
         if self.cwd != roots[0] and not os.path.isdir(host.real_path(self.cwd)):
-            self.cwd = roots[0]
+            self.lost, self.cwd = self.cwd, roots[0]
         return self.cwd
 
     async def close(self) -> None:

@@ -94,12 +94,6 @@ async def test_the_directory_stays_inside_the_session(box: Toolbox) -> None:
     assert await box.text("Bash", command="pwd") == "/usr/bin"
 
 
-async def test_a_directory_that_is_gone_is_left(box: Toolbox) -> None:
-    await box.text("Bash", command="mkdir gone && cd gone")
-    (box.root / "gone").rmdir()
-    assert await box.text("Bash", command="pwd") == str(box.root)
-
-
 async def test_a_command_too_slow_is_stopped_with_all_it_started(box: Toolbox) -> None:
     began = time.monotonic()
     text = await box.error("Bash", command="sleep 300 & echo $!; trap '' TERM; sleep 300; sleep 300", timeout=500)

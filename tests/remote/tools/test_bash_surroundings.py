@@ -47,6 +47,15 @@ async def test_commands_run_in_the_nearest_directory_when_the_root_is_gone_and_s
     assert said == f"{above}\nusr\n{box.root} is no directory any more: the command ran in {above}"
 
 
+async def test_a_command_says_once_that_the_directory_of_the_last_cd_is_gone(box: Toolbox) -> None:
+    away = box.root / "sub" / "away"
+    await box.text("Bash", command="mkdir -p sub/away next && cd sub/away")
+    await box.text("Bash", command="rm -r ../../sub")
+    said = await box.text("Bash", command="pwd; cd next")
+    assert said == f"{box.root}\n{away} is no directory any more: the command ran in {box.root}"
+    assert await box.text("Bash", command="pwd") == f"{box.root}/next"
+
+
 async def test_the_root_counts_again_once_it_is_back(box: Toolbox) -> None:
     box.root.rmdir()
     await box.text("Bash", command="true")
