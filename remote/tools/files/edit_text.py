@@ -37,13 +37,6 @@ class Replacement:
     spans: list[tuple[int, int]]
 
 
-def replaced(data: bytes, old: str, new: str, replace_all: bool) -> tuple[bytes, int]:
-    """Return the new content of a file and the number of replacements (see `replace_in`). Raise EditRefused."""
-    text = editable(data)
-    done = replace_in(text, old, new, replace_all)
-    return text.encoded(done.text), len(done.spans)
-
-
 def editable(data: bytes) -> Text:
     """Return the text of a file. Raise EditRefused for a binary one."""
     text = text_of(data)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
 from ccb.remote.tools.contract import CallContext, Preview, ToolResult, UpcomingChange
-from ccb.remote.tools.files.edit_text import EditRefused, replaced
+from ccb.remote.tools.files.edit_text import EditRefused, editable, replace_in
 from ccb.remote.tools.files.file_state import FileState
 from ccb.remote.tools.files.patch import MAX_PREVIEW, structured_patch
 
@@ -268,24 +268,23 @@ def test_what_an_edit_does_to_lf_text_it_does_to_any_endings(parts: list[str], o
     count = plain.count(old) if old else 0
     if count == 0 or old == new:
         with pytest.raises(EditRefused):
-            replaced(text.encode(), old, new, True)
+            replace_in(editable(text.encode()), old, new, True)
         return
-    data, found = replaced(text.encode(), old, new, True)
-    assert found == count
-    assert data.replace(b"\r\n", b"\n").decode() == plain.replace(old, new)
+    done = replace_in(editable(text.encode()), old, new, True)
+    assert len(done.spans) == count
+    assert done.text.replace("\r\n", "\n") == plain.replace(old, new)
     if "\n" not in text.replace("\r\n", "") and "\r\n" in text:
-        assert b"\n" not in data.replace(b"\r\n", b"")
+        assert "\n" not in done.text.replace("\r\n", "")
     if "\r\n" not in text:
-        assert b"\r" not in data
+        assert "\r" not in done.text
 
 
 @given(_TEXT, st.text(alphabet="xyz", min_size=1, max_size=5))
 def test_an_edit_and_its_reverse_give_the_file_back(text: str, marker: str) -> None:
     middle = len(text) // 2
-    before = (text[:middle] + "@" + text[middle:]).encode()
-    there, _ = replaced(before, "@", marker, False)
-    back, _ = replaced(there, marker, "@", False)
-    assert back == before
+    before = text[:middle] + "@" + text[middle:]
+    there = replace_in(editable(before.encode()), "@", marker, False).text
+    assert replace_in(editable(there.encode()), marker, "@", False).text == before
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=40), st.lists(st.sampled_from("abc"), max_size=40))
