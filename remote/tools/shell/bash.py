@@ -153,9 +153,13 @@ def _roots(context: ToolContext) -> list[str]:
     return [context.cwd, *context.add_dirs]
 
 
-def _directory(context: ToolContext) -> tuple[str, str]:
+async def _directory(context: ToolContext) -> tuple[str, str]:
     """Return the directory in which the next command runs, and a note for the model if it is another one than it should
-    be, because that is gone."""
+    be, because that is gone. A thread looks at the disk, which may not answer."""
+    return await asyncio.get_running_loop().run_in_executor(None, _existing, context)
+
+
+def _existing(context: ToolContext) -> tuple[str, str]:
     there = nearest_directory(context.shells.directory(context.host, _roots(context)))
     wanted, context.shells.lost = context.shells.lost or context.shells.cwd, ""
     if there == wanted:
@@ -174,7 +178,7 @@ async def _start_in_background(start: ShellStart, context: ToolContext) -> ToolR
         return refusal(
             f"{MAX_RUNNING} background commands are running already. End one with TaskStop or KillShell first."
         )
-    cwd, moved = _directory(context)
+    cwd, moved = await _directory(context)
     output = Output(context.spill, "background", to_file=True)
     try:
         process = await context.host.start(
@@ -209,13 +213,13 @@ class _Foreground:
 
     async def run(self, timeout: float) -> ToolResult:
         context = self._context
-        cwd, self._elsewhere = _directory(context)
-        self._cwd, self._astray = cwd, cwd != context.shells.cwd
         report = CwdReport(context.spill, caged=context.call.cage is not None)
         self._reports = bool(report.path)
         cage = _with_report(context.call.cage, report.path)
         context.shells.foreground.add(self._state)  # from now on, the person may move it to the background
         try:
+            cwd, self._elsewhere = await _directory(context)
+            self._cwd, self._astray = cwd, cwd != context.shells.cwd
             argv = _arguments(_shell(context), self._command, report.path)
             process = await context.host.start(argv, cwd, self._output.add, context.variables, cage=cage)
         except BaseException as error:

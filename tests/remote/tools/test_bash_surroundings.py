@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
+import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
 from ccb.remote.system.host import LocalHost
+from ccb.remote.tools.shell import bash
 
 
 @pytest.fixture
@@ -54,6 +57,20 @@ async def test_a_command_says_once_that_the_directory_of_the_last_cd_is_gone(box
     said = await box.text("Bash", command="pwd; cd next")
     assert said == f"{box.root}\n{away} is no directory any more: the command ran in {box.root}"
     assert await box.text("Bash", command="pwd") == f"{box.root}/next"
+
+
+async def test_a_disk_that_does_not_answer_holds_up_only_the_command(
+    box: Toolbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, goes_on = asyncio.get_running_loop(), threading.Event()
+
+    def look(path: str) -> str:
+        loop.call_soon_threadsafe(goes_on.set)
+        assert goes_on.wait(10), "the event loop waits for the disk"
+        return path
+
+    monkeypatch.setattr(bash, "nearest_directory", look)
+    assert await box.text("Bash", command="echo ran") == "ran"
 
 
 async def test_the_root_counts_again_once_it_is_back(box: Toolbox) -> None:
