@@ -42,6 +42,7 @@ class Root:
     def __init__(self, path: str) -> None:
         self._path = path
         self._told = False
+        self._look: asyncio.Future[Any] | None = None
         try:
             self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
@@ -58,11 +59,11 @@ class Root:
 
     async def identity_now(self) -> list[Any] | None:
         """Return the identity, None if the file system does not answer."""
-        return await _soon(self.identity)
+        return await self._soon(self.identity)
 
     async def news(self) -> str:
         """Return what the model must be told, once: that the directory was moved; "" for nothing."""
-        new = None if self._told else await _soon(self._moved_to)
+        new = None if self._told else await self._soon(self._moved_to)
         if not new or self._told:
             return ""
         self._told = True
@@ -86,23 +87,19 @@ class Root:
         except OSError:
             return ""
 
+    async def _soon(self, look: Callable[[], T]) -> T | None:
+        """Return what a look at the file system finds, None if that takes long: a server of files may be gone. Its
+        thread is stuck then, so there is no other look before that one ends."""
+        if self._look is not None and not self._look.done():
+            return None
+        found = self._look = asyncio.get_running_loop().run_in_executor(None, look)
+        await asyncio.wait({found}, timeout=_LOOK_S)
+        return found.result() if found.done() else None
+
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-
-async def _soon(look: Callable[[], T]) -> T | None:
-    """Return what a look at the file system finds, None if that takes long: a server of files may be gone."""
-    from ..system.deadline import within
-
-    async def found() -> T:
-        return await asyncio.get_running_loop().run_in_executor(None, look)
-
-    try:
-        return await within(_LOOK_S, found())
-    except asyncio.TimeoutError:
-        return None
 
 
 def resumed_elsewhere(before: str, now: str) -> str:

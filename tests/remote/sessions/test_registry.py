@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import stat
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 
 from ccb.remote.sessions import identity
+from ccb.remote.sessions import root as root_module
 from ccb.remote.sessions.registry import by_prefix, described, latest_of, sessions
 from ccb.remote.sessions.root import Root, is_same_directory, resumed_elsewhere
 from ccb.remote.sessions.summary import SummaryFile, read_summary
@@ -124,6 +127,29 @@ def test_a_session_in_a_worktree_is_found_when_the_directory_around_it_was_moved
     (tmp_path / "t").rename(tmp_path / "t2")
     found = latest_of(str(tmp_path / "t2"))
     assert found is not None and found.session == session
+
+
+async def test_a_disk_that_does_not_answer_holds_one_thread_however_often_it_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, asked = threading.Event(), []
+    root = Root(str(tmp_path))
+
+    def look() -> str:
+        asked.append(1)
+        answers.wait(10)
+        return "/there"
+
+    monkeypatch.setattr(root, "_moved_to", look)
+    monkeypatch.setattr(root_module, "_LOOK_S", 0.01)
+    assert [await root.news() for _ in range(3)] == ["", "", ""]
+    assert len(asked) == 1
+    answers.set()
+    monkeypatch.setattr(root_module, "_LOOK_S", 10)
+    while not (said := await root.news()):
+        await asyncio.sleep(0)
+    assert "/there" in said and len(asked) == 2
+    root.close()
 
 
 @pytest.mark.parametrize("damage", [None, [], [0], "x", [1, []], {"a": 1}, [0, {"file": 1}]])
