@@ -207,10 +207,10 @@ async def test_the_model_reads_it_below_the_result(box: Toolbox, monkeypatch: py
 async def test_a_pattern_that_explodes_in_one_file_loses_nothing_elsewhere_and_names_it(box: Toolbox) -> None:
     for name in ("a.txt", "z.txt"):
         box.write(name, "aaaab needle\n")
-    box.write("m.txt", "aab one\n" + "a" * 60 + "\naab two\n")
-    found = "a.txt:1:aaaab needle\nm.txt:1:aab one\nz.txt:1:aaaab needle"
+    box.write("m\udce9.txt", "aab one\n" + "a" * 60 + "\naab two\n")
+    found = "a.txt:1:aaaab needle\nm\\xe9.txt:1:aab one\nz.txt:1:aaaab needle"
     text = await box.text("Grep", pattern="(a+)+b", output_mode="content")
-    assert text == f"{found}\n(A pattern takes too long in m.txt: the rest was not searched.)"
+    assert text == f"{found}\n(A pattern takes too long in m\\xe9.txt: the rest was not searched.)"
 
 
 @pytest.mark.parametrize("backend", [{"grep": ""}, {"rg": "", "grep": ""}], ids=["rg", "none"])
@@ -244,9 +244,9 @@ async def test_a_filter_that_explodes_gives_what_it_has_found(box: Toolbox) -> N
 async def test_a_search_that_is_out_of_time_says_in_which_file(box: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grep_module, "SECONDS", 1.0)
     box.write("a.txt", "aab\n")
-    box.write("m.txt", "a" * 60 + "\n")
+    box.write("m\udce9.txt", "a" * 60 + "\n")
     text = await box.text("Grep", pattern="(a+)+b", output_mode="content")
-    assert text == "a.txt:1:aab\n[The search was stopped after 1 s, in m.txt; there may be more matches]"
+    assert text == "a.txt:1:aab\n[The search was stopped after 1 s, in m\\xe9.txt; there may be more matches]"
 
 
 def _run(asked: Json, most: str = "unlimited") -> Json:

@@ -154,7 +154,7 @@ def _glob(request: Json, limits: Limits) -> Json:
 
 def _slow(limits: Limits) -> Json:
     """Return the files in which, or for whose names, a pattern takes too long."""
-    return {"slow": [_show(path) for path in limits.slow[:_NAMED]], "slow_count": len(limits.slow)}
+    return {"slow": [spelled(path) for path in limits.slow[:_NAMED]], "slow_count": len(limits.slow)}
 
 
 def _grep(request: Json, limits: Limits) -> Json:
@@ -195,7 +195,7 @@ def _grep(request: Json, limits: Limits) -> Json:
         "foreign": _few({os.path.relpath(path, request["root"]) for path in limits.foreign}),
         "binary": limits.binary if request.get("file") else 0,
         **_slow(limits),
-        "stopped_in": _show(limits.stopped_in) if limits.late else "",
+        "stopped_in": spelled(limits.stopped_in) if limits.late else "",
     }
 
 
