@@ -145,9 +145,9 @@ class McpClient:
     def heard_progress(self, params: Json) -> None:
         """Pass on what the server says about the progress of a call."""
         token = str(params.get("progressToken"))
-        self._signs.update({token: time.monotonic()} if token in self._progress else {})
         progress = self._progress.get(token)
         if progress is not None:
+            self._signs[token] = time.monotonic()
             progress(params)
 
     async def _ask(self, method: str, params: Json, seconds: float, token: str | None = None) -> Json:
