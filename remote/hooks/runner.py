@@ -387,8 +387,10 @@ class HookRunner:
             outcome = failed(hook.event, f"stopped after {hook.timeout_s:g} s: {hook.command[:200]}")
         else:
             outcome = read_output(hook.event, end.code, end.stdout, end.stderr, whole=end.whole)
-            lost = end.code not in (0, 2) and nearest_directory(session.cwd) != session.cwd  # with what it needs
-            outcome = failed(hook.event, f"{outcome.errors[0]} ({session.cwd} is gone or closed)") if lost else outcome
+            loop = asyncio.get_running_loop()
+            there = loop.run_in_executor(None, nearest_directory, session.cwd) if end.code not in (0, 2) else None
+            if there is not None and await there != session.cwd:  # what the command needs may be gone with it
+                outcome = failed(hook.event, f"{outcome.errors[0]} ({session.cwd} is gone or closed)")
         how = "error" if outcome.errors else "success"
         printed = {"output": end.stdout + end.stderr, "stdout": end.stdout, "stderr": end.stderr}
         self._report("hook_response", {**facts, **printed, "exit_code": end.code, "outcome": how})
