@@ -13,7 +13,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.mcp import unmarked
 from ccb.tunnel.wire.models import CCB_NAMES, ModelNames
 
-from ..settings.worker_settings import at_line
+from ..settings.worker_settings import WorkerSettings, at_line
 
 Json = dict[str, Any]
 
@@ -201,6 +201,11 @@ class HookSource:
         """Return where the value below these keys stands, in words."""
         name = ".".join(map(str, ("hooks", *keys)))
         return f"{at_line(self.path or self.source, self.lines, name)}: {name}"
+
+
+def sources_of(settings: WorkerSettings) -> list[HookSource]:
+    """Return the hooks of all settings files."""
+    return [HookSource(each.value, each.layer.source, each.layer.path, each.layer.lines) for each in settings.hooks]
 
 
 def read_hooks(

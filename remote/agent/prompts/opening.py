@@ -15,7 +15,7 @@ from ccb.tunnel.wire.kinds.queue import TakenRecord
 from ccb.tunnel.wire.requests import new_uuid
 
 from ...commands.registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
-from ...hooks.table import SESSION_START, SETUP, USER_PROMPT_SUBMIT, HookSource
+from ...hooks.table import SESSION_START, SETUP, USER_PROMPT_SUBMIT, sources_of
 from ...model.errors import ModelError
 from ...ports import NotKept
 from .. import messages
@@ -59,12 +59,8 @@ class PromptOpening:
             await agent_starts(self._deps, self._recorder, self._config.agent_type)
             return Opened(prompts)
         if hooks is not None:
-            settings = self._config.settings
             hooks.prompt_id = new_uuid()
-            sources = [
-                HookSource(each.value, each.layer.source, each.layer.path, each.layer.lines) for each in settings.hooks
-            ]
-            for problem in hooks.configure(sources):
+            for problem in hooks.configure(sources_of(self._config.settings)):
                 self._recorder.message(messages.informational(f"This hook is not used: {problem}", "warning"))
         if commands is not None:
             commands.refresh()

@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire.requests import RequestRefused, client_kind
 
-from ...hooks.table import ABOUT_TOOLS, EVENTS, WITHOUT_MATCHER, Hook, HookSource, read_hooks
+from ...hooks.table import ABOUT_TOOLS, EVENTS, WITHOUT_MATCHER, Hook, read_hooks, sources_of
 from ...mcp.client import McpError
 from ...model.errors import ModelError
 from ...system.deadline import within
@@ -152,8 +152,7 @@ async def _resource(session: Session, given: Json) -> Json:
 
 def _hooks(session: Session) -> Json:
     """The hooks in force, in the shape of a menu."""
-    configured = session.settings.current.hooks
-    sources = [HookSource(each.value, each.layer.source, each.layer.path, each.layer.lines) for each in configured]
+    sources = sources_of(session.settings.current)
     callbacks = [each for each in (session.hooks.hooks if session.hooks is not None else ()) if each.callback]
     names = session.agent.config.names
     hooks = sorted([*read_hooks(sources, lambda _: None, names), *callbacks], key=lambda each: EVENTS.index(each.event))
