@@ -88,6 +88,21 @@ ROWS: list[tuple[str, list[list[Json]], list[tuple[str, Json]]]] = [
         BOTH,
     ),
     (
+        "two calls of one tool on one index in one event, their inputs later",
+        [[frag(0, "x", "Read"), frag(0, "y", "Read")], [frag(0, "x", None, '{"a":1}')], [frag(0, "y", None, "{}")]],
+        [*READ, ("Read", {})],
+    ),
+    (
+        "two calls on one index, their inputs later",
+        [[frag(0, "x", "Read")], [frag(0, "y", "Bash")], [frag(0, "x", None, '{"a":1}')], [frag(0, "y", None, "{}")]],
+        [*READ, ("Bash", {})],
+    ),
+    (
+        "two calls in one event without ids and indexes, their inputs later",
+        [[frag(None, None, "Read"), frag(None, None, "Bash")], [frag(None, arguments='{"a":1}'), frag(None)]],
+        [*READ, ("Bash", {})],
+    ),
+    (
         "an empty call before another",
         [[frag(0, "x", "Bash")], [frag(1, "y", "Read", '{"a":1}')]],
         [("Bash", {}), *READ],

@@ -182,7 +182,7 @@ class ChatReader:
         index = call.get("index")
         index = index if isinstance(index, int) else None
         found = self._found(index, call_id, name, arguments, position, touched)
-        if found is None or (found.again and (arguments.strip() or name not in ("", found.name))):
+        if found is None or (found.again and arguments.strip()):
             found = _Fragments(index, "" if found is None else found.name)
             self._calls.append(found)
         key = id(found)
