@@ -94,6 +94,15 @@ async def test_nothing_of_a_server_is_left_when_ccb_is_killed(end: signal.Signal
     await gone(odd)
 
 
+async def test_a_server_ends_with_its_keeper() -> None:
+    odd = Odd()
+    await odd.server.reply(call("ok"))
+    (keeper,) = [each for each in odd.processes() if command_line(each)[3].endswith("keeper.py")]
+    os.kill(keeper, signal.SIGKILL)
+    await gone(odd)
+    await odd.server.close()
+
+
 async def test_a_call_ends_with_its_server_although_others_hold_its_pipes() -> None:
     odd = Odd(launcher=LAUNCHER)
     await odd.server.reply(call("ok"))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.remote.agent_kit import assert_valid
 
 from ccb.remote.agent.history.conversation import Conversation, close_open_tool_uses, tool_result_message
+from ccb.remote.agent.history.history_message import HistoryMessage
 from ccb.tunnel.wire.records import (
     MAIN_AGENT,
     Content,
@@ -270,6 +271,18 @@ def test_thinking_in_older_journals_belongs_to_the_model_that_answered() -> None
         conversation = Conversation.from_records([_prompt("go"), _thinking("m", answered), _text("m", "x"), _end()])
         conversation.use(model)
         assert ("thinking" in str(_shape(conversation))) is shown
+
+
+def test_thinking_that_is_hidden_stays_so_when_its_message_joins_another() -> None:
+    one, other = HistoryMessage("assistant"), HistoryMessage("assistant")
+    one.put({"type": "text", "text": "a"})
+    other.put({"type": "thinking", "thinking": "hm", "signature": "s"})
+    other.put({"type": "text", "text": "b"})
+    other.show(lambda block: False)
+    one.take_over(other)
+    assert [block["type"] for block in one.blocks] == ["text", "text"]
+    one.show(lambda block: True)
+    assert [block["type"] for block in one.blocks] == ["text", "thinking", "text"]
 
 
 def test_thinking_of_any_shape_is_kept() -> None:

@@ -476,6 +476,7 @@ async def test_white_space_that_a_formatter_has_changed_is_no_conflict(
         pytest.param("a\nx = 1\nb\n", "a\nx = 10\nb\n", id="its line has changed"),
         pytest.param("a\nx = 1\nb\n", "a\nb\n", id="it is gone"),
         pytest.param("x = 1\nb\n", "b\nx = 1\n", id="it has moved"),
+        pytest.param("a\nx = 1\nb\n", "a\nx=1\nb\nx = 1\n", id="it was formatted, and stands elsewhere now"),
     ],
 )
 async def test_an_edit_of_a_place_that_has_changed_asks_to_read_again(box: Toolbox, seen: str, present: str) -> None:

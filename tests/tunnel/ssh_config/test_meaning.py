@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.support.person.login import only_config
 
@@ -169,6 +169,10 @@ chain_line = st.one_of(
 
 
 @given(st.lists(chain_line, max_size=8), names)
+@example(["  ProxyCommand nc %h %p", "  ProxyJump hop1"], "far")
+@example(["  ProxyJump hop1", "  ProxyCommand nc %h %p"], "far")
+@example(["  ProxyJump none", "  ProxyCommand nc %h %p"], "far")
+@example(["  ProxyCommand none", "  ProxyJump hop1"], "far")
 def test_both_readings_find_the_same_jump_hosts(config: Path, lines: list[str], host: str) -> None:
     config.write_text("\n".join(lines) + "\n")
 
