@@ -227,8 +227,6 @@ class InputMachine:
             return at
         if state is not None:
             self._state, self._begun = state, ESC + char
-            if self._is_apart and at == 0:
-                self._slow_until = self._last + _SLOW_LINK_S
         else:
             self._complete(ESC + _NO_UTF8.sub("\ufffd", char))
         return at + 1
