@@ -71,10 +71,10 @@ def _marked(directory: Path) -> Iterator[None]:
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
+    finally:
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             mark.unlink()
-    finally:
         os.close(file)
 
 
