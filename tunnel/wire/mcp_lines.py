@@ -27,6 +27,7 @@ LIMIT_VARIABLE = "MCP_TOOL_TIMEOUT"
 _ID = re.compile(rb'"id"\s*:\s*"?(\d{1,18})\b')
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+_ALL = range(-(2**62), 2**62)
 _MAX_SHOWN = 200
 _MAX_REASON = 10_000
 
@@ -75,14 +76,19 @@ class LineReader:
         self._failed = failed
         self._asking = asking
         self._pending: set[object] = set()
+        self._issued = range(0)  # from the lowest number of a request to the highest one
         self._hello: object = None
         self._chats = False  # it prints lines that are no messages, and answers all the same
         self._odd: asyncio.TimerHandle | None = None
 
     def sent(self, message: Json) -> None:
         """The server gets a message."""
+        if message.get("method") == "notifications/cancelled":
+            self.done((message.get("params") or {}).get("requestId"))
         if "method" in message and message.get("id") is not None:
             self._pending.add(message["id"])
+            number, issued = message["id"], self._issued or (message["id"],)
+            self._issued = range(min(number, issued[0]), max(number, issued[-1]) + 1)
             if message["method"] == "initialize":
                 self._hello = message["id"]  # it may print a lot before it is up
 
@@ -99,7 +105,7 @@ class LineReader:
         kept = []
         for message in found:
             if "method" not in message:
-                number = answered_number(message, self._pending)
+                number = answered_number(message, self._pending, self._issued)
                 if self._odd is not None or (number is None and "id" in message):
                     self._chats = True  # it answers in spite of what it has printed
                     self.close()
@@ -138,16 +144,17 @@ def reason_of(error: object) -> str:
     return text[:_MAX_REASON] or "the server gives no reason"
 
 
-def answered_number(message: Json, pending: Collection[object]) -> object:
+def answered_number(message: Json, pending: Collection[object], issued: range = _ALL) -> object:
     """Return which of the pending requests a message without a method answers, None for none of them. Ids come back as
-    text, or not at all: then it is the only one that is pending."""
+    text, as a number that is none of the `issued`, or not at all: then it is the only one that is pending."""
     number = message.get("id")
     if isinstance(number, str) and re.fullmatch(r"\d{1,18}", number):
         number = int(number)
     if isinstance(number, float) and number % 1 == 0:
         number = int(number)
     if isinstance(number, int) and not isinstance(number, bool):
-        return number if number in pending else None
+        if number in pending or number in issued:  # perhaps nobody waits for it any more
+            return number if number in pending else None
     if "result" in message or "error" in message or number is not None:
         return next(iter(pending)) if len(pending) == 1 else None
     return None

@@ -198,6 +198,7 @@ ANSWER = '{"jsonrpc": "2.0", "id": ID, "result": {"is": "%s"}}'
         ([ANSWER.replace('"%s"', "NaN")], None),
         (["[" + ANSWER % "batch" + "]"], "batch"),
         ([ANSWER.replace("ID", '"ID"') % "text"], "text"),
+        ([ANSWER.replace("ID", "99999999") % "an id of its own"], "an id of its own"),
         (["working on it", ANSWER % "chatty"], "chatty"),
         ([(ANSWER % "cut")[:-5]], "cannot be read"),
         (["no JSON at all"], "no JSON at all"),
@@ -218,3 +219,17 @@ async def test_each_answer_ends_its_call_at_once_as_far_as_it_can_be_read(
         else:
             assert str(found) in reply["error"]["message"]
         assert json.dumps(await odd.server.reply(call("ok")))
+
+
+async def test_a_call_that_ends_without_its_answer_leaves_later_answers_readable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server_module, "_LOOK_S", 0.05)
+    async with running() as odd, asyncio.timeout(30):
+        await odd.server.reply(call("ok"))
+        monkeypatch.setattr(StdioServer, "call_s", 0.3)
+        with pytest.raises(RequestRefused, match="gives no answer"):
+            await odd.server.reply(call("raw", lines=[]))
+        monkeypatch.undo()
+        reply = await odd.server.reply(call("raw", lines=["{cut"]))
+        assert "cannot be read" in reply["error"]["message"]
