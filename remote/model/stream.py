@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, Union
 
@@ -293,8 +294,9 @@ def error_in(event: Json) -> ModelError | None:
     fields = error if isinstance(error, dict) else event
     said = next((fields[name] for name in ("message", "detail", "error") if isinstance(fields.get(name), str)), "")
     named = [fields.get(name) for name in ("type", "code", "status")]
-    status = next((each for each in named if isinstance(each, int) and 400 <= each < 600), None)
-    kind = next((each for each in named if isinstance(each, str) and each not in ("", "error")), "api_error")
+    status = next((int(each) for each in named if re.fullmatch("[45][0-9]{2}", str(each))), None)
+    names = [each for each in named if isinstance(each, str) and each not in ("", "error", str(status))]
+    kind = names[0] if names else "api_error"
     text = said if said and kind in said else f"{said} ({kind})" if said else kind
     return ModelError(text, status=status or status_of(kind), error_type=kind)
 
@@ -319,9 +321,9 @@ async def whole_answer(response: ModelResponse) -> AsyncIterator[Json]:
 def _events(message: Json) -> Iterator[Json]:
     content = message.get("content")
     if message.get("type") != "message" or not isinstance(content, list):
-        raise ModelError(
-            "the upstream answered with JSON that is not a message; is the base URL right?", retry=Retry.NO
-        )
+        shown = dump(message)[:300]
+        text = f"the upstream answered with JSON that is not a message ({shown}); is the base URL right?"
+        raise ModelError(text, retry=Retry.NO)
     yield {"type": "message_start", "message": {**message, "content": [], "stop_reason": None}}
     for index, block in enumerate(content):
         if not isinstance(block, dict):

@@ -184,6 +184,8 @@ async def test_an_error_in_a_200_shows_its_message_and_its_class(reply: Reply) -
     [
         (_json({"error": "the key has expired", "code": 401}), "401 the key has expired"),
         (_json({"error": True, "detail": "no such route", "status": 404}), "404 no such route"),
+        (_json({"error": {"message": "no credit", "code": "402"}}), "402 no credit (api_error)"),
+        (_json({"detail": "no such deployment"}), "no such deployment"),
         (Reply([b"event: error\ndata: upstream is gone\n\n"]), "500 upstream is gone (api_error)"),
         (Reply([b"Please log in."], 200, {"content-type": "text/plain"}), "'text/plain'"),
         (Reply([b"Please log in."], 200, {"content-type": "text/plain"}), "Please log in."),

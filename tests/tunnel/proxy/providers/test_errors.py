@@ -87,10 +87,11 @@ async def test_what_cannot_be_translated_is_refused_before_it_is_sent() -> None:
             assert it.server.requests == []
 
 
-async def test_openrouter_fails_inside_a_stream_that_began_well() -> None:
+@pytest.mark.parametrize("code", [429, "429"])
+async def test_openrouter_fails_inside_a_stream_that_began_well(code: object) -> None:
     failed = {
         "id": "g",
-        "error": {"code": 429, "message": "limit", "metadata": {"raw": "upstream is busy"}},
+        "error": {"code": code, "message": "limit", "metadata": {"raw": "upstream is busy"}},
         "choices": [],
     }
     async with adapter("openrouter", Raw(f": OPENROUTER PROCESSING\n\ndata: {json.dumps(failed)}\n\n".encode())) as it:

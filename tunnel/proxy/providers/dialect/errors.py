@@ -103,9 +103,9 @@ def error_in_stream(data: object, provider: str) -> UpstreamError:
 def _error(data: object, status: int, headers: Mapping[str, str], provider: str) -> UpstreamError:
     fields = _fields(data)
     message, codes = _message(data, fields), _codes(fields)
-    given = fields.get("code")
-    if status == 500 and isinstance(given, int) and given in _BY_STATUS:
-        status = given  # OpenRouter: the status of the provider behind it
+    given = str(fields.get("code"))
+    if status == 500 and given in map(str, _BY_STATUS):
+        status = int(given)  # OpenRouter: the status of the provider behind it
     kind = next((_BY_CODE[code] for code in codes if code in _BY_CODE), _BY_STATUS.get(status, ""))
     kind = kind or ("invalid_request_error" if 400 <= status < 500 else "api_error")
     if kind == "invalid_request_error" and status in (401, 403, 404, 413):
