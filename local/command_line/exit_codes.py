@@ -21,9 +21,10 @@ class ExitCode(IntEnum):
     AGENT_FAILED = (
         1,
         (
-            "The model or the agent failed, the model refused or gave no answer (`-p` in text mode), a turn was "
-            "interrupted on request, the session does not exist, `ccb stop` or `ccb clean` had to leave something, "
-            "`ccb cp` could not copy all, `ccb doctor` found something that blocks, or `ccb audit` shows tampering."
+            "The model or the agent failed, the model refused or gave no answer, or a hook blocked the prompt (both "
+            "with `-p` in text mode), a turn was interrupted on request, the session does not exist, `ccb stop` or "
+            "`ccb clean` had to leave something, `ccb cp` could not copy all, `ccb doctor` found something that "
+            "blocks, or `ccb audit` shows tampering."
         ),
     )
     USAGE = 2, "An option, a target or their combination makes no sense."

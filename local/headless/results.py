@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ccb.tunnel.wire.messages import BLOCKED_PROMPT
 from ccb.tunnel.wire.models import ESTIMATED
 from ccb.tunnel.wire.ndjson import dump
 from ccb.tunnel.wire.requests import new_uuid
@@ -60,8 +61,10 @@ def has_answer(result: Json) -> bool:
     """Return whether a turn has succeeded with an answer, or needed none, as that of a command that prints nothing."""
     if result.get("subtype") != "success" or result.get("is_error"):
         return False
-    said = result.get("result")
-    return bool(isinstance(said, str) and said.strip()) or "structured_output" in result or not result.get("num_turns")
+    said, turns = result.get("result"), result.get("num_turns")
+    if not turns:
+        return not str(said).startswith(BLOCKED_PROMPT)
+    return bool(isinstance(said, str) and said.strip()) or "structured_output" in result
 
 
 def result_text(result: Json) -> str:

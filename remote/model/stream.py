@@ -294,7 +294,7 @@ def error_in(event: Json) -> ModelError | None:
     fields = error if isinstance(error, dict) else event
     said = next((fields[name] for name in ("message", "detail", "error") if isinstance(fields.get(name), str)), "")
     named = [fields.get(name) for name in ("type", "code", "status")]
-    status = next((int(each) for each in named if re.fullmatch("[45][0-9]{2}", str(each))), None)
+    status = next((int(str(each)) for each in named if re.fullmatch("[45][0-9]{2}", str(each))), None)
     names = [each for each in named if isinstance(each, str) and each not in ("", "error", str(status))]
     kind = names[0] if names else "api_error"
     text = said if said and kind in said else f"{said} ({kind})" if said else kind

@@ -152,9 +152,8 @@ def answered_number(message: Json, pending: Collection[object], issued: range = 
         number = int(number)
     if isinstance(number, float) and number % 1 == 0:
         number = int(number)
-    if isinstance(number, int) and not isinstance(number, bool):
-        if number in pending or number in issued:  # perhaps nobody waits for it any more
-            return number if number in pending else None
+    if type(number) is int and (number in pending or number in issued):  # perhaps nobody waits for it any more
+        return number if number in pending else None
     if "result" in message or "error" in message or number is not None:
         return next(iter(pending)) if len(pending) == 1 else None
     return None

@@ -226,6 +226,9 @@ def _result(body: Json) -> PublicLine:
     )
 
 
+BLOCKED_PROMPT = "UserPromptSubmit operation blocked by hook:"
+"""How the result of a prompt begins that a hook has refused. Nothing else in it tells it from a command's."""
+
 _COMPACT = {"compact_boundary": "compact_metadata", "microcompact_boundary": "microcompact_metadata"}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.queue import TakenRecord
+from ccb.tunnel.wire.messages import BLOCKED_PROMPT
 from ccb.tunnel.wire.requests import new_uuid
 
 from ...commands.registry import CommandCall, CommandRefused, Expanded, Printed, SlashCommand
@@ -160,7 +161,7 @@ class PromptOpening:
         self._name(outcome.title)
         if outcome.blocked or outcome.stops:
             reason = outcome.reason or outcome.stop_reason or "no reason given"
-            told = f"UserPromptSubmit operation blocked by hook:\n{reason}\n\nOriginal prompt: {text}"
+            told = f"{BLOCKED_PROMPT}\n{reason}\n\nOriginal prompt: {text}"
             self._recorder.message(messages.informational(told, "warning"))
             return told
         if outcome.context:

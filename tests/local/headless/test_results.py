@@ -10,6 +10,7 @@ from ccb.local.headless.results import exit_code, local_result, result_text
 from ccb.local.session.client import Json
 from ccb.local.session.messages import Result, parse_message
 from ccb.local.terminal.stdio import Writer
+from ccb.tunnel.wire.messages import BLOCKED_PROMPT
 
 DONE: Json = {"type": "result", "subtype": "success", "is_error": False, "result": "All good."}
 
@@ -52,6 +53,7 @@ def test_text_is_the_answer_or_the_errors() -> None:
             "The turn ended without an answer (hook stopped).",
         ),
         ({"result": "", "num_turns": 0}, ExitCode.OK, ""),
+        ({"result": f"{BLOCKED_PROMPT} no", "num_turns": 0}, ExitCode.AGENT_FAILED, f"{BLOCKED_PROMPT} no"),
         ({"result": "", "structured_output": {"n": 1}}, ExitCode.OK, '{"n":1}'),
         ({"result": "API Error: 500 x", "is_error": True}, ExitCode.AGENT_FAILED, "API Error: 500 x"),
     ],
