@@ -46,6 +46,50 @@ def one_line(text: str) -> str:
     return " ".join(neutralise(text).split())
 
 
+class HostText:
+    """Text that the host chose. It is no `str`, so that nothing writes it by mistake: whoever formats it gets one line,
+    neutralised, cut and in quotation marks, which say whose words these are."""
+
+    __slots__ = ("raw",)
+
+    def __init__(self, raw: str) -> None:
+        self.raw = raw
+        """What the host sent: only to compare it, look it up or send it back."""
+
+    @property
+    def cell(self) -> str:
+        """The text on one line without quotation marks, for a place that holds nothing else, such as a column."""
+        return self.line(MAX_SHOWN)
+
+    def line(self, most: int) -> str:
+        """Return at most about `most` characters of the text as a cell."""
+        read = self.raw[: 4 * most]
+        text = one_line(read)
+        return text if len(text) <= most and read == self.raw else f"{text[:most]}…"
+
+    def __str__(self) -> str:
+        return f"“{self.cell.translate(_NO_QUOTES)}”"
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+    __repr__ = __str__
+
+    def __bool__(self) -> bool:
+        return bool(self.raw)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HostText) and other.raw == self.raw
+
+    def __hash__(self) -> int:
+        return hash(self.raw)
+
+
+MAX_SHOWN = 480
+"""Characters that are shown of one text of the host."""
+_NO_QUOTES = str.maketrans("“”", "''")
+
+
 def escaped_json(text: str) -> str:
     """Return a JSON text with the same value in which no character drives a terminal: all that `neutralise` would
     replace are written as escapes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.plain_text import neutralise, one_line
 
 from .exit_codes import ExitCode
 
@@ -15,12 +15,12 @@ _OWN_PREFIX = ("error:", "Error:", "ccb ", "ccb:")
 
 
 def error_text(error: CcbError) -> str:
-    """The error as lines for stderr, with a newline at the end."""
-    what = _cut(neutralise(error.what))
+    """The error as lines for stderr, with a newline at the end. Only the evidence can have several."""
+    what = _cut(one_line(error.what))
     lines = [what if what.startswith(_OWN_PREFIX) else f"ccb: {what}"]
     lines += [f"  {line}" for line in evidence_lines(error)]
     if error.do:
-        lines.append(f"  -> {neutralise(error.do)}")
+        lines.append(f"  -> {_cut(one_line(error.do))}")
     return "\n".join(lines) + "\n"
 
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import shlex
 
+from ccb.tunnel.plain_text import one_line
+
 from .model import Arguments, ConnectionOptions
 from .target import Target
 from .transport_choice import needs_host
+
+_MAX_PATH = 1_000
 
 
 def resume_command(arguments: Arguments, session_id: str, *, directory: str | None = None) -> str:
     """Return the command line that continues `session_id` over the same connection, quoted for a shell.
 
-    `directory` is the session's directory on its host. A viewer gets the command that watches again, so that it does
+    `directory` is the session's directory on its host, as the host says. It is left out if it would not be one plain
+    word of a path: the session is found by its ID, too. A viewer gets the command that watches again, so that it does
     not take the session from the driver.
     """
     if arguments.host_command.view:
         return host_command(arguments, "attach", session_id, "--view")
     connection = arguments.connection
-    path = directory if directory is not None else arguments.directory
+    path = arguments.directory if directory is None else directory if _is_plain(directory) else None
     if connection.target is None and needs_host(connection):
         words = [path] if path else []
     else:
@@ -35,6 +40,11 @@ def host_command(arguments: Arguments, command: str, session_id: str, *options: 
     else:
         words = [*_place(connection.target, None), session_id, *_options(connection)]
     return shlex.join(["ccb", command, *words, *options])
+
+
+def _is_plain(directory: str) -> bool:
+    """Whether a directory that the host names is a path, and the command shows it as it is, on one line."""
+    return directory.startswith("/") and len(directory) <= _MAX_PATH and one_line(directory) == directory
 
 
 def _options(connection: ConnectionOptions) -> list[str]:

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import UsageError
 from ccb.tunnel.openssh.kept_records import all_kept
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.transports.pipe import Transport
 
 from ..command_line.exit_codes import ExitCode
 from ..command_line.model import Arguments
 from ..command_line.transport_choice import host_label
 from ..connect.connect import connect_host
-from ..connect.session_list import Count, ReportRow, Text, list_sessions, reports, row_of
+from ..connect.session_list import Count, HostWords, ReportRow, list_sessions, reports, row_of
 from ..login.prompts import ask_line, prompts_for
 from ..terminal.console import print_line, run_command
 from .disconnect import kept_line
@@ -28,27 +28,28 @@ from .sessions.table import session_table, size_text
 
 _DAY_S = 86400.0
 _LINES = 200
+_LOG_LINE = 16_384  # characters
 _SLOW_S = 2.0
 
 
 class LogRow(ReportRow):
     """One line of a session's log. `source` is session or worker; `when` is the host's time as text."""
 
-    source: Text = ""
-    when: Text = ""
-    text: Text = ""
+    source: HostWords = HostText("")
+    when: HostWords = HostText("")
+    text: HostWords = HostText("")
 
 
 class ChangeRow(ReportRow):
     """Something that was removed or kept, a process that was ended, or a session that was stopped (or would be)."""
 
-    path: Text = ""
-    what: Text = ""
+    path: HostWords = HostText("")
+    what: HostWords = HostText("")
     bytes: Count = 0
-    why: Text = ""
-    session: Text = ""
+    why: HostWords = HostText("")
+    session: HostWords = HostText("")
     pid: Count = 0
-    how: Text = ""
+    how: HostWords = HostText("")
 
 
 async def run_host_command(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> ExitCode:
@@ -117,8 +118,8 @@ async def _logs(arguments: Arguments, transport: Transport, bundle: Bundle) -> E
         async for report in answer:
             if report.kind == "log":
                 row = row_of(LogRow, report.body, transport.name)
-                mark = " worker:" if row.source == "worker" else ""
-                print_line(f"{one_line(row.when)}{mark} {one_line(row.text)}")
+                mark = " worker:" if row.source.raw == "worker" else ""
+                print_line(f"{row.when.cell}{mark} {row.text.line(_LOG_LINE)}")
     return ExitCode.OK
 
 
@@ -136,7 +137,7 @@ async def _stop(arguments: Arguments, transport: Transport, bundle: Bundle) -> E
                 print_line(_stopped(row, dry_run=False))
             elif report.kind == "kept":
                 code = ExitCode.AGENT_FAILED
-                sys.stderr.write(f"ccb: not stopped: {one_line(row.path)}: {one_line(row.why)}\n")
+                sys.stderr.write(f"ccb: not stopped: {row.path}: {row.why}\n")
     if not count and code is ExitCode.OK:
         print_line(f"No session runs on {host_label(arguments.connection)}.")
     return code
@@ -153,7 +154,7 @@ async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) ->
     async with contextlib.aclosing(reports(transport, bundle, command)) as answer:
         async for report in answer:
             row = row_of(ChangeRow, report.body, transport.name)
-            if line := _change_line(report.kind, row, dry_run=dry_run):
+            if line := change_line(report.kind, row, dry_run=dry_run):
                 print_line(line)
             removed += [row] if report.kind == "removed" else []
             kept += report.kind == "kept"
@@ -161,18 +162,18 @@ async def _remove(arguments: Arguments, transport: Transport, bundle: Bundle) ->
     return ExitCode.AGENT_FAILED if kept and arguments.command == "clean" and not dry_run else ExitCode.OK
 
 
-def _change_line(kind: str, row: ChangeRow, *, dry_run: bool) -> str:
+def change_line(kind: str, row: ChangeRow, *, dry_run: bool) -> str:
     """Return a report of `gc` or `clean` as a line; "" for a kind that only a newer worker knows."""
     match kind:
         case "removed":
-            return f"{_removed(dry_run)} {one_line(row.what)} {one_line(row.path)}{_because(row.why)}"
+            return f"{_removed(dry_run)} {row.what.cell} {row.path.cell}{_because(row.why)}"
         case "stopped":
             return _stopped(row, dry_run=dry_run)
         case "ended":
             ended = "would end" if dry_run else "ended"
-            return f"{ended} process {row.pid} ({one_line(row.what) or '?'}){_because(row.why)}"
+            return f"{ended} process {row.pid} ({row.what.cell or '?'}){_because(row.why)}"
         case "kept":
-            return f"kept {one_line(row.path)}{_because(row.why)}"
+            return f"kept {row.path.cell}{_because(row.why)}"
         case _:
             return ""
 
@@ -188,14 +189,14 @@ def _removed(dry_run: bool) -> str:
 
 
 def _stopped(row: ChangeRow, *, dry_run: bool) -> str:
-    session = one_line(row.session)
+    session = row.session.cell
     if dry_run:
         return f"would stop {session}{_because(row.how)}"
-    return f"stopped {session} ({one_line(row.how) or 'ended'})" if row.pid else f"{session} was not running"
+    return f"stopped {session} ({row.how.cell or 'ended'})" if row.pid else f"{session} was not running"
 
 
-def _because(why: str) -> str:
-    return f": {one_line(why)}" if why else ""
+def _because(why: HostText) -> str:
+    return f": {why}" if why else ""
 
 
 def run(arguments: Arguments) -> ExitCode:

@@ -15,7 +15,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CredentialError, NoSuchSession, UsageError
-from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire import Hello, SessionOptions
 from ccb.tunnel.wire.dataclass import dataclass
@@ -366,7 +366,7 @@ def _other_directory(arguments: Arguments, cwd: str) -> tuple[str, ...]:
     asked = arguments.directory or ""
     if arguments.session.resume is None or not asked.startswith("/") or posixpath.normpath(asked) == cwd:
         return ()
-    return (f"this session works in {neutralise(cwd)}, not in {asked}",)
+    return (f"this session works in {HostText(cwd)}, not in {asked}",)
 
 
 async def _watch_network(session: RemoteSession) -> None:

@@ -6,13 +6,13 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Annotated, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import ConnectionLost, ProtocolError
 from ccb.tunnel.link.refusals import refusal_error
-from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.plain_text import HostText, neutralise
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire import Bye, FrameDecoder, FrameError, Json, Refused, Report
 
@@ -22,10 +22,23 @@ MAX_REPORTS = 1_000_000
 MAX_SESSIONS = 10_000
 """Sessions of one host. More are a ProtocolError."""
 
-Text = Annotated[str, Field(max_length=16_384)]
+_MAX_TEXT = 16_384
+Text = Annotated[str, Field(max_length=_MAX_TEXT)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 _Name = Annotated[str, Field(max_length=1000)]
+
+
+def _host_words(value: object) -> HostText:
+    text = value.raw if isinstance(value, HostText) else value
+    if not isinstance(text, str) or len(text) > _MAX_TEXT:
+        raise ValueError(f"a text of at most {_MAX_TEXT} characters is wanted")
+    return HostText(text)
+
+
+HostWords = Annotated[HostText, PlainValidator(_host_words), PlainSerializer(lambda text: text.raw)]
+"""A text of the host that is shown in lines of ccb."""
+
 
 Row = TypeVar("Row", bound="ReportRow")
 
@@ -44,14 +57,14 @@ class SessionSummaryRow(ReportRow):
     """
 
     session: str = Field(min_length=1, max_length=64)
-    cwd: Text = ""
+    cwd: HostWords = HostText("")
     state: _Name = ""
     age_s: Seconds = 0
     idle_s: Seconds = 0
     prompts: Count = 0
-    prompt: _Name = ""
+    prompt: HostWords = HostText("")
     bytes: Count = 0
-    host: _Name = ""
+    host: HostWords = HostText("")
     storage: _Name = ""
 
 
@@ -64,7 +77,7 @@ class SessionRow(SessionSummaryRow):
     alive: bool = False
     pid: Count = 0
     rss: Count = 0
-    driver: _Name = ""
+    driver: HostWords = HostText("")
     driver_away: bool = False
     viewers: Count = 0
 
@@ -108,7 +121,7 @@ async def reports(
                 frames = list(decoder.feed(data))
             except FrameError as error:
                 raise ProtocolError(
-                    f"{transport.name} sent bytes that are not a frame: {neutralise(error.reason)}",
+                    f"{transport.name} sent bytes that are not a frame: {HostText(error.reason)}",
                     do="Run again with --debug and report it.",
                 ) from None
             for frame in frames:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, HostKeyError
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.requests import RequestFailed, new_uuid
 
 from ..command_line.error_text import code_of, error_text
@@ -243,11 +243,11 @@ class HeadlessRun:
             report(warning)
         connected.projects.ask = report_untrusted
         self._inputs.keep = connected.projects.keep
-        connected.projects.tell = lambda problem: report(f"on the host: {one_line(problem)}")
+        connected.projects.tell = lambda problem: report(f"on the host: {HostText(problem)}")
         hello = connected.session.hello
         if hello.storage != "disk":
             for note in hello.notes:
-                report(f"on the host: {one_line(note)}")
+                report(f"on the host: {HostText(note)}")
         self._session = connected.session
         self._session_id, self._resume = hello.session, connected.resume
         self._reports.session_id = hello.session

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.wire.messages import AssistantLine, SystemLine
 from ccb.tunnel.wire.requests import ProjectTrust
 
@@ -20,13 +20,12 @@ if TYPE_CHECKING:
 
 _MAX_SWITCHES = 12
 _MAX_SWITCH = 200  # characters
-_MAX_WARNING = 1000
 _LAST_PAGE = 64 * 1024  # bytes of earlier events to search for the start of the worker
 
 
 def report(text: str) -> None:
-    """Write one line to stderr. What comes from the host in it cannot drive the terminal."""
-    sys.stderr.write(f"ccb: {neutralise(text)}\n")
+    """Write one line to stderr, whatever the text. What comes from the host in it cannot drive the terminal."""
+    sys.stderr.write(f"ccb: {one_line(text)}\n")
 
 
 async def report_untrusted(question: ProjectTrust) -> bool:
@@ -34,7 +33,7 @@ async def report_untrusted(question: ProjectTrust) -> bool:
     shown = [" ".join(filter(None, (each["kind"], each["name"], each.get("detail")))) for each in question.switches]
     names = "; ".join(one_line(text)[:_MAX_SWITCH] for text in shown[:_MAX_SWITCHES])
     more = f"; and {len(shown) - _MAX_SWITCHES} more" if len(shown) > _MAX_SWITCHES else ""
-    where = one_line(question.directory)
+    where = HostText(question.directory)
     report(f"{where} is not trusted, so this does not count: {names}{more} (--trust lets it count)")
     return False
 
@@ -55,7 +54,7 @@ class RetryReports:
         if self._quiet:
             return
         if message.subtype == "informational" and message.body.get("level") == "warning":
-            report(one_line(str(message.body.get("content")))[:_MAX_WARNING])
+            report(f"the host warns: {HostText(str(message.body.get('content')))}")
         if message.subtype == "model_silent" and isinstance(message.body.get("retry_in_ms"), int | float):
             from ..session.messages import ModelSilent, parse_message, silence_text
 
@@ -94,7 +93,7 @@ def report_damage(damage: DamagedRecord) -> None:
     """Report damage in the journal. A record without a description is itself unreadable; its worker has reported it
     already."""
     if damage.what:
-        report(f"on the host: the session's journal is damaged: {one_line(damage.what)}")
+        report(f"on the host: the session's journal is damaged: {HostText(damage.what)}")
 
 
 async def report_earlier_damage(session: RemoteSession, before: int) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccb import __version__
 from ccb.tunnel.login.prompter import NobodyToAsk
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.wire.requests import new_uuid
 
 from ..command_line.error_text import code_of
@@ -117,10 +117,10 @@ async def _one_session(
         if (mcp := connected.mcp) is not None:
             repl.laptop_servers = lambda: [each.name for each in mcp.states()]
         connected.projects.ask, repl.keep = repl.ask_about_project, connected.projects.keep
-        connected.projects.tell = lambda problem: _write(f"ccb: warning: on the host: {one_line(problem)}")
+        connected.projects.tell = lambda problem: _write(f"ccb: warning: on the host: {HostText(problem)}")
         _write(f"ccb {__version__}, {info.place}. Type a prompt; /help says more.")
         for warning in connected.warnings:
-            _write(f"ccb: warning: {warning}")
+            _write(f"ccb: warning: {one_line(warning)}")
         code = await _until_left(repl, lines, waits=not sys.stdin.isatty())
         following = repl.following
         _write(repl.farewell() if following is None else f"ccb: this session stays on the host: {connected.resume}")

@@ -134,8 +134,8 @@ class LineSessionCommands:
         if not argument:
             for place, row in enumerate(rows, 1):
                 mark = " (this one)" if row.session == here else ""
-                state = f"{one_line(row.state)}, {one_line(row.cwd)}, {one_line(row.session)[:8]}"
-                self._write(f"{place}: {one_line(row.prompt)[:_MAX_PROMPT] or '(no prompt)'} ({state}){mark}")
+                state = f"{one_line(row.state)}, {row.cwd.cell}, {one_line(row.session)[:8]}"
+                self._write(f"{place}: {row.prompt.cell[:_MAX_PROMPT] or '(no prompt)'} ({state}){mark}")
             self._say("/resume N goes on with one")
             return
         named = [row for row in rows if len(argument) >= _LEAST_ID and row.session.startswith(argument.lower())]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import cached_property
 from typing import Any, Protocol
 
-from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.plain_text import HostText, neutralise
 from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.commands import SHELL_COMMAND
@@ -125,9 +125,9 @@ AS_PROMPT = SendAs()
 Item = Received | Skipped | LinkChange | LaptopNotice
 
 
-def shown_name(client: str) -> str:
+def shown_name(client: str) -> HostText:
     """Return a client's name for a person to read, without the suffix that makes it unique."""
-    return _MARK.sub("", neutralise(client[:_MAX_NAME]))
+    return HostText(_MARK.sub("", client[:_MAX_NAME]))
 
 
 class Witness(Protocol):

@@ -6,7 +6,7 @@ import logging
 
 from ccb.tunnel.errors import ConnectionLost, ProtocolError
 from ccb.tunnel.link.link import Link
-from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire import Applied, Attached, Bye, Event, Fenced, Hello, Past, Progress, Snapshot
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.lookups import NamesFound
@@ -24,8 +24,6 @@ from .retry_schedule import RetrySchedule
 from .state import Change, LinkState
 
 log = logging.getLogger(__name__)
-
-_MAX_REASON = 2_000  # characters that a host may give as the reason for an end
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ class LinkReader:
                 case Fenced():
                     await self._another_drives(frame)
                 case Bye():
-                    goodbye = neutralise(frame.reason[:_MAX_REASON])
+                    goodbye = f"{HostText(frame.reason)}" if frame.reason else ""
             if self._responder.has_refused_first():
                 await self._feed.put(LaptopNotice(f"The host asks too much at once: {REFUSES}."))
             self.answer_requests()

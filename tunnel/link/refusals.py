@@ -16,23 +16,30 @@ from ..errors import (
     UsageError,
     WaitsForAnswer,
 )
-from ..plain_text import neutralise, one_line
+from ..plain_text import HostText
 from ..wire import Refused
+from .greeting import is_session_id
 
 _MAX_SIMILAR = 8
-_MAX_ID = 36
-_MAX_WHY = 500
+_MAX_KEY = 40
+_TO_DO = (
+    "Go on with it there, or in a copy: --fork-session.",
+    "Look at the list again.",
+    "Stop it.",
+    "Stop it there.",
+)
+"""What a worker may tell the person to do about a session in use. Another text would be the advice of a stranger."""
 
 
 def refusal_error(refused: Refused, host: str) -> CcbError:
-    """Return the error for `refused`, with the worker's evidence neutralised."""
-    message = neutralise(refused.message)
+    """Return the error for `refused`. What the worker says in it is marked as its words, and on one line each."""
+    message = HostText(refused.message)
     make = _ERRORS.get(refused.code)
     if make is not None:
         return make(refused, host, message)
     return ProtocolError(
         f"{host} refused the session: {message}",
-        evidence="\n".join(neutralise(f"{k}: {v}") for k, v in sorted(refused.data.items())),
+        evidence=_evidence(refused),
         do="Run again with --debug, and report it if it happens again.",
     )
 
@@ -40,34 +47,40 @@ def refusal_error(refused: Refused, host: str) -> CcbError:
 def _similar(refused: Refused) -> str:
     """Return the similar names that the worker suggests, on one line, or "" if there are none."""
     near = refused.data.get("near")
-    return ", ".join(neutralise(str(each)) for each in near[:_MAX_SIMILAR]) if isinstance(near, list) else ""
+    return ", ".join(f"{HostText(str(each))}" for each in near[:_MAX_SIMILAR]) if isinstance(near, list) else ""
 
 
-def _no_such_path(refused: Refused, host: str, message: str) -> CcbError:
+def _evidence(refused: Refused) -> str:
+    """Return the data of a refusal, a line each."""
+    return "\n".join(
+        f"{HostText(key).cell[:_MAX_KEY]}: {HostText(_listed(value))}" for key, value in sorted(refused.data.items())
+    )
+
+
+def _no_such_path(refused: Refused, host: str, message: HostText) -> CcbError:
     names = _similar(refused)
     return NoSuchPath(f"{host}: {message}", evidence=f"There is: {names}" if names else "", do="Check the path.")
 
 
-def _not_a_directory(refused: Refused, host: str, message: str) -> CcbError:
+def _not_a_directory(refused: Refused, host: str, message: HostText) -> CcbError:
     return NoSuchPath(f"{host}: {message}", do="Name the directory to work in.")
 
 
-def _no_storage(refused: Refused, host: str, message: str) -> CcbError:
-    shown = [f"{neutralise(k)}: {neutralise(_listed(v))}" for k, v in sorted(refused.data.items()) if k != "file"]
+def _no_storage(refused: Refused, host: str, message: HostText) -> CcbError:
     return NoStorage(
         f"{host}: {message}",
-        evidence="\n".join(shown),
+        evidence=_evidence(refused),
         do="Check that file on the host: this user must be able to read and write it."
         if "file" in refused.data
         else "Free some space, or make the home or runtime directory on the host writable.",
     )
 
 
-def _no_processes(refused: Refused, host: str, message: str) -> CcbError:
-    return too_many_processes(host, message)
+def _no_processes(refused: Refused, host: str, message: HostText) -> CcbError:
+    return too_many_processes(host, f"{message}")
 
 
-def _no_session(refused: Refused, host: str, message: str) -> CcbError:
+def _no_session(refused: Refused, host: str, message: HostText) -> CcbError:
     ids = _similar(refused)
     return NoSuchSession(
         f"{host}: {message}",
@@ -76,29 +89,31 @@ def _no_session(refused: Refused, host: str, message: str) -> CcbError:
     )
 
 
-def _stopped(refused: Refused, host: str, message: str) -> CcbError:
-    return SessionStopped(message, do="Start it again.")
+def _stopped(refused: Refused, host: str, message: HostText) -> CcbError:
+    return SessionStopped(f"{host}: {message}", do="Start it again.")
 
 
-def _in_use(refused: Refused, host: str, message: str) -> CcbError:
+def _in_use(refused: Refused, host: str, message: HostText) -> CcbError:
     do = refused.data.get("do")
     kind = KeptElsewhere if "host" in refused.data else UsageError
-    return kind(f"{host}: {message}", do=neutralise(do) if isinstance(do, str) else "Use another --session-id.")
+    return kind(f"{host}: {message}", do=do if do in _TO_DO else "Use another --session-id.")
 
 
-def _waits_for_answer(refused: Refused, host: str, message: str) -> CcbError:
-    named = f"{listed_host(host)} {one_line(str(refused.data.get('session', '')))[:_MAX_ID]}"
+def _waits_for_answer(refused: Refused, host: str, message: HostText) -> CcbError:
+    session = refused.data.get("session")
+    known = session if isinstance(session, str) and is_session_id(session) else "SESSION"
+    named = f"{listed_host(host)} {known}"
     return WaitsForAnswer(
         f"{host}: {message}", do=f"Answer it with `ccb attach {named}`, or end it with `ccb stop {named}`."
     )
 
 
-def _bad_attach(refused: Refused, host: str, message: str) -> CcbError:
+def _bad_attach(refused: Refused, host: str, message: HostText) -> CcbError:
     return UsageError(f"{host} cannot start a session with these options: {message}", do="Change the options.")
 
 
-def _no_sandbox(refused: Refused, host: str, message: str) -> CcbError:
-    why = one_line(str(refused.data.get("why") or message))[:_MAX_WHY]
+def _no_sandbox(refused: Refused, host: str, message: HostText) -> CcbError:
+    why = f"{HostText(str(refused.data.get('why') or refused.message))}"
     if refused.data.get("place") is True:
         return UsageError(
             f"{host} makes no cage of --sandbox workspace for the session's directories",
@@ -112,11 +127,11 @@ def _no_sandbox(refused: Refused, host: str, message: str) -> CcbError:
     )
 
 
-def _no_worktree(refused: Refused, host: str, message: str) -> CcbError:
+def _no_worktree(refused: Refused, host: str, message: HostText) -> CcbError:
     return UsageError(f"{host}: {message}", do="Leave out --worktree, or start in a repository of git with a commit.")
 
 
-_ERRORS: Mapping[str, Callable[[Refused, str, str], CcbError]] = {
+_ERRORS: Mapping[str, Callable[[Refused, str, HostText], CcbError]] = {
     "no_such_path": _no_such_path,
     "not_a_directory": _not_a_directory,
     "no_storage": _no_storage,
@@ -129,7 +144,7 @@ _ERRORS: Mapping[str, Callable[[Refused, str, str], CcbError]] = {
     "no_sandbox": _no_sandbox,
     "no_worktree": _no_worktree,
 }
-"""For each refusal code: makes the error from the frame, the host's name and the neutralised message."""
+"""For each refusal code: makes the error from the frame, the host's name and the message."""
 
 
 def listed_host(host: str) -> str:

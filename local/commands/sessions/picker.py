@@ -52,7 +52,7 @@ def matching(rows: Sequence[SessionRow], shown: Sequence[SessionRow], answer: st
         return [shown[int(answer) - 1]] if 0 < int(answer) <= len(shown) else []
     wanted = answer.lower()
     by_id = [row for row in rows if row.session.startswith(wanted)] if len(wanted) >= 4 else []
-    return by_id or [row for row in rows if wanted in row.cwd.lower() or wanted in row.prompt.lower()]
+    return by_id or [row for row in rows if wanted in row.cwd.raw.lower() or wanted in row.prompt.raw.lower()]
 
 
 def _show(rows: Sequence[SessionRow]) -> None:

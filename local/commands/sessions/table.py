@@ -58,8 +58,8 @@ def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
     columns = _columns(rows, width)
     widths, left = _fitted(columns, width)
     columns["DRIVER"] = [_driver(row, widths.get("DRIVER", 0)) for row in rows]
-    columns["PATH"] = [_path(row.cwd, widths.get("PATH", 0)) for row in rows]
-    prompts = [one_line(row.prompt) or "-" for row in rows]
+    columns["PATH"] = [_path(row.cwd.cell, widths.get("PATH", 0)) for row in rows]
+    prompts = [row.prompt.cell or "-" for row in rows]
     lines = [_line(dict.fromkeys(widths), widths, "LAST PROMPT", left)]
     for number, prompt in enumerate(prompts):
         lines.append(_line({name: columns[name][number] for name in widths}, widths, prompt, left))
@@ -76,7 +76,7 @@ def _columns(rows: Sequence[SessionRow], width: int) -> dict[str, list[str]]:
         "USED": [age_text(row.idle_s) for row in rows],
         "RSS": [size_text(row.rss) or "-" for row in rows],
         "DRIVER": [_driver(row, 24) for row in rows],
-        "PATH": [_path(row.cwd, max(_MIN_PATH, width // 3)) for row in rows],
+        "PATH": [_path(row.cwd.cell, max(_MIN_PATH, width // 3)) for row in rows],
     }
 
 
@@ -107,7 +107,7 @@ def _line(cells: Mapping[str, str | None], widths: Mapping[str, int], prompt: st
 
 def _state(row: SessionRow) -> str:
     if row.host:
-        return f"on {one_line(row.host)}"
+        return f"on {row.host.cell}"
     return _STATES.get(row.state, one_line(row.state)) + (" (memory)" if row.storage == "memory" else "")
 
 
@@ -115,7 +115,7 @@ def _driver(row: SessionRow, width: int) -> str:
     """Return who drives (without the process ID), whether the driver is away if there is room for it, and the number of
     viewers."""
     watching = f" +{row.viewers}" if row.viewers else ""
-    name, room = one_line(row.driver).split(" ")[0], width - len(watching)
+    name, room = row.driver.cell.split(" ")[0], width - len(watching)
     if name and row.driver_away and room >= _MIN_AWAY:
         return f"({cut(name, room - len('( away)'))} away){watching}"
     return cut(name, room) + watching or "-"
@@ -123,10 +123,9 @@ def _driver(row: SessionRow, width: int) -> str:
 
 def _path(path: str, width: int) -> str:
     """Return a path cut at its start, because its end says more."""
-    text = one_line(path)
-    if cell_len(text) <= width:
-        return text
-    parts = PurePosixPath(text).parts
+    if cell_len(path) <= width:
+        return path
+    parts = PurePosixPath(path).parts
     kept = parts[-1]
     for part in reversed(parts[:-1]):
         if cell_len(part) + cell_len(kept) + 3 > width:

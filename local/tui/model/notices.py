@@ -66,7 +66,7 @@ class Notices:
         matter."""
         is_me, changed = name == self._own_name, name not in ("", self._driver)
         if changed and self._driver is not None and (not is_me or self._another_drove) and not silent:
-            who = "You drive" if is_me else f"{one_line(shown_name(name))} drives"
+            who = "You drive" if is_me else f"{shown_name(name)} drives"
             self.add(f"{who} this session now.", Level.DIM)
             self._another_drove = not is_me
         self._driver = name or self._driver

@@ -11,7 +11,7 @@ from textual import events
 from textual.message import Message
 from textual.widgets import Static
 
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import HostText, one_line
 
 from ...connect.session_list import SessionRow
 from ...terminal.keymap import DEFAULT_KEYMAP, Keymap
@@ -115,7 +115,9 @@ class SessionPanel(Static, can_focus=True):
     def renamed(self, session: str, title: str) -> None:
         """A session has another name now."""
         self._rows = [
-            row.model_copy(update={"prompt": title or row.prompt}) if row.session == session else row
+            row.model_copy(update={"prompt": HostText(title) if title else row.prompt})
+            if row.session == session
+            else row
             for row in self._rows
         ]
         self._tell("Renamed." if title else "Its name is taken back: the next list shows its last prompt.")
@@ -192,7 +194,7 @@ class SessionPanel(Static, can_focus=True):
             self._hint = "This session is on the screen: /stop ends it, another terminal can delete it then."
             return
         self._does = does
-        self._typed = one_line(marked.prompt) if does is _Does.RENAMES else ""
+        self._typed = marked.prompt.cell if does is _Does.RENAMES else ""
 
     def _confirmed(self) -> None:
         marked, typed = self._marked, self._typed.strip()
@@ -244,7 +246,7 @@ class SessionPanel(Static, can_focus=True):
         lines = [columns.line(row, marked=row is marked) for row in shown]
         if not lines:
             lines = [Text("  No session fits what you typed.", style=palette.dim)]
-        cwd = marked.cwd if marked is not None else ""
+        cwd = marked.cwd.raw if marked is not None else ""
         preview = PreviewLines(width - columns.width - 3 if beside else width, palette, cwd)
         said = preview.lines(self._said.get(marked.session), rows if beside else below) if marked is not None else []
         if beside:
@@ -266,4 +268,4 @@ class SessionPanel(Static, can_focus=True):
 
 
 def _searched(row: SessionRow) -> str:
-    return f"{row.session} {row.cwd} {row.prompt} {row.state}".lower()
+    return f"{row.session} {row.cwd.raw} {row.prompt.raw} {row.state}".lower()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import HostText, one_line
 
 from ...commands.sessions.table import age_text, cut
 from ...connect.session_list import SessionRow
@@ -42,9 +42,9 @@ class Columns:
         line = Text(no_wrap=True).append("› " if marked else "  ", style=f"bold {palette.accent}")
         used, state = age_text(row.idle_s), cut(state, _STATE_CELLS)
         line.append(f"{used:>{_NUMBER_CELLS}}  {state:<{_STATE_CELLS}}  ", style=f"not bold {palette.dim}")
-        path = cut(one_line(row.cwd), width // 3) if width >= _MIN_PATH_CELLS else ""
+        path = cut(row.cwd.cell, width // 3) if width >= _MIN_PATH_CELLS else ""
         room = width - _NUMBER_CELLS - _STATE_CELLS - 6 - (cell_len(path) + 2 if path else 0)
-        prompt = cut(one_line(row.prompt) or "(no prompt yet)", max(8, room))
+        prompt = cut(row.prompt.cell or "(no prompt yet)", max(8, room))
         line.append(prompt, style="bold" if marked else "not bold")
         if path:
             line.append(" " * max(2, room - cell_len(prompt) + 2) + path, style=f"not bold {palette.dim}")
@@ -98,15 +98,15 @@ class PreviewLines:
 
 def question_lines(host: str, row: SessionRow, typed: str, palette: Palette, *, deletes: bool) -> list[Text]:
     """Return the question that the person answers by typing: the new name, or the word that deletes."""
-    name = cut(one_line(row.prompt) or row.session, 60)
+    name = HostText(cut(row.prompt.cell or row.session, 60))
     if not deletes:
         asked = Text("New name (Enter keeps it, Esc leaves it): ", style=f"not bold {palette.accent}")
         return [asked.append(f"{one_line(typed)}{CARET}", style="bold")]
-    place = f"{one_line(host)}:{one_line(row.cwd)}"
-    lines = [Text.assemble((f"Delete “{name}”", f"bold {palette.bad}"), (f" on {place}?", "bold"))]
+    place = f"{one_line(host)}:{row.cwd.cell}"
+    lines = [Text.assemble((f"Delete {name}", f"bold {palette.bad}"), (f" on {place}?", "bold"))]
     if row.driver:
         away = ", whose connection is lost" if row.driver_away else ""
-        who = f"{one_line(row.driver)[:80]} drives it{away}: it ends for them, too."
+        who = f"{HostText(cut(row.driver.cell, 80))} drives it{away}: it ends for them, too."
         lines.append(Text(who, style=f"bold {palette.warn}"))
     if row.alive and row.state not in _QUIET:
         lines.append(Text("Its agent works or waits now: what it runs on the host is killed.", style=palette.warn))

@@ -9,20 +9,23 @@ from ccb.local.commands.sessions.picker import choose_session, matching
 from ccb.local.commands.sessions.table import age_text, session_table, size_text
 from ccb.local.connect.session_list import SessionRow, row_of
 from ccb.tunnel.errors import ProtocolError, UsageError
+from ccb.tunnel.plain_text import HostText
 
 ONE = SessionRow(
     session="3f2a9c1e-0000-4000-8000-000000000001",
-    cwd="/srv/shops/north/application/backend",
+    cwd=HostText("/srv/shops/north/application/backend"),
     state="requires_action",
     alive=True,
     age_s=7200,
     idle_s=61,
-    prompt="make the tests pass and then " + "go on " * 40,
-    driver="ann@laptop pid 1 ab12",
+    prompt=HostText("make the tests pass and then " + "go on " * 40),
+    driver=HostText("ann@laptop pid 1 ab12"),
     viewers=2,
     rss=26 * 1048576,
 )
-TWO = SessionRow(session="3f2a9c1e-0000-4000-8000-000000000002", cwd="~", state="ended", prompt="hello")
+TWO = SessionRow(
+    session="3f2a9c1e-0000-4000-8000-000000000002", cwd=HostText("~"), state="ended", prompt=HostText("hello")
+)
 
 
 def test_it_fits_the_terminal_and_tells_like_ids_apart() -> None:

@@ -14,6 +14,7 @@ from tests.support.person.terminal import terminal
 
 from ccb.local.connect.session_list import SessionRow
 from ccb.local.tui.sessions.switching import NextSession
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.kinds.rewind import REWIND_CONVERSATION, REWIND_FILES, REWIND_POINTS
 from ccb.tunnel.wire.kinds.tasks import READ_TASK, STOP_TASK
 
@@ -29,8 +30,10 @@ class Rows:
 
     async def listed(self) -> list[SessionRow]:
         return [
-            SessionRow(session="5e55", cwd="/srv/shop", state="idle", prompt="this one"),
-            SessionRow(session="aaaa1111", cwd="/srv/api", state="running", prompt="fix the \x1b[2Jtest"),
+            SessionRow(session="5e55", cwd=HostText("/srv/shop"), state="idle", prompt=HostText("this one")),
+            SessionRow(
+                session="aaaa1111", cwd=HostText("/srv/api"), state="running", prompt=HostText("fix the \x1b[2Jtest")
+            ),
         ]
 
 

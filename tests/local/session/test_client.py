@@ -60,7 +60,7 @@ async def test_events_and_progress_come_in_order_until_the_host_says_bye() -> No
             Received("message", {"type": "assistant"}, 1),
             Received("tool_start", {"id": "x"}, 2),
             Received("progress", {"type": "stream_event"}, 2),
-            LinkChange(LinkState.CLOSED, "finished"),
+            LinkChange(LinkState.CLOSED, "“finished”"),
         ]
         assert session.state is LinkState.CLOSED
 

@@ -406,7 +406,7 @@ async def test_a_session_that_was_stopped_while_nobody_was_connected_is_over_as_
         host.refusals = [refusal_error(Refused("stopped", "the session was stopped", {}), "devbox")]
         peer.hang_up()
         change = await until(session, LinkState.CLOSED)
-        assert change.reason == "the session was stopped"
+        assert change.reason == "devbox: “the session was stopped”"
         assert await rest(session) == []
         assert session.ended_on_host
 
@@ -486,7 +486,7 @@ async def test_a_request_that_was_not_confirmed_before_a_take_over_is_refused_an
         await peer.next(Input)
         await peer.send(Fenced(2, "bob"))
         async with asyncio.timeout(60):
-            with pytest.raises(RequestFailed, match="bob drives"):
+            with pytest.raises(RequestFailed, match="“bob” drives"):
                 await asking
         session.take_back()
         again, _ = await host.granted()

@@ -186,7 +186,7 @@ async def test_who_drives_is_said_when_it_is_somebody_else_than_before() -> None
         at.session.fact("driver", by="me@laptop pid 7", epoch=2)
         at.session.fact("driver", by="me@laptop pid 7", epoch=3)
         at.session.fact("driver", by="alice@desk\x1b]2;x\x07 pid 9", epoch=4)
-        await at.sees("alice@desk pid 9 drives this session now.")
+        await at.sees("“alice@desk pid 9” drives this session now.")
         assert "me@laptop" not in at.screen
 
 

@@ -22,12 +22,25 @@ from ccb.local.tui.stage import choose_first, take_off
 from ccb.local.tui.theme.palette import palette_of
 from ccb.local.tui.widgets.info import ReplInfo
 from ccb.tunnel.errors import ConnectionLost, UsageError
+from ccb.tunnel.plain_text import HostText
 
 ROWS = [
-    SessionRow(session="5e55", cwd="/srv/shop", state="idle", idle_s=1, prompt="port it"),
-    SessionRow(session="aaaa1111", cwd="/srv/api", state="running", idle_s=60, prompt="fix the \x1b[31mflaky test"),
-    SessionRow(session="bbbb2222", cwd="/srv/shop", state="requires_action", idle_s=7200, prompt="write the docs"),
-    SessionRow(session="cccc3333", cwd="/srv/old", state="ended", idle_s=90_000, prompt=""),
+    SessionRow(session="5e55", cwd=HostText("/srv/shop"), state="idle", idle_s=1, prompt=HostText("port it")),
+    SessionRow(
+        session="aaaa1111",
+        cwd=HostText("/srv/api"),
+        state="running",
+        idle_s=60,
+        prompt=HostText("fix the \x1b[31mflaky test"),
+    ),
+    SessionRow(
+        session="bbbb2222",
+        cwd=HostText("/srv/shop"),
+        state="requires_action",
+        idle_s=7200,
+        prompt=HostText("write the docs"),
+    ),
+    SessionRow(session="cccc3333", cwd=HostText("/srv/old"), state="ended", idle_s=90_000, prompt=HostText("")),
 ]
 
 
@@ -220,7 +233,7 @@ async def test_a_session_is_deleted_only_after_yes_and_the_question_names_what_g
         await say(at, "/resume")
         await at.sees("fix the flaky test")
         await at.pilot.press("delete")
-        await at.sees("Delete “fix the flaky test” on devbox:/srv/api?", "bob@desk drives it", "Its agent works")
+        await at.sees("Delete “fix the flaky test” on devbox:/srv/api?", "“bob@desk” drives it", "Its agent works")
         await at.type("y")
         await at.pilot.press("enter")
         await at.sees("Nothing was deleted.")

@@ -12,7 +12,7 @@ from ccb.local.session.client import LinkState
 from ccb.local.tui.widgets.cards.answer_keys import BURST_S, HOLD_S
 from ccb.tunnel.errors import UsageError
 
-BY_ALICE = "alice@desk pid 9 drives this session now"
+BY_ALICE = "“alice@desk pid 9” drives this session now"
 
 
 async def _fence(at: Desk) -> None:
@@ -237,7 +237,7 @@ async def test_who_drives_is_told_by_a_readable_name_and_oneself_as_oneself() ->
         await at.sees("Nothing to say of that.")
         assert "drives this" not in at.screen
         at.session.fact("driver", by="bob@desk pid 9 c0ffee")
-        await at.sees("bob@desk pid 9 drives this session now.")
+        await at.sees("“bob@desk pid 9” drives this session now.")
         at.session.fact("driver", by=WHO)
         await at.sees("You drive this session now.")
 

@@ -20,6 +20,7 @@ from ccb.local.session.client import LinkState
 from ccb.local.tui.attached.presenters import status
 from ccb.local.tui.widgets.lines.spinners import Spinners
 from ccb.tunnel.errors import ConnectionLost
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.content.images import image_block
 
 Json = dict[str, Any]
@@ -38,11 +39,23 @@ _PROMPTS = [
     {"id": "u1", "text": "Add a discount to the cart", "time": 1.0, "files": 3},
 ]
 _ROWS = [
-    SessionRow(session="5e55", cwd="/srv/shop", state="idle", idle_s=1, prompt="repair the total"),
-    SessionRow(session="aaaa1111", cwd="/srv/api", state="running", idle_s=60, prompt="fix the flaky test"),
-    SessionRow(session="bbbb2222", cwd="/srv/shop", state="requires_action", idle_s=7200, prompt="write the docs"),
+    SessionRow(session="5e55", cwd=HostText("/srv/shop"), state="idle", idle_s=1, prompt=HostText("repair the total")),
     SessionRow(
-        session="cccc3333", cwd="/srv/train", state="ended", idle_s=90_000, prompt="plot the loss of last night"
+        session="aaaa1111", cwd=HostText("/srv/api"), state="running", idle_s=60, prompt=HostText("fix the flaky test")
+    ),
+    SessionRow(
+        session="bbbb2222",
+        cwd=HostText("/srv/shop"),
+        state="requires_action",
+        idle_s=7200,
+        prompt=HostText("write the docs"),
+    ),
+    SessionRow(
+        session="cccc3333",
+        cwd=HostText("/srv/train"),
+        state="ended",
+        idle_s=90_000,
+        prompt=HostText("plot the loss of last night"),
     ),
 ]
 

@@ -12,11 +12,14 @@ from tests.support.repl.scripted_session import MODEL, ScriptedSession
 from ccb.local.connect.session_list import SessionRow
 from ccb.local.tui.completion.candidates import Candidate, choice_offers
 from ccb.tunnel.errors import ConnectionLost
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.kinds.commands import LIST_RULES
 
 ROWS = [
-    SessionRow(session="5e55", cwd="/srv/shop", state="idle", prompt="the one on the screen"),
-    SessionRow(session="aaaa1111-2222", cwd="/srv/api", state="ended", prompt="fix the \x1b[31mflaky test"),
+    SessionRow(session="5e55", cwd=HostText("/srv/shop"), state="idle", prompt=HostText("the one on the screen")),
+    SessionRow(
+        session="aaaa1111-2222", cwd=HostText("/srv/api"), state="ended", prompt=HostText("fix the \x1b[31mflaky test")
+    ),
 ]
 RULES = {
     "state": {

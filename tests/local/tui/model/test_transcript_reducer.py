@@ -113,7 +113,7 @@ def test_a_change_of_driver_is_announced_only_after_the_past() -> None:
     told.record("driver", by="bob", epoch=3)
     told.record("driver", by="me", epoch=4)
     assert [block.text for block in told.blocks if isinstance(block, NoticeBlock)] == [
-        "bob drives this session now.",
+        "“bob” drives this session now.",
         "You drive this session now.",
     ]
 
