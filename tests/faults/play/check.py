@@ -66,7 +66,7 @@ def _wrong(plan: Plan, outcome: Outcome, undisturbed: Outcome) -> Iterator[str]:
     gone = plan.ending == "kill ccb" or (
         again and bool(plan.steps)
     )  # who cannot be reached takes along what it was reading
-    most = undisturbed.requests + gone
+    most = undisturbed.requests + (WORKS[plan.work].at_once if gone else 0)
     if not undisturbed.requests <= outcome.requests <= most:
         yield f"{outcome.requests} requests, {undisturbed.requests} without a fault"
     if not again:

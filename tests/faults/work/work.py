@@ -90,6 +90,11 @@ class Work:
         return any(piece.agents or piece.systems for piece in self.pieces)
 
     @property
+    def at_once(self) -> int:
+        """How many answers of the model the laptop may be reading when it is killed: one for each agent at work."""
+        return max(len({**piece.agents, **piece.systems}) or 1 for piece in self.pieces)
+
+    @property
     def moments(self) -> list[str]:
         return [moment for piece in self.pieces for moment in piece.moments]
 
