@@ -61,6 +61,11 @@ class HostText:
         """The text on one line without quotation marks, for a place that holds nothing else, such as a column."""
         return self.line(MAX_SHOWN)
 
+    @property
+    def path(self) -> str:
+        """The text as a path: in quotation marks only if it has blanks, which could make words of it."""
+        return self.cell if self.cell and not any(map(str.isspace, self.cell)) else str(self)
+
     def line(self, most: int) -> str:
         """Return at most about `most` characters of the text as a cell."""
         read = self.raw[: 4 * most]

@@ -26,18 +26,21 @@ _MAX_TEXT = 16_384
 Text = Annotated[str, Field(max_length=_MAX_TEXT)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
-_Name = Annotated[str, Field(max_length=1000)]
+_MAX_NAME = 1_000
+_Name = Annotated[str, Field(max_length=_MAX_NAME)]
 
 
-def _host_words(value: object) -> HostText:
+def _host_text(value: object, most: int) -> HostText:
     text = value.raw if isinstance(value, HostText) else value
-    if not isinstance(text, str) or len(text) > _MAX_TEXT:
-        raise ValueError(f"a text of at most {_MAX_TEXT} characters is wanted")
+    if not isinstance(text, str) or len(text) > most:
+        raise ValueError(f"a text of at most {most} characters is wanted")
     return HostText(text)
 
 
-HostWords = Annotated[HostText, PlainValidator(_host_words), PlainSerializer(lambda text: text.raw)]
+_RAW = PlainSerializer(lambda text: text.raw)
+HostWords = Annotated[HostText, PlainValidator(lambda value: _host_text(value, _MAX_TEXT)), _RAW]
 """A text of the host that is shown in lines of ccb."""
+_HostName = Annotated[HostText, PlainValidator(lambda value: _host_text(value, _MAX_NAME)), _RAW]
 
 
 Row = TypeVar("Row", bound="ReportRow")
@@ -62,9 +65,9 @@ class SessionSummaryRow(ReportRow):
     age_s: Seconds = 0
     idle_s: Seconds = 0
     prompts: Count = 0
-    prompt: HostWords = HostText("")
+    prompt: _HostName = HostText("")
     bytes: Count = 0
-    host: HostWords = HostText("")
+    host: _HostName = HostText("")
     storage: _Name = ""
 
 
@@ -77,7 +80,7 @@ class SessionRow(SessionSummaryRow):
     alive: bool = False
     pid: Count = 0
     rss: Count = 0
-    driver: HostWords = HostText("")
+    driver: _HostName = HostText("")
     driver_away: bool = False
     viewers: Count = 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.plain_text import HostText, neutralise, one_line
 from ccb.tunnel.wire.dataclass import dataclass
 
 _SHORT_ID = 8
@@ -32,7 +32,7 @@ class ReplInfo:
     @property
     def place(self) -> str:
         """Host and directory on one line."""
-        return f"{one_line(self.host)}:{one_line(self.path)}"
+        return f"{one_line(self.host)}:{HostText(self.path).path}"
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,9 @@ def test_it_fits_the_terminal_and_tells_like_ids_apart() -> None:
 
 @pytest.mark.parametrize("width", [50, 60, 80, 100, 200])
 def test_no_line_is_wider_than_the_terminal_and_the_columns_stand_in_line(width: int) -> None:
-    wide = ONE.model_copy(update={"session": "77" * 16, "cwd": "/srv/日本語/プロジェクト", "prompt": "修正 🚀" * 30})
+    wide = ONE.model_copy(
+        update={"session": "77" * 16, "cwd": HostText("/srv/日本語/プロジェクト"), "prompt": HostText("修正 🚀" * 30)}
+    )
     lines = session_table([ONE, wide, TWO.model_copy(update={"session": "88" * 16})], width)
     assert all(cell_len(line) <= width for line in lines)
     for name in ("STATE", "PATH", "LAST PROMPT"):
@@ -84,7 +86,13 @@ def test_a_session_without_a_disk_is_marked() -> None:
 
 
 def test_nothing_of_the_host_reaches_the_terminal_as_it_came() -> None:
-    evil = ONE.model_copy(update={"cwd": "/a\x1b]2;x\x07\nb", "prompt": "\x1b[31mred\r\nline", "driver": "\x9b1m"})
+    evil = ONE.model_copy(
+        update={
+            "cwd": HostText("/a\x1b]2;x\x07\nb"),
+            "prompt": HostText("\x1b[31mred\r\nline"),
+            "driver": HostText("\x9b1m"),
+        }
+    )
     text = "".join(session_table([evil], 100))
     assert not any(ord(char) < 32 or 127 <= ord(char) < 160 for char in text)
 

@@ -133,7 +133,7 @@ def test_what_the_worker_warns_of_is_on_stderr_where_no_stream_shows_it(capfd: p
     assert capfd.readouterr().err == ""
     RetryReports(quiet=False).system(line)
     said = capfd.readouterr().err
-    assert said.startswith("ccb: There is no agent 'x'") and "\x1b" not in said
+    assert said.startswith("ccb: the host warns: “There is no agent 'x'") and "\x1b" not in said
     told = parse_message({**warning, "level": "info"})
     assert isinstance(told, SystemLine)
     RetryReports(quiet=False).system(told)

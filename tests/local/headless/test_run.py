@@ -277,7 +277,7 @@ async def test_damage_that_is_found_while_it_runs_is_told(
         assert await run.ended == 0
     err = capsys.readouterr().err
     assert err.count("journal is damaged") == 1
-    assert "ccb: on the host: the session's journal is damaged: line 7 is damaged" in err and "\x1b" not in err
+    assert "ccb: on the host: the session's journal is damaged: “line 7 is damaged red”" in err and "\x1b" not in err
 
 
 @pytest.mark.usefixtures("interrupts")
@@ -308,7 +308,7 @@ async def test_damage_that_a_worker_found_before_this_run_was_there_is_told_when
         code, _ = await run.results()
     err = capsys.readouterr().err
     assert code == 0 and "old news" not in err
-    assert err.index("journal is damaged: line 3") < err.index("journal is damaged: line 5")
+    assert err.index("journal is damaged: “line 3”") < err.index("journal is damaged: “line 5”")
 
 
 @pytest.mark.usefixtures("interrupts")
@@ -327,7 +327,7 @@ async def test_a_run_whose_session_is_ended_there_is_told_so_and_how_it_goes_on(
     on_disk = f"`ccb logs devbox {HELLO.session}` says more. Go on with: {RESUME}"
     in_memory = "Start a new one: it was in memory only."
     assert (code, len(results)) == (75, 1)
-    assert "  the session has ended\n" in err and "the session has ended" in results[0]["errors"]
+    assert "  “the session has ended”\n" in err and "“the session has ended”" in results[0]["errors"]
     assert (on_disk in err, in_memory in err) == (storage == "disk", storage == "memory")
 
 

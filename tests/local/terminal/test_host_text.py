@@ -28,7 +28,7 @@ from ccb.tunnel.link.greeting import limited_hello
 from ccb.tunnel.link.refusals import refusal_error
 from ccb.tunnel.plain_text import MAX_SHOWN, HostText
 from ccb.tunnel.wire import Hello, Refused
-from ccb.tunnel.wire.messages import SystemLine
+from ccb.tunnel.wire.messages import SystemLine, parse_message
 from ccb.tunnel.wire.records import DamagedRecord
 
 ATTACKS = (
@@ -74,18 +74,18 @@ def _farewell(directory: str) -> list[str]:
 
 
 def _table(text: str) -> list[str]:
-    words = HostText(text)
-    return session_table([SessionRow(session="5e55", cwd=words, prompt=words, driver=words, host=words)], 120)
+    cwd, words = HostText(text[:16_384]), HostText(text[:1_000])
+    return session_table([SessionRow(session="5e55", cwd=cwd, prompt=words, driver=words, host=words)], 120)
 
 
 def _warned(text: str) -> None:
-    RetryReports(quiet=False).system(
-        SystemLine({"type": "system", "subtype": "informational", "level": "warning", "content": text})
-    )
+    line = parse_message({"type": "system", "subtype": "informational", "level": "warning", "content": text})
+    assert isinstance(line, SystemLine)
+    RetryReports(quiet=False).system(line)
 
 
 DOORS: dict[str, tuple[int, Callable[[str], list[str]]]] = {
-    **{f"refusal {code}": (5, lambda text, code=code: _refused(code, text)) for code in CODES},  # type: ignore[misc]
+    **{f"refusal {code}": (7, lambda text, code=code: _refused(code, text)) for code in CODES},  # type: ignore[misc]
     "farewell": (3, _farewell),
     "table of sessions": (2, _table),
     "who drives": (1, lambda text: f"{shown_name(text)} drives".split("\n")),
@@ -99,7 +99,7 @@ DOORS: dict[str, tuple[int, Callable[[str], list[str]]]] = {
 
 
 def _change(text: str) -> ChangeRow:
-    words = HostText(text)
+    words = HostText(text[:16_384])
     return ChangeRow(path=words, what=words, why=words, session=words, how=words, pid=1)
 
 
@@ -152,12 +152,16 @@ def test_without_neutralising_the_last_filter_still_keeps_the_terminal(
 
 @pytest.mark.parametrize("directory", [*ATTACKS, "--local", "relative", "", "/srv/\u202ea"])
 def test_the_command_that_comes_back_names_no_directory_but_a_plain_path(directory: str) -> None:
-    for given_words in (["ssh", "devbox:/srv"], ["--local", "/srv"]):
-        arguments = parse_arguments(given_words)
-        command = resume_command(arguments, "5e55", directory=directory)
-        assert (len(command) < 200 and directory[:9] not in shlex.split(command)[3:4]) or not directory
-        assert parse_arguments(shlex.split(command)[1:]).session.resume == "5e55"
-        assert shlex.split(resume_command(arguments, "5e55", directory="/srv/a b"))[2].endswith("/srv/a b")
+    for words in (["ssh", "devbox:/srv"], ["--local", "/srv"]):
+        arguments = parse_arguments(words)
+        again = parse_arguments(shlex.split(resume_command(arguments, "5e55", directory=directory))[1:])
+        assert (again.session.resume, again.directory) == ("5e55", None)
+        before, after = arguments.connection, again.connection
+        assert after.local == before.local and (after.target is None) == (before.target is None)
+        assert (
+            parse_arguments(shlex.split(resume_command(arguments, "5e55", directory="/srv/a b"))[1:]).directory
+            == "/srv/a b"
+        )
 
 
 @pytest.mark.parametrize("session", [*ATTACKS, "", "--all", "5e55 x", "5e55\n"])

@@ -227,7 +227,7 @@ async def test_f2_renames_a_session() -> None:
 
 
 async def test_a_session_is_deleted_only_after_yes_and_the_question_names_what_goes() -> None:
-    driven = ROWS[1].model_copy(update={"driver": "bob@desk", "alive": True})
+    driven = ROWS[1].model_copy(update={"driver": HostText("bob@desk"), "alive": True})
     shelf = Shelf([ROWS[0], driven, *ROWS[2:]])
     async with switching([ScriptedSession()], shelf=shelf) as (at, _):
         await say(at, "/resume")
