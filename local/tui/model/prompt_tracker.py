@@ -13,6 +13,8 @@ from ...session.client import SnapshotPrompt
 from .blocks import MAX_BLOCK_CHARS, Block, BlockContainer, KeptPictures, PromptBlock, PromptFacts, PromptState
 
 _MAX_KNOWN = 1_000
+_MAX_WAITING = 1_000  # no worker takes more
+_MAX_WAITING_CHARS = 8 * 1024 * 1024
 NO_FACTS = PromptFacts()
 
 
@@ -221,6 +223,8 @@ class PromptTracker:
             block = self._show(prompt.text, state, *ids, facts=facts)
             if prompt.taken:
                 self._from_snapshot[ids[0]] = self._container, block
+                if len(self._from_snapshot) > _MAX_KNOWN:
+                    del self._from_snapshot[next(iter(self._from_snapshot))]
             return
         if ids[0] in self._from_snapshot:
             return  # an earlier snapshot had it
@@ -246,7 +250,18 @@ class PromptTracker:
             self._waiting[ids[0]] = block
             if facts.before or facts.steers:
                 self.moved(ids[0], facts.before)
+            self._limit_waiting()
         return block
+
+    def _limit_waiting(self) -> None:
+        """Move up the first prompts that wait, as if the agent had taken them, when a host names more than a worker
+        queues. The conversation has a limit of its own."""
+        of_host = [each for each in self._waiting if each not in self._unconfirmed]
+        chars = sum(len(self._waiting[each].text) for each in of_host)
+        while len(of_host) > _MAX_WAITING or chars > _MAX_WAITING_CHARS:
+            first = of_host.pop(0)
+            chars -= len(self._waiting[first].text)
+            self.taken(first)
 
     def _note_command_line(self, block: PromptBlock) -> None:
         if block.state is PromptState.TAKEN:

@@ -53,5 +53,5 @@ async def test_a_run_that_resumes_says_what_is_damaged(laptop: Laptop, fake_mode
     journal.write_bytes(b"".join(lines))
     again = await laptop.run([str(project), "--continue", "-p", "second"])
     assert (again.code, again.stdout) == (0, "ok\n"), again.stderr
-    said = f"ccb: on the host: the session's journal is damaged: line {at + 1} is damaged and was passed over\n"
+    said = f"ccb: on the host: the session's journal is damaged: “line {at + 1} is damaged and was passed over”\n"
     assert again.stderr == said

@@ -104,9 +104,9 @@ async def test_a_host_where_nothing_can_be_written_says_so_and_runs_the_session_
     assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
     said = "Read-only file system" if disk == "-o ro" else "No space left on device"
     for place in ("/tmp/ccb-0", "/mnt/home/.ccb-run", "/mnt/home/.local"):
-        assert done.stderr.count(f"ccb: on the host: {place}: {said}\n") == 1
-    assert "ccb: on the host: no file can be made on this host, so the session is kept in memory only" in done.stderr
-    assert "ccb: on the host: the worker's program is in memory only" in done.stderr
+        assert done.stderr.count(f"ccb: on the host: “{place}: {said}”\n") == 1
+    assert "ccb: on the host: “no file can be made on this host, so the session is kept in memory only" in done.stderr
+    assert "ccb: on the host: “the worker's program is in memory only" in done.stderr
     assert fake_model.requests[1].tool_result_text.split() == ["/tmp", "/mnt/home"]
 
 
@@ -154,7 +154,7 @@ async def test_without_a_home_and_a_path_the_session_starts_where_sshd_put_it(
         argv = ["ssh", f"{user.name}@127.0.0.1", *sshd.client_options(), "--allowedTools=Bash", "-p"]
         done = await laptop.run([*argv, "hi"])
         assert (done.code, done.stdout) == (0, "ok\n"), done.stderr
-        note = f"ccb: on the host: {home} does not exist, and no directory was named: the session is in {where}\n"
+        note = f"ccb: on the host: “{home} does not exist, and no directory was named: the session is in {where}”\n"
         assert done.stderr.count(note) == 1, done.stderr
         assert fake_model.requests[1].tool_result_text.strip() == where
         again = await laptop.run([*argv[:-1], "--continue", "-p", "and now?"])
