@@ -25,7 +25,8 @@ def resume_command(arguments: Arguments, session_id: str, *, directory: str | No
     connection = arguments.connection
     path = arguments.directory if directory is None else directory if _is_plain(directory) else None
     if connection.target is None and needs_host(connection):
-        words = [path] if path else []
+        # A word with blanks that is no directory here would be read as a prompt.
+        words = [path] if path and (path == arguments.directory or " " not in path) else []
     else:
         words = ["ssh", *_place(connection.target, path), *_options(connection)]
     return shlex.join(["ccb", *words, "--resume", session_id])

@@ -51,9 +51,11 @@ def _similar(refused: Refused) -> str:
 
 
 def _evidence(refused: Refused) -> str:
-    """Return the data of a refusal, a line each."""
+    """Return the data of a refusal, a line each. A `file` is in the message."""
     return "\n".join(
-        f"{HostText(key).cell[:_MAX_KEY]}: {HostText(_listed(value))}" for key, value in sorted(refused.data.items())
+        f"{HostText(key).cell[:_MAX_KEY]}: {HostText(_listed(value))}"
+        for key, value in sorted(refused.data.items())
+        if key != "file"
     )
 
 
