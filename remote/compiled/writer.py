@@ -105,24 +105,31 @@ def write_copy(bundle_path: str, digest: str, sources: BundleSources) -> None:
 
 
 def _put(directory: int, name: str, digest: str, sources: bytes) -> None:
-    """Write the file under a temporary name, which `ccb gc` knows, and rename it. It need not survive a power cut."""
+    """Write the file under a temporary name, which `ccb gc` knows, and rename it. It need not survive a power cut. A
+    worker that is killed while it compiles, which takes a second, leaves no file."""
     argv = [sys.executable, "-I", "-S", "-c", _COMPILER, header_of(digest).hex()]
-    temporary = ".%s.%d-%s" % (digest[:16], os.getpid(), os.urandom(8).hex())
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = os.open(temporary, flags, 0o600, dir_fd=directory)
-    try:
-        with os.fdopen(file, "wb") as opened:
-            done = subprocess.run(
-                argv, input=sources, stdout=opened, stderr=subprocess.PIPE, timeout=_COMPILE_S, check=False
-            )
+    import shutil  # not at the start of a worker
+    import tempfile
+
+    with tempfile.TemporaryFile() as compiled:  # it has no name, and would be much memory
+        done = subprocess.run(
+            argv, input=sources, stdout=compiled, stderr=subprocess.PIPE, timeout=_COMPILE_S, check=False
+        )
         if done.returncode:
             last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
             raise Odd(f"it could not be compiled: {last[:300]}")
-        os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=directory)
-        raise
+        compiled.seek(0)
+        temporary = ".%s.%d-%s" % (digest[:16], os.getpid(), os.urandom(8).hex())
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(temporary, flags, 0o600, dir_fd=directory)
+        try:
+            with os.fdopen(file, "wb") as opened:
+                shutil.copyfileobj(compiled, opened)
+            os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=directory)
+            raise
 
 
 def _remove_orphans(directory: int) -> None:

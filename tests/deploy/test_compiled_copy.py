@@ -15,6 +15,7 @@ import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.remote.agent_kit import content, says
@@ -26,7 +27,7 @@ from ccb.deploy.bundle import Bundle, load
 from ccb.deploy.bundling.files import files_of
 from ccb.deploy.command import bootstrap_command
 from ccb.remote.compiled import copy
-from ccb.remote.compiled.writer import CopyWriter
+from ccb.remote.compiled.writer import CopyWriter, write_copy
 
 NOBODY = 65534
 
@@ -327,3 +328,25 @@ for file in importer.entries:
 assert len(files) == len(set(files)) == len(importer.entries), files
 """
     subprocess.run([sys.executable, "-I", "-S", "-c", program], check=True)
+
+
+def test_a_worker_that_is_killed_while_it_compiles_leaves_no_file(
+    tmp_path: Path, bundle: Bundle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Sources:
+        def __init__(self) -> None:
+            self.entries = {file: source.encode() for file, source in files_of(bundle.data).items()}
+
+    path = tmp_path / f"{bundle.sha256}.bundle"
+    path.touch()
+    seen: list[list[str]] = []
+    run = subprocess.run
+
+    def watched(*given: Any, **more: Any) -> Any:
+        seen.append(sorted(os.listdir(tmp_path)))
+        return run(*given, **more)
+
+    monkeypatch.setattr(subprocess, "run", watched)
+    tmp_path.chmod(0o700)
+    write_copy(str(path), bundle.sha256, Sources())
+    assert seen == [[path.name]] and Path(copy.copy_path(str(path))).is_file()
