@@ -196,7 +196,7 @@ def _stopped(row: ChangeRow, *, dry_run: bool) -> str:
 
 
 def _because(why: HostText) -> str:
-    return f": {why}" if why else ""
+    return f": {why.cell}" if why else ""
 
 
 def run(arguments: Arguments) -> ExitCode:

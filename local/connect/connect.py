@@ -366,7 +366,7 @@ def _other_directory(arguments: Arguments, cwd: str) -> tuple[str, ...]:
     asked = arguments.directory or ""
     if arguments.session.resume is None or not asked.startswith("/") or posixpath.normpath(asked) == cwd:
         return ()
-    return (f"this session works in {HostText(cwd)}, not in {asked}",)
+    return (f"this session works in {HostText(cwd).path}, not in {asked}",)
 
 
 async def _watch_network(session: RemoteSession) -> None:

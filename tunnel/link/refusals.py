@@ -47,7 +47,7 @@ def refusal_error(refused: Refused, host: str) -> CcbError:
 def _similar(refused: Refused) -> str:
     """Return the similar names that the worker suggests, on one line, or "" if there are none."""
     near = refused.data.get("near")
-    return ", ".join(f"{HostText(str(each))}" for each in near[:_MAX_SIMILAR]) if isinstance(near, list) else ""
+    return ", ".join(HostText(str(each)).path for each in near[:_MAX_SIMILAR]) if isinstance(near, list) else ""
 
 
 def _evidence(refused: Refused) -> str:

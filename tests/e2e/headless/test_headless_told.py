@@ -38,7 +38,7 @@ async def test_a_run_whose_session_is_stopped_is_told_so_with_the_commands_for_i
         done = await running.done()
     assert (done.code, len(done.results)) == (75, 1)
     do = f"`ccb logs --local {session}` says more. Go on with: ccb {project} --resume {session}"
-    for said in ("the session has ended", do):
+    for said in ("“the session has ended”", do):
         assert said in done.stderr and said in done.results[0]["errors"]
 
 

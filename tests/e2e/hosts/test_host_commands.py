@@ -172,7 +172,7 @@ async def test_a_session_that_does_not_exist_is_code_1(host: Host, command: str)
 async def test_a_host_without_any_session_is_named_with_code_1(host: Host, words: tuple[str, ...]) -> None:
     async with host.terminal(words[0], host.login, *words[1:]) as running:
         assert await running.ended() == 1
-        assert f"ccb: {host.login}: there " in running.text and "  -> `ccb " in running.text
+        assert f"ccb: {host.login}: “there " in running.text and "  -> `ccb " in running.text
 
 
 async def test_a_host_without_sessions_is_one_line(host: Host) -> None:
@@ -292,7 +292,7 @@ async def test_a_run_that_cannot_be_asked_leaves_a_session_alone_in_which_an_app
         what = "this session waits for an answer about Bash"
         assert run.code == 3, run.stderr
         assert run.stderr.splitlines() == [
-            f"ccb: {host.login}: {what}",
+            f"ccb: {host.login}: “{what}”",
             f"  -> Answer it with `ccb attach {host.login} {session}`, "
             f"or end it with `ccb stop {host.login} {session}`.",
         ]
