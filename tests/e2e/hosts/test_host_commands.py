@@ -144,7 +144,7 @@ async def test_a_journal_that_cannot_be_read_is_code_73_and_named(host: Host, fa
         done = await host.laptop.run([*words, *host.options])
         assert (done.code, done.stdout) == (73, ""), done.stderr
         said, do = done.stderr.splitlines()
-        assert said.endswith(f"{journal}: Permission denied") and "able to read" in do
+        assert said.endswith(f"{journal}: Permission denied”") and "able to read" in do
 
 
 async def test_stop_ends_the_worker_and_says_so_once(host: Host, fake_model: FakeModel) -> None:
@@ -172,7 +172,7 @@ async def test_a_session_that_does_not_exist_is_code_1(host: Host, command: str)
 async def test_a_host_without_any_session_is_named_with_code_1(host: Host, words: tuple[str, ...]) -> None:
     async with host.terminal(words[0], host.login, *words[1:]) as running:
         assert await running.ended() == 1
-        assert f"ccb: {host.login}: “there " in running.text and "  -> `ccb " in running.text
+        assert f"ccb: {host.login}: there " in running.text.replace("“", "") and "  -> `ccb " in running.text
 
 
 async def test_a_host_without_sessions_is_one_line(host: Host) -> None:
