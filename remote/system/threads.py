@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Callable, TypeVar
+
+T = TypeVar("T")
 
 _STACK = 4 * 1024 * 1024  # musl gives 128 KiB: Python overflows it within its own recursion limit, and crashes
 
@@ -22,3 +26,9 @@ class Threads(ThreadPoolExecutor):
         except RuntimeError:
             if not self._threads:
                 raise
+
+
+async def in_thread(function: Callable[..., T], *arguments: object) -> T:
+    """Return the result of work that would stop the event loop. It must end soon by itself: a thread cannot be
+    killed."""
+    return await asyncio.get_running_loop().run_in_executor(None, function, *arguments)

@@ -9,6 +9,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ...system.regular_files import digest_of
 from ...system.text_encoding import Text, shown, text_of
+from ...system.threads import in_thread
 from ..contract import Preview, Tool, ToolContext, ToolDeclaration, ToolResult
 from .edit_common import (
     CHANGED,
@@ -24,10 +25,13 @@ from .edit_common import (
     text_error,
 )
 from .edit_text import EditRefused, editable, replace_in
-from .patch import bounded_text, line_changes, structured_patch, whole_or_none
+from .patch import bounded_text, is_compared, line_changes, structured_patch, whole_or_none
 from .paths import missing, os_error
 
 Json = dict[str, Any]
+
+_MAX_EDITS = 1_000  # of one call
+_MAX_QUICK = 1 << 20  # bytes that edits may go through before the person is asked
 
 _OLD = {"type": "string", "description": "The text to replace, exactly as it is in the file, with its indentation"}
 _NEW = {"type": "string", "description": "The text to put in its place (must be different from old_string)"}
@@ -80,7 +84,7 @@ class Edit(Tool):
             "filePath": path,
             "oldString": bounded_text(tool_input["old_string"]),
             "newString": bounded_text(tool_input["new_string"]),
-            **_outcome(done),
+            **await in_thread(_outcome, done),
             "replaceAll": replace_all,
         }
         return ToolResult(text + done.notes, structured=structured)
@@ -137,7 +141,7 @@ class MultiEdit(Tool):
             }
             for edit in tool_input["edits"][:20]
         ]
-        structured = {"filePath": done.path, "edits": edits, **_outcome(done)}
+        structured = {"filePath": done.path, "edits": edits, **await in_thread(_outcome, done)}
         verb = "created" if done.old is None else "updated"
         noun = "replacement" if done.count == 1 else "replacements"
         text = f"The file {done.path} has been {verb}: {done.count} {noun} made.{done.notes}"
@@ -168,6 +172,8 @@ def _validate(path: str, edits: list[Json], context: ToolContext) -> str | None:
     reason = path_refusal(path)
     if reason is not None:
         return reason
+    if len(edits) > _MAX_EDITS:
+        return f"At most {_MAX_EDITS:,} edits can be made in one call."
     for edit in edits:
         reason = text_error(edit["old_string"]) or text_error(edit["new_string"])
         if reason is None and edit["old_string"] == edit["new_string"]:
@@ -178,7 +184,7 @@ def _validate(path: str, edits: list[Json], context: ToolContext) -> str | None:
     if data is None or _creates(edits, data):
         return None
     reason = peek_refusal(context, path, merge=True)
-    if reason is not None:
+    if reason is not None or len(edits) * len(data) > _MAX_QUICK:
         return reason
     try:
         _apply(data, edits, seen.content if seen is not None and seen.digest != digest_of(data) else None)
@@ -221,19 +227,35 @@ def _apply(data: bytes, edits: list[Json], seen: bytes | None = None) -> tuple[b
 def _stood_there(before: str, known: list[tuple[int, int]], text: str, found: list[tuple[int, int]]) -> bool:
     """Return whether each place that was found in a text is in the lines that hold the known place in the text before,
     and still next to one of their neighbours: what has changed is elsewhere, or is white space."""
+    if not is_compared(before, text):
+        return False
     changes = line_changes(*(["".join(line.split()) for line in each.split("\n")] for each in (before, text)))
-
-    def is_same(first: int, last: int) -> bool:
-        return not any(a <= last and b > first for a, b, _, _ in changes)
-
+    here, lines_before, lines_now = 0, _Lines(before), _Lines(text)
     for (start, end), (new_start, new_end) in zip(known, found):
-        first, last = before.count("\n", 0, start), before.count("\n", 0, end)
-        shift = max(((b, d - b) for _, b, _, d in changes if b <= first), default=(0, 0))[1]
-        if (text.count("\n", 0, new_start), text.count("\n", 0, new_end)) != (first + shift, last + shift):
+        first, last = lines_before.at(start), lines_before.at(end)
+        while here < len(changes) and changes[here][1] <= first:
+            here += 1
+        above, below = changes[here - 1] if here else (0, 0, 0, 0), changes[here] if here < len(changes) else None
+        shift = above[3] - above[1]
+        if (lines_now.at(new_start), lines_now.at(new_end)) != (first + shift, last + shift):
             return False
-        if not is_same(first - 1, last) and not is_same(first, last + 1):
+        if below is not None and below[0] <= last:
+            return False
+        if here and above[1] >= first and below is not None and below[0] <= last + 1:
             return False
     return len(known) == len(found)
+
+
+class _Lines:
+    """Counts the lines before places of a text, which ascend."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at, self._count = text, 0, 0
+
+    def at(self, place: int) -> int:
+        self._count += self._text.count("\n", self._at, place)
+        self._at = place
+        return self._count
 
 
 async def _run(file_path: str, edits: list[Json], context: ToolContext) -> ToolResult | _Done:
@@ -255,18 +277,18 @@ async def _preview(file_path: str, edits: list[Json], context: ToolContext) -> P
         return refusal(str(refused))
     except OSError as error:
         return refusal(os_error(error, file_path))
-    return preview_of(file, data)
+    return await in_thread(preview_of, file, data)
 
 
 async def _planned(file_path: str, edits: list[Json], context: ToolContext) -> tuple[Current, bytes, int]:
     """Return the file, its new content and the number of replacements. Raise ChangeRefused, EditRefused or OSError."""
     file = await current(context, file_path, merge=True)
     if _creates(edits, file.data):
-        data, count = _apply_rest(edits)
+        data, count = await in_thread(_apply_rest, edits)
     elif file.data is None:
         raise ChangeRefused(await missing(context.host, file.path, context.cwd))
     else:
-        data, count = _apply(file.data, edits, file.seen)
+        data, count = await in_thread(_apply, file.data, edits, file.seen)
     return file, data, count
 
 

@@ -13,6 +13,7 @@ from ccb.tunnel.wire.spelling import spelled
 from ...system.host import is_under
 from ...system.regular_files import ABSENT, FileChanged, FileKind, digest_of
 from ...system.text_encoding import is_binary, shown, text_of
+from ...system.threads import in_thread
 from ..contract import FileVersion, Preview, ToolContext, ToolResult, UpcomingChange
 from .file_state import Seen
 from .media import binary_hint
@@ -173,7 +174,7 @@ async def store(context: ToolContext, file: Current, data: bytes) -> str:
     if info.links > 1:
         notes.append(f"The file has {info.links} hard links, and all of them have the new content.")
     if file.seen is not None:
-        notes.append(_changed_elsewhere(shown(file.seen), shown(file.data or b"")))
+        notes.append(await in_thread(_changed_elsewhere, shown(file.seen), shown(file.data or b"")))
     return "".join(f" {note}" for note in notes)
 
 

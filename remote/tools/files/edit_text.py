@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ...system.text_encoding import Text, text_of
-from .patch import line_changes
+from .patch import is_compared, line_changes
 
 _STYLES = {'"': ("“", "”"), "'": ("‘", "’")}
-_ANY_QUOTE = {
-    quote: f"(?:{'|'.join((straight, *curly))})" for straight, curly in _STYLES.items() for quote in (straight, *curly)
-}
+_ENDING = re.compile(r"(?<!\r)\r+\n")
+MAX_REPLACEMENTS = 200_000
+"""Most places that one edit replaces."""
+MAX_RESULT = 32 << 20
+"""Longest text in characters that an edit makes."""
+_SOME = "Use a program in Bash for that, such as sed."
 
 
 class EditRefused(Exception):
@@ -59,10 +62,11 @@ def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replaceme
         raise EditRefused(f"{NOT_UTF8} Edit changes only ASCII text in it.")
     if ends_in_returns(text) and "\r" not in old + new:
         old, new = old.replace("\n", "\r"), new.replace("\n", "\r")
-    found = list(_pattern(old).finditer(text))
+    flat = _Flat(text) if "\n" in old and "\r" not in old else _Flat(text, "")
+    found = flat.places(old)
     loose = not found
     if loose:
-        found = list(_pattern(old, any_quotes=True).finditer(text))
+        found = flat.places(old, any_quotes=True)
     if not found:
         raise EditRefused(f"String to replace not found in file.\nString: {_shown(old)}")
     if len(found) > 1 and not replace_all:
@@ -71,16 +75,20 @@ def replace_in(within: Text, old: str, new: str, replace_all: bool) -> Replaceme
             "set replace_all to true; to replace one, give more of the text around it.\n"
             f"String: {_shown(old)}"
         )
-    if not within.codec and any(not text[each.start() - 1 : each.start()].isascii() for each in found):
+    if len(text) + len(found) * len(new) > MAX_RESULT:
+        raise EditRefused(f"The file would have more than {MAX_RESULT:,} characters. {_SOME}")
+    if not within.codec and any(not text[start - 1 : start].isascii() for start, _ in found if start):
         raise EditRefused(_IN_A_CHARACTER)
-    adapts = "\r" in text and "\r" not in old and "\r" not in new
+    adapts = "\n" in new and is_compared(old, new) and "\r" in text and "\r" not in old and "\r" not in new
+    twins = list(_twins(old.split("\n"), new.split("\n"))) if adapts else []
+    endings = _endings_at(text, (end for _, end in found))
     pieces, at = [], 0
-    for each in found:
-        put = _with_quotes_of(each[0], new) if loose else new
-        put = with_endings_of(each[0], put, _ending_at(text, each.end())) if adapts else put
-        pieces += [text[at : each.start()], put]
-        at = each.end()
-    return Replacement("".join([*pieces, text[at:]]), [each.span() for each in found])
+    for start, end in found:
+        put = _with_quotes_of(text[start:end], new) if loose else new
+        put = _with_tails(text[start:end], put, next(endings), twins) if adapts else put
+        pieces += [text[at:start], put]
+        at = end
+    return Replacement("".join([*pieces, text[at:]]), found)
 
 
 def ends_in_returns(text: str) -> bool:
@@ -88,10 +96,42 @@ def ends_in_returns(text: str) -> bool:
     return "\n" not in text and "\r" in text.rstrip("\r")
 
 
-def _pattern(old: str, *, any_quotes: bool = False) -> re.Pattern[str]:
-    quotes = _ANY_QUOTE if any_quotes else {}
-    text = "".join(quotes.get(char) or re.escape(char) for char in old)
-    return re.compile(text if "\r" in old else text.replace("\\\n", "\r*\n"))
+class _Flat:
+    """A text in which strings of the model are looked up, without the carriage returns of its line `endings`. It is
+    searched with `str.find` and not with a pattern, whose time grows with the product of text and string."""
+
+    def __init__(self, text: str, endings: str = "\r") -> None:
+        self._text = text
+        self._bare = _ENDING.sub("\n", text) if endings and "\r" in text else text
+
+    def places(self, old: str, *, any_quotes: bool = False) -> list[tuple[int, int]]:
+        """Return where `old` is in the text. Raise EditRefused if it is in too many places."""
+        bare = _straight(self._bare) if any_quotes else self._bare
+        old = _straight(old) if any_quotes else old
+        if bare.count(old) > MAX_REPLACEMENTS:
+            raise EditRefused(f"The string to replace is in more than {MAX_REPLACEMENTS:,} places. {_SOME}")
+        found, at = [], bare.find(old)
+        while at >= 0:
+            found += [at, at + len(old)]
+            at = bare.find(old, at + len(old))
+        places = self._with_endings(found)
+        return list(zip(places, places))
+
+    def _with_endings(self, places: Iterable[int]) -> Iterator[int]:
+        """Yield the places in the text for those in the bare text, which ascend."""
+        endings = _ENDING.finditer(self._text) if self._bare is not self._text else iter(())
+        ending, left_out = next(endings, None), 0
+        for place in places:
+            while ending is not None and ending.start() - left_out < place:
+                left_out += len(ending[0]) - 1
+                ending = next(endings, None)
+            yield place + left_out
+
+
+def _straight(text: str) -> str:
+    for straight, (left, right) in _STYLES.items():
+        text = text.replace(left, straight).replace(right, straight)
+    return text
 
 
 def _with_quotes_of(found: str, new: str) -> str:
@@ -108,12 +148,18 @@ def _with_quotes_of(found: str, new: str) -> str:
 def with_endings_of(old: str, new: str, ending: str) -> str:
     """Return `new`, whose lines end in line feeds, with the line endings that `old` has. A line that is not in `old`
     gets that of the line which it replaces, or of the line before it, or else `ending`."""
-    before, after = old.split("\n"), new.split("\n")
-    bare = [line.rstrip("\r") for line in before]
-    tails = [line[len(text) :] for line, text in zip(before, bare)]
+    if not is_compared(old, new):
+        return new.replace("\n", ending)
+    return _with_tails(old, new, ending, _twins([line.rstrip("\r") for line in old.split("\n")], new.split("\n")))
+
+
+def _with_tails(old: str, new: str, ending: str, twins: Iterable[int]) -> str:
+    before = old.split("\n")
+    tails = [line[len(line.rstrip("\r")) :] for line in before]
+    after = new.split("\n")
     tail = ending[:-1]
     lines: list[str] = []
-    for line, twin in zip(after, _twins(bare, after)):
+    for line, twin in zip(after, twins):
         if len(lines) == len(after) - 1:  # no line feed follows
             tail = tails[-1] if twin == len(before) - 1 else ""
         elif 0 <= twin < len(before) - 1:
@@ -131,12 +177,14 @@ def _twins(before: list[str], after: list[str]) -> Iterator[int]:
         done = d
 
 
-def _ending_at(text: str, at: int) -> str:
-    """Return the line ending that follows a place of a text, or else that before it."""
-    end = text.find("\n", at)
-    if end < 0:
-        end = text.rfind("\n", 0, at)
-    return "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
+def _endings_at(text: str, places: Iterable[int]) -> Iterator[str]:
+    """Yield the line ending that follows each place of a text, or else the last one. The places ascend."""
+    last = text.rfind("\n")
+    end = -1
+    for at in places:
+        if end < at:
+            end = text.find("\n", at) if at <= last else last
+        yield "\r\n" if end > 0 and text[end - 1] == "\r" else "\n"
 
 
 def _shown(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 from ccb.tunnel.wire import tool_traits
 
 from ...system.text_encoding import shown, text_of
+from ...system.threads import in_thread
 from ..contract import Preview, Tool, ToolContext, ToolDeclaration, ToolResult
 from .edit_common import (
     ChangeRefused,
@@ -62,13 +63,14 @@ class Write(Tool):
         except OSError as error:
             return refusal(os_error(error, tool_input["file_path"]))
         # A new file is shown from the call itself: its content need not be sent twice.
-        return preview_of(file, _content(tool_input["content"], file)[0] if file.data is not None else b"")
+        new = (await in_thread(_content, tool_input["content"], file))[0] if file.data is not None else b""
+        return await in_thread(preview_of, file, new)
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         content = tool_input["content"]
         try:
             file = await _replaceable(tool_input, context)
-            data, kept = _content(content, file)
+            data, kept = await in_thread(_content, content, file)
             notes = await store(context, file, data)
         except ChangeRefused as refused:
             return refusal(str(refused))
@@ -79,7 +81,7 @@ class Write(Tool):
             "type": "create" if old is None else "update",
             "filePath": file.name,
             "content": bounded_text(content),
-            "structuredPatch": [] if old is None else structured_patch(old, shown(data)),
+            "structuredPatch": [] if old is None else await in_thread(structured_patch, old, shown(data)),
             "originalFile": whole_or_none(old),
             "userModified": False,
         }

@@ -11,6 +11,7 @@ from ccb.tunnel.wire import tool_traits
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ...system.text_encoding import shown, text_of
+from ...system.threads import in_thread
 from ..contract import Preview, Tool, ToolContext, ToolDeclaration, ToolResult
 from ..files.edit_common import (
     CHANGED,
@@ -86,7 +87,7 @@ class NotebookEdit(Tool):
             return refusal(str(refused))
         except OSError as error:
             return refusal(os_error(error, tool_input["notebook_path"]))
-        return preview_of(file, edited.data)
+        return await in_thread(preview_of, file, edited.data)
 
     async def run(self, tool_input: Json, context: ToolContext) -> ToolResult:
         try:
@@ -117,7 +118,7 @@ async def _planned(tool_input: Json, context: ToolContext) -> tuple[Current, _Ed
     file = await current(context, tool_input["notebook_path"], merge=True)
     if file.data is None:
         raise ChangeRefused(await missing(context.host, file.path, context.cwd))
-    return file, _edited(file, tool_input)
+    return file, await in_thread(_edited, file, tool_input)
 
 
 def _edited(file: Current, tool_input: Json) -> _Edited:
