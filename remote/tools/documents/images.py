@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import sys
-from typing import TYPE_CHECKING, cast
 
 from ..contract import ToolContext
-from .programs import printed_by
-
-if TYPE_CHECKING:
-    from importlib.abc import InspectLoader
+from .programs import printed_by, printed_by_ours
 
 GOOD_PIXELS = 2_000
 """Width and height to which images are scaled: the most that a request with many images may have."""
@@ -46,18 +41,9 @@ async def scaled(context: ToolContext, path: str, media_type: str, most_bytes: i
             elif len(made) <= most_bytes:
                 return made
         if media_type == "image/png" and not other:
-            made = await _by_ourselves(context, path, most_bytes)
+            made = await printed_by_ours(context, "png_scale", path, str(GOOD_PIXELS), str(most_bytes))
             if made is not None:
                 return made
         if not able:
             return None
     return None
-
-
-async def _by_ourselves(context: ToolContext, path: str, most_bytes: int) -> bytes | None:
-    spec = importlib.util.find_spec(f"{__package__}.png_scale")
-    assert spec is not None
-    source = cast("InspectLoader", spec.loader).get_source(spec.name)
-    real = context.call.pinned or context.host.real_path(path)
-    argv = [sys.executable, "-I", "-S", "-c", source or "", real, str(GOOD_PIXELS), str(most_bytes)]
-    return await printed_by(context, path, argv, piped=False)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import base64
 import re
-import zlib
 from typing import Any
 
 from ..contract import ToolContext
 from ..output import clean
-from .programs import printed_by
+from .programs import printed_by, printed_by_ours
 
 Json = dict[str, Any]
 
@@ -23,9 +22,6 @@ MAX_PAGES_A_CALL = 20
 _MAX_TEXT = 100_000
 _MAX_IMAGE = 1_500_000
 _RANGE = re.compile(r"\s*(\d{1,5})\s*(?:-\s*(\d{1,5})?)?\s*")
-_PAGE = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
-_OBJECTS = re.compile(rb"/ObjStm.{0,400}?stream\r?\n", re.DOTALL)
-_MAX_UNPACKED = 64 << 20
 
 
 class PagesRefused(Exception):
@@ -46,20 +42,10 @@ def read_pages(text: str) -> tuple[int, int]:
     return first, last
 
 
-def count_pages(data: bytes) -> int:
-    """Return the number of pages, 0 if it cannot be told."""
-    count, room = len(_PAGE.findall(data)), _MAX_UNPACKED
-    for found in _OBJECTS.finditer(data):
-        unpack = zlib.decompressobj()
-        try:
-            objects = unpack.decompress(data[found.end() :], room)
-        except zlib.error:
-            continue
-        room -= len(objects)
-        count += len(_PAGE.findall(objects))
-        if room <= 0:
-            return 0
-    return count
+async def count_pages(context: ToolContext, path: str) -> int:
+    """Return the number of pages, 0 if it cannot be told, -1 if it takes too long to tell."""
+    printed = await printed_by_ours(context, "pdf_pages", path)
+    return int(printed) if printed is not None else -1
 
 
 def document_block(data: bytes) -> Json:

@@ -1,22 +1,43 @@
-"""Run a program of the host on a document, in the cage of commands that only read, and take what it prints."""
+"""Run a program on a document, in the cage of commands that only read, and take what it prints. Documents are foreign
+data: what parses them can be killed, and its time and memory are limited."""
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from asyncio import TimeoutError as Late
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 from ...system.deadline import within
 from ...system.process import LIMITED
 from ..contract import ToolContext
 
+if TYPE_CHECKING:
+    from importlib.abc import InspectLoader
+
 SECONDS = 60.0
 """Seconds that a program may take."""
 
 _MAX_OUTPUT = 32 << 20
+_OUR_SECONDS = 20.0
 _QUIET = LIMITED + 'f=$1; shift; exec "$@" <"$f" 2>/dev/null'
 
 
-async def printed_by(context: ToolContext, path: str, argv: Sequence[str], *, piped: bool = True) -> bytes | None:
+async def printed_by_ours(context: ToolContext, program: str, path: str, *arguments: str) -> bytes | None:
+    """Return what a program of this package prints that gets the path of the file and other `arguments`. It is one
+    module that imports the standard library only. None if it fails, or takes too long or too much memory."""
+    spec = importlib.util.find_spec(f"{__package__}.{program}")
+    assert spec is not None
+    source = cast("InspectLoader", spec.loader).get_source(spec.name)
+    real = context.call.pinned or context.host.real_path(path)
+    argv = [sys.executable, "-I", "-S", "-c", source or "", real, *arguments]
+    return await printed_by(context, path, argv, piped=False, seconds=_OUR_SECONDS)
+
+
+async def printed_by(
+    context: ToolContext, path: str, argv: Sequence[str], *, piped: bool = True, seconds: float = SECONDS
+) -> bytes | None:
     """Return what a program prints that gets the file at `path` on its stdin, or opens it itself (`piped` is False).
     None if it fails or takes too long."""
     host = context.host
@@ -35,7 +56,7 @@ async def printed_by(context: ToolContext, path: str, argv: Sequence[str], *, pi
         return None
     ended = False
     try:
-        code = await within(SECONDS, process.wait())
+        code = await within(seconds, process.wait())
         ended = True
     except Late:
         return None

@@ -181,7 +181,9 @@ async def _pdf(path: str, info: FileInfo, pages: str | None, context: ToolContex
     if info.size > pdf.MAX_BYTES:
         return refusal(f"{name} has {info.size:,} bytes, too many to be shown whole. Give pages, such as 1-10.")
     data = await host_of(context).read(path, 0, pdf.MAX_BYTES + 1)
-    count = pdf.count_pages(data)
+    count = await pdf.count_pages(context, path)
+    if count < 0:
+        return refusal(f"The pages of {name} cannot be counted: it unpacks to too much. Give pages, such as 1-10.")
     if count > pdf.MAX_PAGES or len(data) > pdf.MAX_BYTES:
         return refusal(f"{name} has {count:,} pages, too many to be shown whole. Give pages, such as 1-10.")
     if b"%%EOF" not in data[-2048:]:
@@ -195,11 +197,12 @@ async def _notebook(path: str, info: FileInfo, context: ToolContext) -> ToolResu
     if info.size > notebook.MAX_BYTES:
         return refusal(f"{name} has {info.size:,} bytes, too many for a notebook; use jq in Bash for a part of it.")
     data = await host_of(context).read(path, 0, notebook.MAX_BYTES + 1)
+    digest = digest_of(data)
     try:
-        blocks = notebook.notebook_blocks(data)
+        blocks = await notebook.notebook_blocks(context, path, digest)
     except notebook.NotANotebook as error:
         return refusal(f"{name} is not a valid notebook ({error}). Read it as text with offset and limit.")
-    context.files.read(context.host.real_path(path), digest_of(data), info, _WHOLE, data)
+    context.files.read(context.host.real_path(path), digest, info, _WHOLE, data)
     texts = "\n".join(block["text"] for block in blocks if block["type"] == "text")
     structured = {"type": "notebook", "file": {"filePath": name, "content": bounded_text(texts)}}
     if all(block["type"] == "text" for block in blocks):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.remote.tools_kit import Toolbox, open_toolbox
 
-from ccb.remote.tools.documents import pdf, png_scale
+from ccb.remote.tools.documents import pdf, pdf_pages, png_scale
 from ccb.tunnel.wire.content.images import image_size
 
 Json = dict[str, Any]
@@ -115,7 +115,7 @@ async def test_a_document_is_shown_whole_or_by_pages(tmp_path: Path, monkeypatch
 def test_pages_in_compressed_objects_are_counted() -> None:
     packed = zlib.compress(b"<< /Type /Page >> << /Type /Pages >> << /Type/Page/Parent 1 0 R >>")
     data = b"%PDF-1.7\n1 0 obj << /Type /ObjStm /Length 9 >>\nstream\n" + packed + b"\nendstream\n"
-    assert pdf.count_pages(data + b"2 0 obj << /Type /Page >>") == 3
+    assert pdf_pages.count_pages(data + b"2 0 obj << /Type /Page >>") == 3
 
 
 def jpeg_of(size: int) -> bytes:

@@ -13,6 +13,8 @@ MAX_IMAGE_BYTES = 3_932_160
 MAX_PIXELS = 8000
 """Largest width and height of an image that the API takes."""
 
+_MAX_SEGMENTS = 10_000  # of a JPEG before its size, with bytes of padding
+
 DAMAGED = "it is damaged or not complete"
 
 
@@ -70,7 +72,9 @@ def _webp_size(data: bytes) -> tuple[int, int] | None:
 
 def _jpeg_size(data: bytes) -> tuple[int, int] | None:
     at = 2
-    while data[at] == 0xFF:
+    for _ in range(_MAX_SEGMENTS):
+        if data[at] != 0xFF:
+            break
         marker = data[at + 1]
         if marker == 0xFF:  # padding
             at += 1
