@@ -1,0 +1,127 @@
+"""No text of a foreign file or page takes a parser long. `make fuzz` tries many more (`tests/parsers/attacks.py`)."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+
+import pytest
+from tests.parsers.attacks import Slow, cpu_of
+from tests.parsers.parsers import PARSERS
+from tests.remote.tools_kit import open_toolbox
+
+from ccb.remote.tools.documents import notebook_cells, pdf_pages
+from ccb.remote.tools.files.edit_text import EditRefused, replaced
+from ccb.remote.tools.files.patch import compared, structured_patch
+from ccb.remote.tools.web.markdown import to_markdown
+
+PARSER = {parse.__name__: parse for parse, _ in PARSERS}
+CRLF = "ab\r\n" * 190_000
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("html", "<!" * 30_000),
+        ("html", "<a b='" * 10_000 + '<a b="' * 10_000),
+        ("html", "<a href=b>" * 20_000 + "x" + "</a>" * 20_000),
+        ("html", "&#" + "9" * 200_000),
+        ("one_edit", CRLF),
+        ("one_edit", "\r" * 200_000),
+        ("many_edits", "\r\n" + "a" * 150_000),
+        ("long_edit", "\n" * 200_000),
+        ("line_difference", "a\nb\na\nc\n" * 1_500),
+        ("pdf", "/ObjStm stream\n" * 200_000),
+        ("notebook", '{"cells":[' + '{"source":"x"},' * 120_000 + "{}]}"),
+        ("image", "x" * 5_000_000),
+    ],
+)
+def test_time_grows_with_the_size(name: str, text: str) -> None:
+    cpu_of(PARSER[name], text)
+
+
+def test_the_clock_of_these_tests_stops_what_is_slow() -> None:
+    def forever(text: str) -> None:
+        while True:
+            pass
+
+    with pytest.raises(Slow):
+        cpu_of(forever, "x", 0.05)
+
+
+def test_line_feeds_of_a_long_file_with_crlf_are_replaced() -> None:
+    data, count = replaced(b"ab\r\n" * 9_000, "\n", "\n\n", True)
+    assert (data == b"ab\r\n\r\n" * 9_000, count) == (True, 9_000)
+    assert replaced(b"a\r\r\nb\nc", "a\nb\n", "x\ny\n", False) == (b"x\r\r\ny\nc", 1)
+    assert replaced(b"\r\r\n\n", "\n", "", True) == (b"", 2)
+
+
+@pytest.mark.parametrize(
+    ("data", "old", "new", "why"),
+    [
+        (b"a" * 300_000, "a", "b", "more than 200,000 places"),
+        (b"a" * 100_000, "a", "b" * 1000, "more than 33,554,432 characters"),
+    ],
+)
+def test_an_edit_that_is_too_large_is_refused(data: bytes, old: str, new: str, why: str) -> None:
+    with pytest.raises(EditRefused, match=why):
+        replaced(data, old, new, True)
+
+
+def test_texts_of_too_many_lines_are_not_compared() -> None:
+    old, new = "\n" * 600_000, "x\n" * 600_000
+    assert structured_patch(old, new) == []
+    found = compared(old, new, 1000)
+    assert (found["added"], found["removed"], found["patch"], found["complete"]) == (600_000, 600_000, [], False)
+
+
+def test_a_page_is_cut_where_its_addresses_would_make_it_too_long() -> None:
+    text, _ = to_markdown("<base href=http://x/" + "a" * 1500 + "/>" + "<a href=b>x</a>" * 5_000, "http://x/")
+    assert len(text) < 1_100_000
+    assert text.endswith("[... the page is cut here ...]")
+
+
+@pytest.mark.parametrize(
+    ("html", "markdown"),
+    [
+        ("<a href=http://x/y/>z</a>", "[z](http://x/y/)"),
+        ("<A HREF='b?c&amp;d' title=\">\">z</A>!", "[z](http://e/b?c&d)!"),
+        ("a<!-- <b> --><script>x<b></script >b", "ab"),
+        ("1 < 2 &lt; 3 <3", "1 < 2 < 3 <3"),
+        ("<svg/>a<br/>b", "a\nb"),
+        ("<textarea><b></textarea>x", "<b>x"),
+        ("<p>a<p b", "a"),
+        ('<a href="b>x', "x"),
+        ("&#99999999999;", "\ufffd"),
+    ],
+)
+def test_odd_html(html: str, markdown: str) -> None:
+    assert to_markdown(html, "http://e/")[0] == markdown
+
+
+def test_a_pdf_that_unpacks_to_too_much_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pdf_pages, "_MAX_UNPACKED", 3 << 20)
+    whole = zlib.compress(bytes(2 << 20))
+    for packed in (whole, whole[:-4] + bytes(4)):
+        stream = b"/ObjStm stream\n" + packed + b"endstream\n"
+        assert pdf_pages.count_pages(stream) == 0
+        assert pdf_pages.count_pages(stream * 2) == -1
+
+
+def test_a_notebook_is_taken_apart_up_to_its_limits() -> None:
+    image = {"data": {"image/png": "A" * 1_000_000}}
+    pieces = notebook_cells.pieces(json.dumps({"cells": [{"outputs": [image] * 5}]}).encode())
+    assert [piece[0] for piece in pieces] == ["cell", *["image"] * 3, *["images"] * 2]
+    pieces = notebook_cells.pieces(json.dumps({"cells": [{"source": "x" * 100}] * 100_000}).encode())
+    assert pieces[-1] == ["cut"]
+    assert len(pieces) < 1000
+
+
+async def test_a_notebook_of_many_cells_is_cut_and_a_deep_one_is_refused(tmp_path: Path) -> None:
+    cells = [{"cell_type": "code", "source": "x"}] * 120_000
+    async with open_toolbox(tmp_path) as box:
+        path = box.write("n.ipynb", json.dumps({"cells": cells}))
+        assert "the notebook is cut here" in await box.text("Read", file_path=str(path))
+        deep = box.write("deep.ipynb", '{"cells":' + "[" * 1_000_000)
+        assert "not a valid notebook" in await box.error("Read", file_path=str(deep))
