@@ -119,11 +119,12 @@ faults: $(STAMP) ## N=1000 sessions whose links are cut and whose processes are 
 	@$(ROOT) $(BIN)/python -m tests.faults $(N) --seed $(SEED) --jobs $(JOBS)
 
 MINUTES ?= 10
-fuzz: $(STAMP) ## command lines with a new seed, judged and run, and run in the cage (MINUTES=10); terminal attacks and input
+fuzz: $(STAMP) ## command lines with a new seed, judged and run, and run in the cage (MINUTES=10); terminal attacks and input; texts that are slow to parse
 	@.ci/system-packages test $(PYTHON)
 	@$(BIN)/python -m tests.remote.permissions.fuzz --minutes $(MINUTES) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 	@CCB_ATTACKS=100 CCB_EXAMPLES=5000 $(BIN)/python -m pytest -q --timeout 0 tests/local/tui/test_terminal_attacks.py \
 		tests/local/tui/test_terminal_input.py tests/local/tui/test_key_decoding.py tests/local/terminal/test_input_machine.py
+	@$(BIN)/python -m tests.parsers.attacks --minutes $(MINUTES) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 soak: $(STAMP) ## 2,000 turns (memory of both ends, time to reattach), then one turn of 3,000 calls
 	@.ci/system-packages test $(PYTHON)

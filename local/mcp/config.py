@@ -14,7 +14,7 @@ from ccb.tunnel.wire.mcp_lines import LIMIT_VARIABLE, limit_of
 
 Json = dict[str, Any]
 
-_VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}")
+_VARIABLE = re.compile(r"\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]{0,1000}))?\}")
 
 NAME = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*")
 """What a server may be called. Its tools are called `mcp__NAME__TOOL`, which must not mean a tool of another server."""

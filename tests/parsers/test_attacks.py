@@ -101,8 +101,8 @@ def test_odd_html(html: str, markdown: str) -> None:
 
 
 def test_a_pdf_that_unpacks_to_too_much_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pdf_pages, "_MAX_UNPACKED", 3 << 20)
-    whole = zlib.compress(bytes(2 << 20))
+    monkeypatch.setattr(pdf_pages, "_MAX_UNPACKED", 4 << 20)
+    whole = zlib.compress(bytes(3 << 20))
     for packed in (whole, whole[:-4] + bytes(4)):
         stream = b"/ObjStm stream\n" + packed + b"endstream\n"
         assert pdf_pages.count_pages(stream) == 0
@@ -125,3 +125,11 @@ async def test_a_notebook_of_many_cells_is_cut_and_a_deep_one_is_refused(tmp_pat
         assert "the notebook is cut here" in await box.text("Read", file_path=str(path))
         deep = box.write("deep.ipynb", '{"cells":' + "[" * 1_000_000)
         assert "not a valid notebook" in await box.error("Read", file_path=str(deep))
+
+
+async def test_a_notebook_of_too_many_values_is_not_changed(tmp_path: Path) -> None:
+    async with open_toolbox(tmp_path) as box:
+        path = box.write("n.ipynb", '{"cells":[{"source":"x"}],"x":[' + "0," * 1_000_000 + "0]}")
+        await box("Read", file_path=str(path))
+        error = await box.error("NotebookEdit", notebook_path=str(path), cell_id="cell-0", new_source="y")
+        assert "too large to be changed" in error

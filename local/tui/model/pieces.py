@@ -19,6 +19,8 @@ PIECE_CHARS = 600
 LIVE_PIECE_CHARS = 300
 """The same while the text still grows: the last piece is drawn again with every frame."""
 
+_WINDOW = 16 * PIECE_CHARS  # of a text in which a cut is looked for first: the rest is not copied for each piece
+
 _LONG = 2
 """Code is cut in front of a line that is not indented, or in front of any line when it is this many times as long."""
 
@@ -76,11 +78,18 @@ def first_cut(piece: Piece, chars: int = PIECE_CHARS) -> tuple[Piece, Piece] | N
 
 def pieces_of(text: str) -> list[Piece]:
     """Cut a text into pieces that are short enough to be drawn one at a time."""
-    found, rest = [], Piece(text)
-    while (cut := first_cut(rest)) is not None:
-        piece, rest = cut
-        found.append(piece)
-    return [*found, rest]
+    found: list[Piece] = []
+    opening, at, size = NOTHING_OPEN, 0, _WINDOW
+    while True:
+        cut = first_cut(Piece(text[at : at + size], opening))
+        if cut is not None:
+            piece, rest = cut
+            found.append(piece)
+            opening, at, size = rest.opening, at + len(piece.text), _WINDOW
+        elif at + size >= len(text):
+            return [*found, Piece(text[at:], opening)]
+        else:
+            size *= 2
 
 
 def _complete_lines(text: str) -> Iterator[str]:

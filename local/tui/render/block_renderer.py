@@ -49,7 +49,7 @@ from .tool_output import (
 _MAX_PROMPT_LINES = 30
 _MAX_DIFF_LINES = 24
 _MAX_LIVE_MARKDOWN = 6_000  # characters; a longer block is plain text until it is complete
-_MAX_MARKDOWN = 100_000  # characters; a longer block stays plain text
+_MAX_MARKDOWN = 20_000  # characters; a longer block stays plain text
 _PART_LINES = 50  # of a long text, drawn at a time
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 """The states of the spinner in front of a running tool. Blocks are drawn with the first one."""

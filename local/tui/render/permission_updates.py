@@ -18,7 +18,7 @@ from .untrusted.escapes import escaped_name
 Json = dict[str, Any]
 
 _MAX_RULE = 1_000
-_RULE = re.compile(r"(?P<tool>[^()]+)\((?P<content>.*\S.*)\)")
+_RULE = re.compile(r"(?P<tool>[^()]+)\((?P<content>[^\S\n]*\S.*)\)")
 
 Keep = Callable[[Sequence[Json]], Awaitable[None]]
 """Keeps permission updates for the host and the directory. Raises CcbError."""

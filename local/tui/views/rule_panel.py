@@ -21,7 +21,7 @@ from ..theme.palette import Palette, palette_of
 SESSION, KEPT = "session", "localSettings"
 """Where a rule of the person holds, in the public protocol: in this session, or always for this host and directory."""
 
-_RULE = re.compile(r"[A-Za-z_][A-Za-z0-9_.*-]*(\(.*\S.*\))?")
+_RULE = re.compile(r"[A-Za-z_][A-Za-z0-9_.*-]*(\([^\S\n]*\S.*\))?")
 _ORDER = ("deny", "ask", "allow")
 _WORDS = {"deny": "denied", "ask": "asked", "allow": "allowed"}
 _SOURCES = {

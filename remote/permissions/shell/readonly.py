@@ -210,10 +210,10 @@ _SED_OTHER = "|".join(
     rf"s{mark}[^{mark}\\\n\[]*{mark}(?:[^{mark}\\\n]|\\[^\n])*{mark}" for mark in map(re.escape, "|#,@:!")
 )
 _SED_COMMAND = (
-    rf"\s*(?:{_SED_ADDRESS}(?:,(?:{_SED_ADDRESS}|[+~][0-9]+))?)?\s*!?\s*"
+    rf"\s*(?:{_SED_ADDRESS}(?:,(?:{_SED_ADDRESS}|[+~][0-9]+))?\s*)?(?:!\s*)?"
     rf"(?:[pdq=]|(?:s{_SED_REGEX}(?:[^/\\\n]|\\[^\n])*/|{_SED_OTHER})[gpiI0-9]*)\s*"
 )
-_SED_SCRIPT = re.compile(rf"{_SED_COMMAND}(?:;{_SED_COMMAND})*;?\s*")
+_SED_SCRIPT = re.compile(rf"{_SED_COMMAND}(?:;{_SED_COMMAND})*(?:;\s*)?")
 
 
 def sed_only_edits(words: Words) -> bool:
@@ -247,7 +247,9 @@ def _test(words: Words) -> bool:
     )
 
 
-_PRINTF_FORMAT = re.compile(r"(?:[^%]|%%|%[-+ #0]*[0-9]*(?:\.[0-9]*)?(?:[bcdiosuxXeEfFgGaAq]|\([^()]*\)T))*", re.DOTALL)
+_PRINTF_FORMAT = re.compile(
+    r"(?:[^%]|%%|%[-+ #0]{0,9}[0-9]{0,9}(?:\.[0-9]{0,9})?(?:[bcdiosuxXeEfFgGaAq]|\([^()]*\)T))*", re.DOTALL
+)
 
 
 def _printf(words: Words) -> bool:

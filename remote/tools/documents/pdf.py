@@ -21,7 +21,7 @@ MAX_PAGES_A_CALL = 20
 
 _MAX_TEXT = 100_000
 _MAX_IMAGE = 1_500_000
-_RANGE = re.compile(r"\s*(\d{1,5})\s*(?:-\s*(\d{1,5})?)?\s*")
+_RANGE = re.compile(r"\s{0,9}(\d{1,5})\s{0,9}(?:-\s{0,9}(\d{1,5})?)?\s{0,9}")
 
 
 class PagesRefused(Exception):

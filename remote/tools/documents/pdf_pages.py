@@ -26,8 +26,8 @@ def count_pages(data: bytes) -> int:
             end = len(data)
         if begin >= 0:
             begin += len(_STREAM) + (2 if data[begin + len(_STREAM) : begin + len(_STREAM) + 1] == b"\r" else 1)
-            unpacked = _unpacked(view[begin:end], room)
-            room -= len(unpacked)
+            unpacked, cost = _unpacked(view[begin:end], room)
+            room -= cost
             if room <= 0:
                 return -1
             count += sum(1 for _ in _PAGE.finditer(unpacked))
@@ -35,8 +35,8 @@ def count_pages(data: bytes) -> int:
     return count
 
 
-def _unpacked(packed: memoryview, most: int) -> bytes:
-    """Return what a stream holds, or what could be read before a damage."""
+def _unpacked(packed: memoryview, most: int) -> tuple[bytes, int]:
+    """Return what a stream holds, or what could be read before a damage, and how many bytes were unpacked at most."""
     unpack, found = zlib.decompressobj(), bytearray()
     left: memoryview | bytes = packed
     try:
@@ -44,8 +44,8 @@ def _unpacked(packed: memoryview, most: int) -> bytes:
             found += unpack.decompress(left, _PIECE)
             left = unpack.unconsumed_tail
     except zlib.error:
-        pass
-    return bytes(found)
+        return bytes(found), len(found) + _PIECE
+    return bytes(found), len(found)
 
 
 if __name__ == "__main__":

@@ -26,11 +26,13 @@ from ..files.edit_common import (
     text_error,
 )
 from ..files.edit_text import with_endings_of
+from ..files.notebook import MAX_BYTES
 from ..files.patch import bounded_text, whole_or_none
 from ..files.paths import missing, os_error
 
 Json = dict[str, Any]
 
+_MAX_VALUES = 1_000_000  # of a notebook: what stands in lists and objects
 _REPLACE, _INSERT, _DELETE = "replace", "insert", "delete"
 _SCHEMA: Json = {
     "type": "object",
@@ -122,7 +124,10 @@ async def _planned(tool_input: Json, context: ToolContext) -> tuple[Current, _Ed
 
 
 def _edited(file: Current, tool_input: Json) -> _Edited:
-    text = text_of(file.data or b"")
+    data = file.data or b""
+    if len(data) > MAX_BYTES or sum(map(data.count, (b"[", b"{", b","))) > _MAX_VALUES:
+        raise ChangeRefused(f"{file.name} is too large to be changed cell by cell. Use a program in Bash, such as jq.")
+    text = text_of(data)
     if text is None or not text.codec:
         raise ChangeRefused(f"{file.name} is not a valid notebook: it is not in UTF-8.")
     try:

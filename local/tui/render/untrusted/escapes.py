@@ -29,11 +29,11 @@ _JOINING = (
 _NAMES = {"\0": "NUL", "\a": "BEL", "\b": "BS", "\v": "VT", "\f": "FF", "\r": "CR", "\x1b": "ESC", "\x7f": "DEL"}
 _CHARACTERS = {"LF": "\n", **{name: char for char, name in _NAMES.items()}}
 
-_NOT_PLAIN = re.compile(r" +(?=\n|\Z)|[^ -~\n]")
+_NOT_PLAIN = re.compile(r"(?<! ) +(?=\n|\Z)|[^ -~\n]")
 _STARTS_WITH_SPACES = re.compile(r"\A +")
-_TOKEN = re.compile(r"⟨[^⟩]*⟩|⇥ {0,3}|.")
-_ESCAPED = re.compile(r"⟨([^⟩]*)⟩|⇥ {0,3}|␣")
-_SYMBOL = re.compile(r"⟨[^⟩]*⟩|⇥|␣")
+_TOKEN = re.compile(r"⟨[^⟨⟩]*⟩|⇥ {0,3}|.")
+_ESCAPED = re.compile(r"⟨([^⟨⟩]*)⟩|⇥ {0,3}|␣")
+_SYMBOL = re.compile(r"⟨[^⟨⟩]*⟩|⇥|␣")
 
 
 def is_hidden(char: str) -> bool:

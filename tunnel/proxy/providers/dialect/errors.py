@@ -55,7 +55,7 @@ _TOO_LONG = re.compile(
 )
 _NUMBERS = re.compile(r"\d[\d,]{2,}")
 _SECRET = re.compile(r"\b(?:sk|pk|xai|gsk|AIza|key|Bearer)[-_ ][-_A-Za-z0-9*.]{6,}|\bAIza[-_A-Za-z0-9]{10,}")
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)(ms|h|m|s)")
 _WAIT_IN_TEXT = re.compile(r"(?:try again|retry) in (?:about )?((?:\d+(?:\.\d+)?(?:ms|h|m|s)\s*)+)", re.IGNORECASE)
 _LIMITS = ("requests", "tokens")
 
