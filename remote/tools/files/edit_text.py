@@ -16,6 +16,7 @@ MAX_REPLACEMENTS = 200_000
 """Most places that one edit replaces."""
 MAX_RESULT = 32 << 20
 """Longest text in characters that an edit makes."""
+_PART = 1 << 18
 _SOME = "Use a program in Bash for that, such as sed."
 
 
@@ -102,7 +103,7 @@ class _Flat:
 
     def __init__(self, text: str, endings: str = "\r") -> None:
         self._text = text
-        self._bare = _ENDING.sub("\n", text) if endings and "\r" in text else text
+        self._bare = "".join(_bare_parts(text)) if endings and "\r\n" in text else text
 
     def places(self, old: str, *, any_quotes: bool = False) -> list[tuple[int, int]]:
         """Return where `old` is in the text. Raise EditRefused if it is in too many places."""
@@ -126,6 +127,17 @@ class _Flat:
                 left_out += len(ending[0]) - 1
                 ending = next(endings, None)
             yield place + left_out
+
+
+def _bare_parts(text: str) -> Iterator[str]:
+    """Yield a text without the carriage returns of its line endings, in parts: a pattern keeps other threads from
+    running until it has gone through a text."""
+    at = 0
+    while at < len(text):
+        end = text.find("\n", at + _PART) + 1 or len(text)
+        part = text[at:end]
+        yield _ENDING.sub("\n", part) if "\r\r\n" in part else part.replace("\r\n", "\n")
+        at = end
 
 
 def _straight(text: str) -> str:
