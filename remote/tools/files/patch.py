@@ -117,6 +117,7 @@ def _differences(old: list[str], new: list[str]) -> list[Change]:
     class Limited(SequenceMatcher[str]):
         left = _MAX_WORK
         pairs: Sequence[int] = ()
+        b2j: dict[str, list[int]]  # the places of each line of `new`
 
         def find_longest_match(
             self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
