@@ -22,13 +22,20 @@ from ccb.remote.permissions.shell.parser import parse as parse_command
 from ccb.remote.settings.front_matter import read_markdown
 from ccb.remote.settings.nested_yaml import read_nested
 from ccb.remote.tools.documents import notebook_cells, pdf_pages
-from ccb.remote.tools.files.edit_text import replaced, with_endings_of
+from ccb.remote.tools.files.edit_text import editable, replace_in, with_endings_of
 from ccb.remote.tools.files.patch import compared
 from ccb.remote.tools.output import clean
 from ccb.remote.tools.web.markdown import to_markdown
 from ccb.tunnel.wire.content.images import image_size
 
 PALETTE = palette_of(DARK.to_color_system().generate(), dark=True)
+
+
+def replaced(data: bytes, old: str, new: str, replace_all: bool) -> tuple[bytes, int]:
+    """Return the content of a file after an edit, and the number of replacements."""
+    text = editable(data)
+    done = replace_in(text, old, new, replace_all)
+    return text.encoded(done.text), len(done.spans)
 
 
 def html(text: str) -> None:

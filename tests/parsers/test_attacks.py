@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 from tests.parsers.attacks import Slow, cpu_of
-from tests.parsers.parsers import PARSERS
+from tests.parsers.parsers import PARSERS, replaced
 from tests.remote.tools_kit import open_toolbox
 
 from ccb.remote.tools.documents import notebook_cells, pdf_pages
-from ccb.remote.tools.files.edit_text import EditRefused, replaced
+from ccb.remote.tools.files.edit_text import EditRefused
 from ccb.remote.tools.files.patch import compared, structured_patch
 from ccb.remote.tools.web.markdown import to_markdown
 
