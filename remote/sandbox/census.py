@@ -3,6 +3,9 @@
 The kernel cannot forbid a name in directories that do not exist yet. So what exists is counted before a command starts
 and after it has ended. A directory is read again only if its state shows that something in it has changed: no command
 can set the time of that change.
+
+The files with more than one name are counted with it. A file of which not every name is where commands may write is
+also something else, such as a file in the store of a package manager.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import contextlib
 import os
 import stat
 import time
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from .git_names import named_by, repository_of
@@ -18,6 +22,7 @@ from .protected import AT_THE_TOP, AT_THE_TOP_IF_THERE, acts_later, is_repositor
 
 _MAX_DIRECTORIES = 200_000
 _MAX_PROTECTED = 4000
+_MAX_LINKED = 1000
 _ENTERED = stat.S_IRUSR | stat.S_IXUSR
 _TICK_NS = 2_500_000_000
 """The coarsest clock of a file system: a directory that has changed so recently may change again within the tick."""
@@ -35,6 +40,15 @@ class _State(NamedTuple):
     mode: int
 
 
+class _Name(NamedTuple):
+    """One of several names of a file. `links` is how many the file has."""
+
+    path: str
+    device: int
+    number: int
+    links: int
+
+
 class Census:
     """Counts what acts later in the directory with the real path `top`."""
 
@@ -42,6 +56,7 @@ class Census:
         self.top = top
         self._states: dict[str, tuple[_State, bool]] = {}  # whether any later change shows in the state
         self._found: dict[str, list[str]] = {}  # by the directory in which they are
+        self._names: dict[str, list[_Name]] = {}  # of files with more than one, by the directory in which they are
 
     def take(self) -> set[str]:
         """Return the paths that are there now. Links are not followed. A directory that git takes for a repository
@@ -81,6 +96,16 @@ class Census:
                 named.update(named_by(path, path, self.top))
         return named
 
+    def names(self) -> list[_Name]:
+        """Return the names of files with more than one, but for what acts later and what is in it."""
+        return [name for names in self._names.values() for name in names]
+
+    def forget(self) -> None:
+        """Read everything again next time: a link that somebody makes to a file shows in no directory of the file."""
+        self._states.clear()
+        self._found.clear()
+        self._names.clear()
+
     def _led_to(self, path: str) -> list[str]:
         """Return what stands behind a path that is found, where it is elsewhere in the directory."""
         target = repository_of(path) if os.path.basename(path) == ".git" else os.path.realpath(path)
@@ -89,6 +114,7 @@ class Census:
     def _forget(self, path: str) -> None:
         self._states.pop(path, None)
         self._found.pop(path, None)
+        self._names.pop(path, None)
 
     def _read(self, path: str, insist: bool) -> None:
         """Read a directory, and those in it that were not read before. `insist`: also those whose mode forbids it, as a
@@ -105,14 +131,17 @@ class Census:
                 with contextlib.suppress(OSError):
                     _let_in(directory)
                     state = _state(directory) or state
-            names, inner = _listed(directory)
+            names, inner, linked = _listed(directory)
             self._states[directory] = state, settled
             found = [os.path.join(directory, name) for name in names if acts_later(name)]
             if is_repository(names):
                 found, inner = [*found, directory], []
             self._found.pop(directory, None)
+            self._names.pop(directory, None)
             if found:
                 self._found[directory] = found
+            if linked and directory not in found:
+                self._names[directory] = linked
             waiting += [each for name in inner if (each := os.path.join(directory, name)) not in self._states]
 
 
@@ -127,19 +156,55 @@ def _state(path: str) -> _State | None:
     return _State(info.st_dev, info.st_ino, info.st_ctime_ns, info.st_mtime_ns, info.st_mode)
 
 
-def _listed(directory: str) -> tuple[list[str], list[str]]:
-    """Return the names in a directory, and those among them of directories that do not count as a whole."""
+def _listed(directory: str) -> tuple[list[str], list[str], list[_Name]]:
+    """Return the names in a directory, those among them of directories that do not count as a whole, and those of files
+    that have more than one."""
+    names: list[str] = []
+    inner: list[str] = []
+    linked: list[_Name] = []
     try:
         entries = os.scandir(directory)
     except OSError:
-        return [], []
-    names, inner = [], []
+        return names, inner, linked
     with entries:
         for entry in entries:
             names.append(entry.name)
-            if entry.is_dir(follow_symlinks=False) and not acts_later(entry.name):
-                inner.append(entry.name)
-    return names, inner
+            if entry.is_dir(follow_symlinks=False):
+                if not acts_later(entry.name):
+                    inner.append(entry.name)
+            elif not entry.is_symlink() and not acts_later(entry.name):
+                with contextlib.suppress(OSError):
+                    info = entry.stat(follow_symlinks=False)
+                    if info.st_nlink > 1:
+                        linked.append(_Name(entry.path, info.st_dev, info.st_ino, info.st_nlink))
+    return names, inner, linked
+
+
+def linked_outside(names: Iterable[_Name], protected: Iterable[str]) -> list[str]:
+    """Return the paths of the files of which a name is missing among these, or is protected. If there are too many, a
+    directory stands for what is deepest."""
+    places = dict.fromkeys(protected, True)  # by path: is it protected, or in what is
+    seen: dict[tuple[int, int], list[_Name]] = {}
+    for name in names:
+        seen.setdefault((name.device, name.number), []).append(name)
+    paths: set[str] = set()
+    for same in seen.values():
+        inside = [
+            name.path for name in same if not places.get(name.path) and not _is_in(os.path.dirname(name.path), places)
+        ]
+        if len(inside) < max(name.links for name in same):
+            paths.update(inside)
+    while len(paths) > _MAX_LINKED:
+        deepest = max(path.count("/") for path in paths)
+        paths = {os.path.dirname(path) if path.count("/") == deepest else path for path in paths}
+    return sorted(paths)
+
+
+def _is_in(directory: str, places: dict[str, bool]) -> bool:
+    if directory not in places:
+        above = os.path.dirname(directory)
+        places[directory] = above != directory and _is_in(above, places)
+    return places[directory]
 
 
 def _let_in(directory: str) -> None:

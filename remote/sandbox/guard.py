@@ -15,7 +15,7 @@ from dataclasses import field
 from ccb.tunnel.wire.dataclass import dataclass
 
 from .aside import set_aside
-from .census import Census
+from .census import Census, TooLarge, linked_outside
 
 _log = logging.getLogger(__name__)
 
@@ -38,9 +38,10 @@ class Guard:
     def __init__(self) -> None:
         self._watched: dict[str, _Watched] = {}
 
-    def begin(self, tops: Sequence[str], alone: bool) -> list[str]:
-        """Return what the command that is about to start may neither change nor make. `alone`: no other command lives,
-        so all that is there now is accepted. Raise TooLarge."""
+    def begin(self, tops: Sequence[str], alone: bool, protected: Sequence[str] = ()) -> tuple[list[str], list[str]]:
+        """Return what the command that is about to start may neither change nor make, beside `protected`, and the files
+        there that have another name elsewhere. `alone`: no other command lives, so all that is there now is accepted.
+        Raise TooLarge."""
         paths: list[str] = []
         for top in filter(os.path.isdir, tops):
             watched = self._watched.get(top) or _Watched(Census(top))
@@ -54,7 +55,11 @@ class Guard:
             paths += watched.census.protected(found)
             there = sorted(path for path in named if os.path.lexists(path))
             paths += [*there, *(real for real in map(os.path.realpath, there) if real.startswith(top + "/"))]
-        return list(dict.fromkeys(paths))
+        names = {name.path: name for top in tops if top in self._watched for name in self._watched[top].census.names()}
+        linked = linked_outside(names.values(), (*paths, *protected))
+        if any(each in linked for each in tops):
+            raise TooLarge("too many files there have another name (a hard link) outside of the session's directories")
+        return list(dict.fromkeys(paths)), linked
 
     def check(self, ours: Set[str]) -> list[str]:
         """Set aside what is new, but for the paths that ccb itself has made. Return a line about each."""
@@ -66,6 +71,7 @@ class Guard:
     def accept(self) -> None:
         """Take what is there now for known: something made it that a person has allowed to run without the cage."""
         for watched in self._watched.values():
+            watched.census.forget()
             watched.known = watched.census.take()
             watched.missing = {path for path in watched.missing if not os.path.lexists(path)}
 

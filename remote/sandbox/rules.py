@@ -22,14 +22,16 @@ class CageKind(enum.Enum):
 class CageRules:
     """A cage. `read`, `write` and `execute` are paths, with everything below a directory; what may be written or
     executed may also be read. `protected` are paths below `write` that stay as they are, beside what the server of the
-    cages finds there. Only the cage for the workspace can have `network`. `own`: the command is a program of ccb (see
-    `run_program`), which needs no Python but the zygote's."""
+    cages finds there; `linked` are files below `write` that are also something else outside of it. Only the cage for
+    the workspace can have `network`. `own`: the command is a program of ccb (see `run_program`), which needs no Python
+    but the zygote's."""
 
     kind: CageKind
     read: tuple[str, ...]
     write: tuple[str, ...]
     execute: tuple[str, ...]
     protected: tuple[str, ...] = ()
+    linked: tuple[str, ...] = ()
     network: bool = False
     own: bool = False
 
@@ -87,7 +89,7 @@ def workspace_rules(
     own = tuple(dict.fromkeys(os.path.realpath(each) for each in directories))
     execute = program_directories((), environ, home)
     read = (*_outside(_system(), execute), *_configuration(environ, home))
-    return CageRules(CageKind.WORKSPACE, read, own, execute, (), network)
+    return CageRules(CageKind.WORKSPACE, read, own, execute, network=network)
 
 
 def holds_home(directories: Sequence[str], home: str) -> bool:

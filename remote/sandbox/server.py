@@ -185,6 +185,15 @@ class CageServer:
         with _held(self._workspace):
             return self._check()
 
+    def begin_uncaged(self) -> None:
+        """Set aside what commands in the cage for the workspace have left, before one starts without a cage: what that
+        one makes is accepted. Without such commands, what is new is a person's."""
+        with _held(self._workspace):
+            if self._guard is not None and (self._unchecked or self._lives()):
+                self._check()
+            elif self._guard is not None:
+                self._guard.accept()
+
     def accept(self) -> list[str]:
         """Leave all that is there now where it is: a person has allowed what made it. But while something of a command
         in the cage for the workspace lives, that may have made it: then set it aside. Return a line about each file."""
@@ -231,25 +240,25 @@ class CageServer:
                 self._directories.remove(temporary)
         return self._available
 
-    def _begin(self, rules: CageRules) -> list[str]:
-        """Return what a command that is about to start in the cage for the workspace may neither change nor make."""
+    def _begin(self, rules: CageRules) -> tuple[list[str], list[str]]:
+        """As `Guard.begin`, for a command that is about to start in the cage for the workspace."""
         from .census import TooLarge
         from .guard import Guard
 
         alone = self._guard is None or not (self._unchecked or self._lives())
         self._guard = self._guard or Guard()
         try:
-            return self._guard.begin(rules.write, alone)
+            return self._guard.begin(rules.write, alone, rules.protected)
         except TooLarge as error:
             raise CageUnavailable(f"there is no workspace cage here: {error}") from None
 
     def _start_for_workspace(
         self, argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules
     ) -> RunningCommand:
-        paths = self._begin(rules)
+        paths, linked = self._begin(rules)
         try:
             protected = tuple(self._placeholders.make([*paths, *rules.protected]))
-            child = self._start(argv, cwd, env, replace(rules, protected=protected))
+            child = self._start(argv, cwd, env, replace(rules, protected=protected, linked=tuple(linked)))
             self._unchecked.add(child)
             self._living.add(child)
             return child

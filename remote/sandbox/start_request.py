@@ -41,6 +41,7 @@ def start_request(
         "write": [os.fsencode(each) for each in rules.write],
         "execute": [os.fsencode(each) for each in rules.execute],
         "protected": [os.fsencode(each) for each in rules.protected],
+        "linked": [os.fsencode(each) for each in rules.linked],
         "temporary": os.fsencode(temporary),
         "network": rules.network,
         "own": rules.own,

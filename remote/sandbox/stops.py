@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 import re
+import stat
 from collections.abc import Iterator
 
 from .rules import CageRules
@@ -44,7 +46,17 @@ def stopped(output: str, code: int, rules: CageRules, cwd: str = "", command: st
             return f"stopped by the sandbox: network: {_shown(line)}"
         words = _error_words(line, code, command)
         if words and _cause(line.strip(), words, rules, cwd) in (_Cause.CAGE, _Cause.UNKNOWN if code else _Cause.CAGE):
-            return f"stopped by the sandbox: {_shown(line)}"
+            return f"stopped by the sandbox: {_shown(line)}{_other_name(line.strip(), words, cwd)}"
+    return ""
+
+
+def _other_name(line: str, words: str, cwd: str) -> str:
+    """Return what to add about a file that has more than one name."""
+    for name in _names(line, words):
+        with contextlib.suppress(OSError, ValueError):
+            info = os.lstat(os.path.join(cwd, name))
+            if words != _FILES[0] and not stat.S_ISDIR(info.st_mode) and info.st_nlink > 1:
+                return " (a hard link: another name of this file is where no command in the sandbox may write)"
     return ""
 
 

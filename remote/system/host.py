@@ -182,7 +182,7 @@ class LocalHost:
         given = () if redirect is None else (redirect.stdin, redirect.stderr)
         watches = cage is not None or self._cages.watches
         if watches and cage is None:  # what it makes is left where it is, unlike what caged ones leave
-            await _in_thread(self._cages.check)
+            await _in_thread(self._cages.begin_uncaged)
         return await started(self._cages, argv, cwd, whole, on_output, cage, given, finishes=watches)
 
     def cages(self) -> Availability:

@@ -30,12 +30,13 @@ class CageRequest:
         self.write = _texts(fields["write"])
         self.execute = _texts(fields["execute"])
         self.protected = _texts(fields["protected"])
+        self.linked = _texts(fields["linked"])
         self.temporary = _text(fields["temporary"])
         self.network = bool(fields["network"])
         self.own = bool(fields["own"])
 
 
-_LISTS = ("argv", "environment", "read", "write", "execute", "protected")
+_LISTS = ("argv", "environment", "read", "write", "execute", "protected", "linked")
 _TEXTS = ("program", "temporary")
 EMPTY: dict[str, object] = {
     "caged": True,

@@ -92,11 +92,12 @@ def _show_all(mounts: Mounts, request: CageRequest) -> None:
 def _show_workspace(mounts: Mounts, request: CageRequest) -> None:
     """Show everything, but let only the directories of the request be written. A protected path in them is a mount, so
     it can be neither changed nor renamed. So is each directory on the way to it, which could be renamed otherwise. A
-    path that has vanished raises FileNotFoundError: then the worker looks again."""
+    file with names outside is a mount, too, but may move with its directory. A path that has vanished raises
+    FileNotFoundError: then the worker looks again."""
     _show_all(mounts, request)
     for path in _on_the_way(request):
         mounts.put(mounts.copy(path), path)
-    for path in request.protected:
+    for path in (*request.linked, *request.protected):
         mounts.put(mounts.copy(path, read_only=True), path)
     mounts.mount_new(b"tmpfs", b"/dev/shm", b"mode=1777")
     mounts.mount_new(b"devpts", b"/dev/pts", b"newinstance,ptmxmode=0666,mode=600")

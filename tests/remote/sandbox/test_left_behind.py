@@ -127,6 +127,13 @@ async def test_what_people_make_between_commands_stays(workspace: Workspace) -> 
     assert "x" not in (workspace.root / "aa/b/c/d/e/.git/config").read_text().split()
 
 
+async def test_what_people_make_before_an_allowed_command_stays(workspace: Workspace) -> None:
+    await workspace.run("true")
+    workspace.git("init", "-q", "mine")
+    await workspace.run_uncaged("true")
+    assert (workspace.root / "mine" / ".git" / "HEAD").exists()
+
+
 async def test_what_a_process_makes_after_its_command_is_found_with_the_next(workspace: Workspace) -> None:
     """Also one that cannot be looked at like others, and left its session."""
     hide = "import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)"

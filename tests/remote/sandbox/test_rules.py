@@ -73,7 +73,7 @@ def test_the_workspace_protects_a_repository_that_git_is_led_to(tmp_path: Path) 
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / ".git").symlink_to("kept/one")
     (tmp_path / "sub" / ".git").write_text("gitdir: ../kept/two\n")
-    found = {os.path.relpath(path, tmp_path) for path in Guard().begin([str(tmp_path)], alone=True)}
+    found = {os.path.relpath(path, tmp_path) for path in Guard().begin([str(tmp_path)], alone=True)[0]}
     assert {".git", "kept/one", "sub/.git", "kept/two"} <= found
 
 
@@ -82,7 +82,7 @@ def test_the_workspace_protects_what_acts_later(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / ".git" / "config").write_text('[core]\n\thooksPath = hooks\n[include]\n\tpath = "../more"\n')
     (tmp_path / "more").touch()
-    found = {os.path.relpath(path, tmp_path) for path in Guard().begin([str(tmp_path)], alone=True)}
+    found = {os.path.relpath(path, tmp_path) for path in Guard().begin([str(tmp_path)], alone=True)[0]}
     assert {".git", ".claude", ".envrc", "CLAUDE.md", "sub/.git", "sub/deep/.vscode", "hooks", "more"} <= found
     assert ".husky" not in found  # it is not there, and nothing would use it
     rules = workspace_rules([str(tmp_path)], _LOGIN, "/home/somebody", network=True)
@@ -189,3 +189,12 @@ def test_where_nothing_was_stopped_nothing_is_told(tmp_path: Path) -> None:
     rules = workspace_rules([str(tmp_path)], _LOGIN, "", network=True)
     assert stopped("3 passed\n", 0, rules) == ""
     assert stopped("curl: (6) Could not resolve host: example.org", 6, rules) == ""
+
+
+def test_a_failure_at_a_hard_link_says_so(tmp_path: Path) -> None:
+    (tmp_path / "outside").touch()
+    (tmp_path / "project").mkdir()
+    os.link(tmp_path / "outside", tmp_path / "project" / "linked")
+    rules = workspace_rules([str(tmp_path / "project")], _LOGIN, "")
+    told = stopped("bash: line 1: linked: Read-only file system", 1, rules, str(tmp_path / "project"))
+    assert "(a hard link: another name of this file is where no command in the sandbox may write)" in told

@@ -55,6 +55,50 @@ async def test_a_command_starts_although_another_removes_what_it_is_to_protect(
     assert await workspace.run("echo ran; echo x >.envrc") == "ran\nbash: line 1: .envrc: Is a directory\n"
 
 
+async def test_a_file_with_a_name_outside_is_not_changed(workspace: Workspace) -> None:
+    """Package managers link files of a project to their store."""
+    store = workspace.home / "store"
+    store.write_text("kept\n")
+    store.chmod(0o644)
+    (workspace.root / "pkg" / "deep").mkdir(parents=True)
+    for name in ("linked", "pkg/deep/linked"):
+        os.link(store, workspace.root / name)
+    os.link(workspace.root / "AGENTS.md", workspace.root / "another name")
+    os.link(workspace.root / "a", workspace.root / "pkg" / "a")
+    state = store.stat()
+    script = "for f in linked pkg/deep/linked moved/deep/linked; do echo x >>$f; : >$f; chmod 777 $f; touch -d @1 $f"
+    script += (
+        "; echo x 1<>$f; python3 -c 'import os,sys; os.truncate(sys.argv[1], 1)' $f; test -d pkg && mv pkg moved; done"
+    )
+    await workspace.run(f"{script}; echo x >'another name'; cat linked; echo both >moved/a")
+    assert store.read_text() == "kept\n"
+    assert (store.stat().st_mode, store.stat().st_mtime_ns) == (state.st_mode, state.st_mtime_ns)
+    assert (workspace.root / "moved" / "deep" / "linked").exists()
+    assert (workspace.root / "AGENTS.md").read_text() == "instructions\n"
+    assert (workspace.root / "a").read_text() == "both\n"  # all its names are in the project
+
+
+async def test_a_link_that_an_allowed_command_makes_counts_with_the_next_command(workspace: Workspace) -> None:
+    await workspace.run("true")
+    await workspace.run_uncaged("ln a ../elsewhere")
+    await workspace.run("echo x >a")
+    assert (workspace.home / "elsewhere").read_text() == "one\n"
+
+
+async def test_many_linked_files_are_protected_with_their_directory(workspace: Workspace) -> None:
+    store = workspace.home / "store"
+    store.write_text("kept\n")
+    for number in range(1100):
+        (workspace.root / "node_modules" / f"p{number % 10}").mkdir(parents=True, exist_ok=True)
+        os.link(store, workspace.root / "node_modules" / f"p{number % 10}" / str(number))
+    os.link(store, workspace.root / "linked")
+    assert (await workspace.run("echo x >node_modules/p1/1; echo x >node_modules/new; echo x >linked")).count(
+        "Read-only"
+    ) == 2
+    assert store.read_text() == "kept\n"
+    assert (workspace.root / "node_modules" / "new").exists()
+
+
 async def test_no_hard_link_is_made_to_what_may_not_be_changed(workspace: Workspace) -> None:
     """Edit writes through a hard link, so a command must not get one to a file of another place."""
     (workspace.home / "outside").write_text("x\n")
