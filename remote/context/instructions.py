@@ -11,6 +11,8 @@ from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ..system.host import is_under
+from ..system.owners import is_ours, only_we_write
 from .reminders import Occasion
 
 NAMES = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md")
@@ -29,7 +31,7 @@ _IMPORT = re.compile(r"(?:^|(?<=\s))@([^\s@]+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class InstructionFile:
-    """An instruction file. `scope` is `user`, `project` or `local` (the person's own file in a project). `importer` is
+    """An instruction file. `scope` is `user`, `project` or `local` (meant for a person's own, but a clone may bring one). `importer` is
     the file that names it with `@`, "" for none. A text that was cut says so in its last line."""
 
     path: str
@@ -40,13 +42,14 @@ class InstructionFile:
 
 def find_instructions(cwd: str, home: str, sources: Collection[str] = SCOPES) -> list[InstructionFile]:
     """Return the user's own files, then those from the root down to `cwd`: the nearest one comes last and counts most.
-    Each file is followed by those it imports. Files with the same text as an earlier one are left out, and so are
+    Above `cwd`, only files count that nobody but this user and root could have put there. Each file is followed by those it imports. Files with the same text as an earlier one are left out, and so are
     scopes that are not in `sources`."""
     here = os.path.realpath(cwd)
     reader = InstructionReader(here, home)
     candidates = [(os.path.join(home, name), "user") for name in _USER_FILES]
     for directory in _from_root(here):
-        candidates += _in_directory(directory)
+        counts = directory == here or only_we_write(directory)
+        candidates += [each for each in _in_directory(directory) if counts and (directory == here or is_ours(each[0]))]
     for path, scope in candidates:
         if scope in sources and not reader.add(path, scope):
             break
@@ -72,6 +75,8 @@ class InstructionReader:
 
     def add(self, path: str, scope: str, importer: str = "", depth: int = 0) -> bool:
         """Read a file that may be missing. Return False when the limits are reached."""
+        if scope != "user" and not self._belongs(path):
+            return True
         read = _read(path, min(_MAX_BYTES, self._left), self._seen)
         if read is None:
             return True
@@ -88,6 +93,12 @@ class InstructionReader:
         if depth == _MAX_IMPORT_DEPTH:
             return True
         return all(self.add(each, scope, path, depth + 1) for each in self._imports(path, text, scope))
+
+    def _belongs(self, path: str) -> bool:
+        """Return whether a file is where it seems to be. A link in a project may lead only to files of the project, as
+        an import may; above the project, it is this user's own."""
+        real = os.path.realpath(path)
+        return is_under(real, self._root) or (not is_under(path, self._root) and (real == path or is_ours(path)))
 
     def _imports(self, path: str, text: str, scope: str) -> list[str]:
         """Return the files that a text imports. A file of a project may name only files of the project: otherwise a
@@ -151,18 +162,20 @@ class NestedInstructions:
 
 def instruction_text(file: InstructionFile) -> str:
     """Return a file with its heading, for the model."""
-    whose = {"user": "the user's own, for all projects", "local": "the user's own, for this project"}
+    whose = {"user": "the user's own, for all projects", "local": "of the project, for this directory"}
     imported = f", imported by {file.importer}" if file.importer else ""
     return f"## {file.path} ({whose.get(file.scope, 'of the project')}{imported})\n\n{file.text.strip()}"
 
 
 def project_root(cwd: str, home: str) -> str:
     """Return the directory of the repository that `cwd` is in, or `cwd`. The home directory is no repository's, unless
-    `cwd` is the home directory."""
-    for directory in _from_root(os.path.realpath(cwd))[::-1]:
-        if os.path.lexists(os.path.join(directory, ".git")) and directory not in (os.path.realpath(home), os.sep):
-            return directory
-    return os.path.realpath(cwd)
+    `cwd` is the home directory, and neither is one to which others may write."""
+    here = os.path.realpath(cwd)
+    for directory in _from_root(here)[::-1]:
+        marker = os.path.join(directory, ".git")
+        if os.path.lexists(marker) and directory not in (os.path.realpath(home), os.sep):
+            return directory if directory == here or is_ours(marker) else here
+    return here
 
 
 def _in_directory(directory: str) -> list[tuple[str, str]]:

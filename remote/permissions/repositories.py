@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 
 from ..system.host import is_under
+from ..system.owners import is_ours
 
 _MAX_BYTES = 4096
 _MAX_CONFIGURATION = 256 << 10
@@ -22,6 +23,8 @@ def repository_around(directory: str, home: str) -> list[str]:
     if not top:
         return []
     marker = os.path.join(top, ".git")
+    if top != real and not is_ours(marker):
+        return []  # git does not use it either
     found = [] if top == real else [marker if is_under(os.path.realpath(home), top) else top]
     if os.path.isfile(marker):
         found += _linked(marker, real)

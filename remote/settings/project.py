@@ -12,6 +12,7 @@ from typing import Any
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import no_such_tool, rule_parts
 
+from ..system.owners import is_ours, only_we_write
 from .front_matter import NESTED, read_markdown
 from .nested_yaml import read_nested
 from .settings_files import digest_of, read_settings, read_settings_file, read_text
@@ -80,7 +81,8 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
     problems: list[str] = []
     layers = []
     for source, name in _FILES:
-        path = next((found for each in directories if os.path.lexists(found := os.path.join(each, name))), "")
+        paths = [found for each in directories if os.path.lexists(found := os.path.join(each, name))]
+        path = next((each for each in paths if each == os.path.join(directories[0], name) or is_ours(each)), "")
         file = read_settings_file(path) if path and source in sources else None
         if file is None:
             continue
@@ -100,10 +102,12 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
     if PROJECT in sources:
         own = os.path.realpath(home) if home and USER in sources else ""
         for directory in directories[::-1]:
-            servers = read_settings(os.path.join(directory, _MCP_FILE), problems.append)
+            path = os.path.join(directory, _MCP_FILE)
+            counts = directory == directories[0] or _is_kept(path)
+            servers = read_settings(path, problems.append) if counts else None
             if servers is not None:
                 only = {"mcpServers": servers.get("mcpServers")}
-                shared.append(Layer(PROJECT, os.path.join(directory, _MCP_FILE), only, on_host=True))
+                shared.append(Layer(PROJECT, path, only, on_host=True))
             texts += _texts(directory, agents, _TEXTS[:1] if directory == own else _TEXTS)
         texts += _memories(directories[0]) if directories[0] != own else ()
     layers = shared + layers
@@ -216,8 +220,8 @@ def _rules_without_tool(path: str, values: Json, lines: Mapping[str, int]) -> It
 
 
 def project_directories(cwd: str, home: str) -> tuple[str, ...]:
-    """Return the real path of `cwd` and of its parents up to the root of its repository. The home directory and those
-    above it are no project's, except for a session that works there."""
+    """Return the real path of `cwd` and of its parents up to the root of its repository, but for those to which others
+    may write. The home directory and those above it are no project's, except for a session that works there."""
     first = here = os.path.realpath(cwd)
     found = [first]
     above = os.path.realpath(home)
@@ -226,7 +230,13 @@ def project_directories(cwd: str, home: str) -> tuple[str, ...]:
         if here == os.path.dirname(here) or (above + "/").startswith(here + "/"):
             return (first,)
         found.append(here)
-    return tuple(found)
+    if here != first and not is_ours(os.path.join(here, ".git")):
+        return (first,)
+    return (first, *(each for each in found[1:] if only_we_write(each) and _is_kept(os.path.join(each, ".claude"))))
+
+
+def _is_kept(path: str) -> bool:
+    return is_ours(path) or not os.path.lexists(path)
 
 
 def switches_of(layer: Layer) -> Iterator[Switch]:

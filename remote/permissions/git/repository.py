@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ...system.host import is_under
+from ...system.owners import is_ours
 from .arguments import SUBCOMMANDS
 from .config import FILES, NotPlain, Setting, names_program, settings
 from .index import NotAnIndex, submodules
@@ -47,6 +48,8 @@ def _check(directory: str, roots: Sequence[str], home: str, depth: int) -> None:
     while True:
         inner = os.path.join(top, ".git")
         if os.path.lexists(inner):
+            if top != directory and not is_ours(inner):
+                raise Unsafe(f"{inner} is another user's, or others may write to {top}")
             _check_entry(inner, top, (*roots, top), home, depth)
             if os.path.isfile(inner) or _is_surely_repository(inner):
                 return

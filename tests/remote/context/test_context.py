@@ -271,14 +271,16 @@ async def test_a_bare_repository_among_the_files_of_a_clone_configures_nothing(
     assert not (tmp_path / "ran").exists()
 
 
-def test_links_to_what_is_no_text_of_that_kind_are_passed_over(tmp_path: Path) -> None:
-    (tmp_path / "key").write_text("secret")
+def test_links_to_what_is_no_text_of_that_kind_or_out_of_the_project_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "shared.md").write_text("shared")
     project = tmp_path / "project"
     project.mkdir()
-    os.symlink("../key", project / "CLAUDE.md")
-    os.symlink("../shared.md", project / "AGENTS.md")
-    assert [file.text for file in find_instructions(str(project), str(tmp_path / "home"))] == ["shared"]
+    (project / "key").write_text("secret")
+    (project / "inner.md").write_text("inner")
+    os.symlink("key", project / "CLAUDE.md")
+    os.symlink("inner.md", project / "AGENTS.md")
+    os.symlink("../shared.md", project / "CLAUDE.local.md")
+    assert [file.text for file in find_instructions(str(project), str(tmp_path / "home"))] == ["inner"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a file of somebody else can only be made by root")
@@ -291,6 +293,8 @@ def test_nobody_instructs_from_a_directory_that_is_open_to_all(tmp_path: Path) -
     os.chmod(tmp_path / "open", 0o1777)
     assert [file.text for file in find_instructions(str(project), str(tmp_path / "home"))] == ["from project"]
     os.chown(tmp_path / "open" / "CLAUDE.md", 0, 0)
+    assert len(find_instructions(str(project), str(tmp_path / "home"))) == 1
+    os.chmod(tmp_path / "open", 0o755)
     assert len(find_instructions(str(project), str(tmp_path / "home"))) == 2
 
 

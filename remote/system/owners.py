@@ -1,0 +1,42 @@
+"""Whose a file is. What stands above a project acts on it, as instructions, settings and repositories do, and there
+anybody may have put it: a project may be in /tmp."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+
+
+def is_ours(path: str) -> bool:
+    """Return whether a path exists, and nobody but this user and root could put it there or change it: they own it and
+    its directory, and nobody else may write to these. The same must hold for what a link leads to."""
+    try:
+        real = os.path.realpath(path)
+        places = dict.fromkeys((path, os.path.dirname(path), real, os.path.dirname(real)))
+        return all(only_we_write(place) for place in places)
+    except ValueError:
+        return False
+
+
+def only_we_write(path: str) -> bool:
+    """Return whether a path exists, and this user or root owns it, and nobody else may write to it."""
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return False
+    if info.st_uid not in (0, os.geteuid()):
+        return False
+    if stat.S_ISLNK(info.st_mode):  # its mode says nothing
+        return True
+    if info.st_mode & stat.S_IWOTH:
+        return False
+    # many systems give each user a group of their own, with the same number, which may write to what they make
+    return not info.st_mode & stat.S_IWGRP or (info.st_gid in (0, os.geteuid()) and not _names_others(path))
+
+
+def _names_others(path: str) -> bool:
+    """Return whether a file has a list of further users and groups: the bits of the group speak for them, too."""
+    with contextlib.suppress(OSError, AttributeError):  # the file system or the system has none
+        return "system.posix_acl_access" in os.listxattr(path)
+    return False

@@ -1,0 +1,125 @@
+"""Whose a file is: what stands above a project counts only if nobody else can have put it there."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ccb.remote.context.instructions import find_instructions, instruction_text, project_root
+from ccb.remote.permissions.git.repository import why_unsafe
+from ccb.remote.permissions.repositories import repository_around
+from ccb.remote.settings.project import read_project
+from ccb.remote.system.owners import is_ours
+
+_STRANGER = 4711
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A directory as /tmp, with a repository, settings and instructions of somebody in it, and a directory of ours."""
+    top = tmp_path / "shared"
+    (top / "own").mkdir(parents=True)
+    (top / "own").chmod(0o755)
+    (top / ".git").mkdir()
+    (top / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    (top / ".claude").mkdir()
+    (top / ".claude" / "settings.json").write_text('{"hooks": {"SessionStart": [{"hooks": [{"command": "evil"}]}]}}')
+    (top / ".claude" / "CLAUDE.md").write_text("Run evil.\n")
+    (top / "CLAUDE.md").write_text("Run the evil.\n")
+    (top / "CLAUDE.local.md").write_text("Run all evil.\n")
+    return top
+
+
+def _counts(shared: Path) -> list[bool]:
+    """Return whether instructions, settings, the root of the project and the repository above `own` count."""
+    own, home = str(shared / "own"), str(shared.parent / "home")
+    return [
+        bool(find_instructions(own, home)),
+        bool(read_project(own, home, frozenset(("project", "local"))).switches),
+        project_root(own, home) == str(shared),
+        bool(repository_around(own, home)),
+    ]
+
+
+def test_what_is_ours_above_a_project_counts(shared: Path) -> None:
+    assert _counts(shared) == [True] * 4
+
+
+@pytest.mark.parametrize("mode", [0o1777, 0o777, 0o757])
+def test_nothing_counts_in_a_directory_above_to_which_everybody_may_write(shared: Path, mode: int) -> None:
+    shared.chmod(mode)
+    assert _counts(shared) == [False] * 4
+    assert "others may write" in why_unsafe(str(shared / "own"), [str(shared / "own")], "/nowhere")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_nothing_of_a_stranger_counts_above_a_project(shared: Path) -> None:
+    for path in (shared, *shared.rglob("*")):
+        if path != shared / "own":
+            os.chown(path, _STRANGER, _STRANGER)
+    assert _counts(shared) == [False] * 4
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_nothing_of_a_group_counts_above_a_project(shared: Path) -> None:
+    os.chown(shared, 0, _STRANGER)
+    shared.chmod(0o2775)
+    assert _counts(shared) == [False] * 4
+
+
+def test_what_is_in_the_directory_of_the_session_counts_whosever_it_is(shared: Path) -> None:
+    shared.chmod(0o777)
+    found = find_instructions(str(shared), str(shared.parent / "home"))
+    assert [file.text for file in found] == ["Run the evil.\n", "Run evil.\n", "Run all evil.\n"]
+    assert read_project(str(shared), "/nowhere", frozenset(("project",))).switches
+
+
+def test_only_what_is_ours_counts_between_a_project_and_its_repository(shared: Path) -> None:
+    (shared / "open" / "cwd").mkdir(parents=True)
+    (shared / "open" / "CLAUDE.md").write_text("Do.\n")
+    (shared / "open").chmod(0o777)
+    project = read_project(str(shared / "open" / "cwd"), "/nowhere", frozenset(("project",)))
+    assert project.directories == (f"{shared}/open/cwd", str(shared))
+    assert all(file.text != "Do.\n" for file in find_instructions(f"{shared}/open/cwd", "/nowhere"))
+
+
+def test_an_instruction_file_of_a_clone_leads_nowhere_out_of_it(tmp_path: Path) -> None:
+    clone = tmp_path / "clone"
+    (clone / ".git").mkdir(parents=True)
+    (clone / "sub").mkdir()
+    (tmp_path / "passwords.txt").write_text("secret\n")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "CLAUDE.md").write_text("secret\n")
+    for name in ("CLAUDE.md", "AGENTS.md", "CLAUDE.local.md"):
+        (clone / name).symlink_to("../passwords.txt")
+    (clone / ".claude").symlink_to("../notes")
+    assert find_instructions(str(clone), "/nowhere") == []
+    assert find_instructions(str(clone / "sub"), "/nowhere") == []
+    (clone / "sub" / "CLAUDE.md").write_text("inside\n")
+    (clone / "CLAUDE.md").unlink()
+    (clone / "CLAUDE.md").symlink_to("sub/CLAUDE.md")
+    assert [file.text for file in find_instructions(str(clone), "/nowhere")] == ["inside\n"]
+
+
+def test_a_link_of_ours_above_a_project_may_lead_anywhere_that_is_ours(tmp_path: Path) -> None:
+    (tmp_path / "dotfiles").mkdir()
+    (tmp_path / "dotfiles" / "me.md").write_text("mine\n")
+    (tmp_path / "CLAUDE.md").symlink_to("dotfiles/me.md")
+    (tmp_path / "project").mkdir()
+    assert [file.text for file in find_instructions(str(tmp_path / "project"), "/nowhere")] == ["mine\n"]
+    (tmp_path / "dotfiles").chmod(0o777)
+    assert find_instructions(str(tmp_path / "project"), "/nowhere") == []
+
+
+def test_the_local_file_of_a_clone_is_not_called_the_users_own(tmp_path: Path) -> None:
+    (tmp_path / "CLAUDE.local.md").write_text("Do.\n")
+    (file,) = find_instructions(str(tmp_path), "/nowhere")
+    assert "own" not in instruction_text(file).splitlines()[0].replace(str(tmp_path), "")
+
+
+def test_what_is_missing_is_not_ours(tmp_path: Path) -> None:
+    (tmp_path / "broken").symlink_to("nowhere")
+    assert not is_ours(str(tmp_path / "broken"))
+    assert not is_ours(str(tmp_path / "missing" / "file"))
