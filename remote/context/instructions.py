@@ -31,7 +31,8 @@ _IMPORT = re.compile(r"(?:^|(?<=\s))@([^\s@]+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class InstructionFile:
-    """An instruction file. `scope` is `user`, `project` or `local` (meant for a person's own, but a clone may bring one). `importer` is
+    """An instruction file. `scope` is `user`, `project` or `local` (a person's own, or a clone brings it).
+    `importer` is
     the file that names it with `@`, "" for none. A text that was cut says so in its last line."""
 
     path: str
@@ -42,7 +43,8 @@ class InstructionFile:
 
 def find_instructions(cwd: str, home: str, sources: Collection[str] = SCOPES) -> list[InstructionFile]:
     """Return the user's own files, then those from the root down to `cwd`: the nearest one comes last and counts most.
-    Above `cwd`, only files count that nobody but this user and root could have put there. Each file is followed by those it imports. Files with the same text as an earlier one are left out, and so are
+    Above `cwd`, only files count that nobody but this user and root could have put there. Each file is followed by
+    those it imports. Files with the same text as an earlier one are left out, and so are
     scopes that are not in `sources`."""
     here = os.path.realpath(cwd)
     reader = InstructionReader(here, home)

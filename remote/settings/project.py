@@ -12,7 +12,7 @@ from typing import Any
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.tool_traits import no_such_tool, rule_parts
 
-from ..system.owners import is_ours, only_we_write
+from ..system.owners import is_ours, only_we_write, owner_of
 from .front_matter import NESTED, read_markdown
 from .nested_yaml import read_nested
 from .settings_files import digest_of, read_settings, read_settings_file, read_text
@@ -45,12 +45,13 @@ _ALL = "until that is corrected, it covers all that it may have been about"
 @dataclass(frozen=True)
 class Switch:
     """One thing that a project switches on. `kind` is `hook`, `mcp`, `allow`, `setting`, `agent`, `command`, `skill`
-    or `memory`; `detail` shows what it can do, such as its command line."""
+    or `memory`; `detail` shows what it can do, such as its command line, and `owner` whose the file is."""
 
     kind: str
     name: str
     detail: str = ""
     path: str = ""
+    owner: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,9 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
     if len(switches) > _MAX_ITEMS:
         problems.append(f"{directories[0]}: more than {_MAX_ITEMS} things are switched on; none of them counts")
         return Project(directories, problems=tuple(problems))
-    return Project(directories, tuple(layers), tuple(switches), tuple(problems), agents)
+    owners = {path: owner_of(path) for path in {each.path for each in switches}}
+    owned = tuple(replace(each, owner=owners[each.path]) for each in switches)
+    return Project(directories, tuple(layers), owned, tuple(problems), agents)
 
 
 def checked(path: str, values: Json, lines: Mapping[str, int]) -> list[str]:

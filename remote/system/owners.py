@@ -19,6 +19,20 @@ def is_ours(path: str) -> bool:
         return False
 
 
+def owner_of(path: str) -> str:
+    """Return the name of the user whose a file is, or the number; "" if it is not there."""
+    import pwd
+
+    try:
+        user = os.stat(path).st_uid
+    except (OSError, ValueError):
+        return ""
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return str(user)
+
+
 def only_we_write(path: str) -> bool:
     """Return whether a path exists, and this user or root owns it, and nobody else may write to it."""
     try:

@@ -269,9 +269,9 @@ SET_PERMISSION_MODE: RequestKind[str, Json] = client_kind(
 
 @dataclass(frozen=True)
 class ProjectTrust:
-    """May what the files of a project switch on count? `switches` are objects {"kind", "name", "detail", "path"}, see
-    `ccb.remote.settings.project.Switch`. `fingerprint` changes with any of them. `problems` are sentences about files
-    that cannot be used; if there are no switches, only they are to be shown."""
+    """May what the files of a project switch on count? `switches` are objects {"kind", "name", "detail", "path",
+    "owner"}, see `ccb.remote.settings.project.Switch`. `fingerprint` changes with any of them, but for the owners.
+    `problems` are sentences about files that cannot be used; if there are no switches, only they are to be shown."""
 
     directory: str
     fingerprint: str

@@ -38,6 +38,8 @@ def trust_lines(asked: Json) -> list[CardLine]:
         if found_in != path:
             path = found_in
             lines.append(CardLine("in ", escaped_name(path), Voice.CONTEXT, f" {GOES_ON} "))
+            if each.get("owner"):
+                lines.append(CardLine("   of ", escaped_name(str(each["owner"])), Voice.CONTEXT, f"    {GOES_ON} "))
         lines += _entry(_KINDS.get(kind, escaped_name(kind)[:_WIDTH]), name, detail)
     return lines
 

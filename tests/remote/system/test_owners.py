@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from ccb.local.tui.render.trust_text import trust_lines
 from ccb.remote.context.instructions import find_instructions, instruction_text, project_root
 from ccb.remote.permissions.git.repository import why_unsafe
 from ccb.remote.permissions.repositories import repository_around
@@ -123,3 +125,17 @@ def test_what_is_missing_is_not_ours(tmp_path: Path) -> None:
     (tmp_path / "broken").symlink_to("nowhere")
     assert not is_ours(str(tmp_path / "broken"))
     assert not is_ours(str(tmp_path / "missing" / "file"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_the_question_about_trust_names_whose_each_file_is(tmp_path: Path) -> None:
+    (tmp_path / ".claude").mkdir()
+    path = tmp_path / ".claude" / "settings.json"
+    path.write_text('{"model": "m"}')
+    mine = read_project(str(tmp_path), "/nowhere", frozenset(("project",)))
+    os.chown(path, _STRANGER, _STRANGER)
+    theirs = read_project(str(tmp_path), "/nowhere", frozenset(("project",)))
+    assert [each.owner for each in (*mine.switches, *theirs.switches)] == ["root", str(_STRANGER)]
+    assert mine.fingerprint == theirs.fingerprint
+    lines = trust_lines({"directory": str(tmp_path), "switches": [asdict(each) for each in theirs.switches]})
+    assert ("   of ", "4711") in [(line.gutter, line.picture) for line in lines]
