@@ -9,7 +9,7 @@ from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-from ..sandbox.rules import CageRules, holds_home, read_only_rules, workspace_rules
+from ..sandbox.rules import CageRules, acts_later_at, holds_home, read_only_rules, workspace_rules
 from ..sandbox.server import Availability, Mechanism
 from ..sessions.registry import worker_directories
 from ..system.host import is_under
@@ -67,7 +67,7 @@ class Cages:
         if holds_home(directories, self.home):
             return "the session's directories hold a home directory, and too much in it acts outside of a cage later"
         for directory in map(os.path.realpath, directories):
-            why = protection(directory, self.home)
+            why = protection(directory, self.home) or acts_later_at(directory, self.environ, self.home)
             if why:
                 return f"nothing in {directory} is changed without a question: {why}"
         return ""

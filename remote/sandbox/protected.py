@@ -14,35 +14,67 @@ AT_THE_TOP = (
 AT_THE_TOP_IF_THERE = (".tool-versions", ".ripgreprc", ".config")
 """What else a command cannot change in a session's directory. It acts only where somebody has set it up."""
 
-_SHELL_START = {
-    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc", ".login"),
-    *(
-        ".zshrc",
-        ".zshenv",
-        ".zprofile",
-        ".zlogin",
-        ".zlogout",
-        ".kshrc",
-        ".cshrc",
-        ".tcshrc",
-        ".xprofile",
-        ".xsessionrc",
-    ),
-    *(".gitconfig", ".gitmodules", ".netrc", ".pgpass", ".npmrc", ".pypirc", ".envrc", ".mcp.json", ".claude.json"),
-}
-_EDITOR_START = {".exrc", ".vimrc", ".nvimrc", ".nvim.lua", ".dir-locals.el", ".dir-locals-2.el", ".emacs"}
-_TOOL_START = {".yarnrc", ".yarnrc.yml", ".pre-commit-config.yaml", "lefthook.yml", ".mise.toml", "mise.toml"}
-_INSTRUCTIONS = {
-    *("claude.md", "claude.local.md", "agents.md", "agents.override.md", "gemini.md", "copilot-instructions.md"),
-    *(".cursorrules", ".windsurfrules", ".clinerules", ".aider.conf.yml"),
-}
-_DIRECTORIES = {
-    *(".git", ".ssh", ".gnupg", ".husky", ".githooks"),
-    *(".vscode", ".idea", ".zed", ".fleet", ".devcontainer"),
-    *(".cursor", ".codex", ".gemini", ".opencode", ".windsurf", ".continue", ".roo", ".kiro"),
-}
+_STARTS, _PROGRAMS = "starts programs or holds credentials", "starts programs"
+_INSTRUCTS, _INSIDE = "instructs agents", "is a directory of a tool"
+
+_TABLE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    # what a name does, who says so, and the names in lower case
+    (_STARTS, "bash(1), dash(1), ksh(1)", (".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases",
+        ".profile", ".kshrc", ".mkshrc", ".shrc", ".inputrc")),
+    (_STARTS, "zsh(1)", (".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout")),
+    (_STARTS, "tcsh(1), login(1), xonsh: run control files", (".login", ".logout", ".cshrc", ".tcshrc", ".xonshrc")),
+    (_STARTS, "Xsession(5), startx(1)", (".xprofile", ".xsessionrc", ".xsession", ".xinitrc")),
+    (_STARTS, "pam_env(8), sshd(8), sendmail: aliases(5)", (".pam_environment", ".rhosts", ".shosts", ".k5login",
+        ".forward")),
+    (_STARTS, "git-config(1), gitmodules(5)", (".gitconfig", ".gitmodules")),
+    (_STARTS, "curl(1), wget(1), netrc(5), psql(1)", (".netrc", ".pgpass", ".psqlrc", ".curlrc", ".wgetrc")),
+    (_STARTS, "npm: npmrc; Python packaging: .pypirc", (".npmrc", ".pypirc")),
+    (_STARTS, "direnv(1), autoenv, RVM: .rvmrc", (".envrc", ".autoenv", ".autoenv.zsh", ".rvmrc")),
+    (_STARTS, "MCP: .mcp.json of a project; Claude Code: ~/.claude.json", (".mcp.json", ".claude.json")),
+    (_PROGRAMS, "Vim and Neovim: 'exrc', Emacs: directory variables", (".exrc", "_exrc", ".vimrc", "_vimrc", ".gvimrc",
+        "_gvimrc", ".nvimrc", ".nvim.lua", ".dir-locals.el", ".dir-locals-2.el", ".emacs", ".ycm_extra_conf.py",
+        ".vimspector.json", ".lvimrc")),
+    (_PROGRAMS, "gdb, lldb, pdb, GHCi, OCaml, R, Octave, irb, pry, sqlite3: files read in the current directory",
+        (".gdbinit", ".lldbinit", ".pdbrc", ".pdbrc.py", ".ghci", ".ocamlinit", ".rprofile", ".renviron", ".octaverc",
+        ".irbrc", ".pryrc", ".sqliterc")),
+    (_PROGRAMS, "Yarn, pnpm, Bun: hooks, plugins and preloads of the configuration", (".yarnrc", ".yarnrc.yml",
+        ".pnpmfile.cjs", ".pnpmfile.mjs", "pnpmfile.js", "bunfig.toml", ".bunfig.toml")),
+    (_PROGRAMS, "pre-commit, prek, Lefthook, Overcommit, simple-git-hooks, husky 4", (".pre-commit-config.yaml",
+        "prek.toml", *(f"{dot}lefthook{local}.{end}" for dot in ("", ".") for local in ("", "-local")
+        for end in ("yml", "yaml", "toml", "json")), ".overcommit.yml", ".simple-git-hooks.json",
+        ".simple-git-hooks.js", ".simple-git-hooks.cjs", "simple-git-hooks.json", "simple-git-hooks.js",
+        "simple-git-hooks.cjs", ".huskyrc", ".huskyrc.json", ".huskyrc.js")),
+    (_PROGRAMS, "mise: configuration", tuple(f"{dot}{name}{local}.toml" for dot in ("", ".") for name in ("mise", "rtx")
+        for local in ("", ".local"))),
+    (_PROGRAMS, "Eclipse: builders of .project; Mercurial: hgrc(5); tmux(1), screen(1)", (".project", ".hgrc",
+        ".tmux.conf", ".screenrc")),
+    (_INSTRUCTS, "AGENTS.md, Claude Code, Codex, Gemini, Qwen, Crush, Warp, Copilot", ("claude.md", "claude.local.md",
+        "agents.md", "agent.md", "agents.override.md", "gemini.md", "qwen.md", "crush.md", "warp.md",
+        "copilot-instructions.md")),
+    (_INSTRUCTS, "Cursor, Windsurf, Cline, Roo, Goose, Aider, Zed, Augment: rules and hints", (".cursorrules",
+        ".windsurfrules", ".clinerules", ".roorules", ".roomodes", ".goosehints", ".aider.conf.yml",
+        ".aider.model.settings.yml", ".rules", ".augment-guidelines")),
+    (_INSTRUCTS, "OpenCode, Crush: configuration of a project", ("opencode.json", "opencode.jsonc", ".opencode.json",
+        "crush.json", ".crush.json")),
+    (_INSIDE, "git(1), ssh(1), gpg(1)", (".git", ".ssh", ".gnupg")),
+    (_INSIDE, "Mercurial: hgrc(5), Sapling, Jujutsu, Darcs, Pijul, Breezy: hooks and aliases of a repository", (".hg",
+        ".sl", ".jj", "_darcs", ".pijul", ".bzr")),
+    (_INSIDE, "husky, git: core.hooksPath by convention, Lefthook", (".husky", ".githooks", ".git-hooks",
+        ".lefthook")),
+    (_INSIDE, "VS Code, JetBrains, Zed, Fleet, Visual Studio, Helix, Nova, Eclipse: tasks and settings of a project",
+        (".vscode", ".idea", ".zed", ".fleet", ".vs", ".helix", ".nova", ".settings")),
+    (_INSIDE, "containers.dev: development containers; Build Server Protocol: .bsp", (".devcontainer",
+        ".devcontainer.json", ".bsp")),
+    (_INSIDE, "Cargo, Maven, mise: configuration of a project", (".cargo", ".mvn", ".mise")),
+    (_INSIDE, "agents: the directory of each in a project", (".cursor", ".codex", ".gemini", ".opencode", ".windsurf",
+        ".continue", ".roo", ".kiro", ".qwen", ".crush", ".goose", ".amazonq", ".augment", ".junie", ".trae",
+        ".factory", ".openhands", ".cline", ".kilocode", ".agents", ".agent", ".warp", ".copilot")),
+)  # fmt: skip
+_WHY = {name: what for what, _, names in _TABLE for name in names}
+_ENDINGS = (".code-workspace", ".sublime-project")
+"""VS Code and Sublime Text: tasks and build systems of a workspace."""
+
 _AGENT_PLACES = ("settings", "hooks", "commands", "agents", "skills", "plugins", "rules", "output-styles")
-_NAMES = {".claude", *_SHELL_START, *_EDITOR_START, *_TOOL_START, *_INSTRUCTIONS, *_DIRECTORIES}
 
 REPOSITORY_HEAD = "HEAD"
 """The file without which git takes no directory for a repository."""
@@ -55,15 +87,13 @@ def why_protected(path: str) -> str:
     Letter case does not count."""
     parts = [part for part in path.casefold().split("/") if part]
     for part in parts:
-        if part in _DIRECTORIES:
+        if _WHY.get(part) == _INSIDE:
             return f"it is inside {part}"
     last = parts[-1] if parts else ""
-    if last in _SHELL_START:
-        return f"{last} starts programs or holds credentials"
-    if last in _EDITOR_START or last in _TOOL_START:
-        return f"{last} starts programs"
-    if last in _INSTRUCTIONS:
-        return f"{last} instructs agents"
+    if last in _WHY:
+        return f"{last} {_WHY[last]}"
+    if last.endswith(_ENDINGS):
+        return f"{last} {_PROGRAMS}"
     return "it sets up the agent itself" if _sets_up_an_agent(parts) else ""
 
 
@@ -73,7 +103,8 @@ def _sets_up_an_agent(parts: Sequence[str]) -> bool:
 
 def acts_later(name: str) -> bool:
     """Return whether a file or directory of this name acts outside of a cage later, in any directory."""
-    return name.casefold() in _NAMES
+    lower = name.casefold()
+    return lower in _WHY or lower == ".claude" or lower.endswith(_ENDINGS)
 
 
 def is_repository(names: Collection[str]) -> bool:

@@ -68,6 +68,8 @@ _READ_IN_ETC = (
 _FAMILIES_IN_ETC = ("ImageMagick", "java-", "python")
 """The beginnings of names with a version in them."""
 
+_SYSTEM_PLACES = ("/etc", "/boot", "/lib", "/usr/lib", "/var/spool")
+
 _READ_IN_HOME = (".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes")
 """Git exits with an error where it cannot read its configuration."""
 
@@ -98,6 +100,21 @@ def holds_home(directories: Sequence[str], home: str) -> bool:
     real = os.path.realpath(home) if os.path.isabs(home) else ""
     tops = (os.path.realpath(each).rstrip("/") + "/" for each in directories)
     return bool(real) and any(f"{real}/".startswith(top) for top in tops)
+
+
+def acts_later_at(directory: str, environ: Mapping[str, str], home: str) -> str:
+    """Return why what is in a directory (a real path) acts outside of a cage later, whatever its name is; "" if it does
+    not. Programs keep what they start in the hidden directories of a home."""
+    own = os.path.realpath(home) if os.path.isabs(home) else ""
+    hidden = directory[len(own) + 1 :].partition("/")[0] if own and directory.startswith(own + "/") else ""
+    if hidden.startswith("."):
+        return f"programs find what they start or obey in ~/{hidden}"
+    named = [environ.get(f"XDG_{each}_HOME", "") for each in ("CONFIG", "DATA", "STATE", "CACHE")]
+    for place in (*named, *environ.get("PATH", "").split(os.pathsep), *_SYSTEM_PLACES):
+        real = os.path.realpath(place).rstrip("/") if os.path.isabs(place) else ""
+        if real and f"{directory}/".startswith(f"{real}/"):
+            return f"programs find what they start or obey in {place}"
+    return ""
 
 
 def _system() -> tuple[str, ...]:

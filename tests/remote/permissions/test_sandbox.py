@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,21 @@ def test_off_means_no_cage(desk: Desk) -> None:
 
 def test_a_check_that_fails_asks_and_names_no_cage(desk: Desk) -> None:
     assert caged(desk.engine(sandbox=sandbox("workspace")).decide(Named("Bash"), {"command": 7})) == (ASK, None)
+
+
+@pytest.mark.parametrize(
+    "place", [".config/app", ".local/share/x", ".local/state/ccb", ".oh-my-zsh", ".config", "go/bin/x", "data/x"]
+)
+def test_a_directory_of_the_home_from_which_programs_start_is_no_workspace(tmp_path: Path, place: str) -> None:
+    home = tmp_path / "home"
+    (home / place).mkdir(parents=True)
+    environ = {"PATH": f"/usr/bin:{home}/go/bin", "XDG_DATA_HOME": str(home / "data")}
+    cages = replace(sandbox("workspace", home=str(home)).cages, environ=environ)
+    assert "programs" in cages.why_no_workspace([str(home / place)])
+    (home / "src" / ".hidden").mkdir(parents=True)
+    assert cages.why_no_workspace([str(home / "src" / ".hidden"), str(home / "go")]) == ""
+
+
+@pytest.mark.parametrize("place", ["/etc", "/etc/app", "/usr/lib/python3", "/boot"])
+def test_a_directory_of_the_system_is_no_workspace(place: str) -> None:
+    assert "programs" in sandbox("workspace", home="/home/u").cages.why_no_workspace([place])

@@ -9,6 +9,7 @@ import pytest
 
 from ccb.remote.sandbox.guard import Guard
 from ccb.remote.sandbox.programs import program_directories
+from ccb.remote.sandbox.protected import acts_later, why_protected
 from ccb.remote.sandbox.rules import CageKind, read_only_rules, workspace_rules
 from ccb.remote.sandbox.stops import stopped
 
@@ -198,3 +199,9 @@ def test_a_failure_at_a_hard_link_says_so(tmp_path: Path) -> None:
     rules = workspace_rules([str(tmp_path / "project")], _LOGIN, "")
     told = stopped("bash: line 1: linked: Read-only file system", 1, rules, str(tmp_path / "project"))
     assert "(a hard link: another name of this file is where no command in the sandbox may write)" in told
+
+
+@pytest.mark.parametrize("name", [".hg", ".pdbrc", ".cargo", "QWEN.md", "lefthook-local.toml", "x.code-workspace"])
+def test_names_that_tools_take_by_themselves_are_protected(name: str) -> None:
+    assert acts_later(name) and why_protected(f"sub/{name}")
+    assert why_protected("sub/.hg/hgrc") == "it is inside .hg"
