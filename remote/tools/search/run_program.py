@@ -67,6 +67,10 @@ def unsearched(found: Json) -> list[str]:
         such = ", ".join(ignored["named"])
         more = ", …" if ignored["count"] > len(ignored["named"]) else ""
         notes.append(f"Not searched, because .gitignore leaves {_them(ignored['count'])} out: {such}{more}.")
+    unobeyed = found.get("unobeyed", {"count": 0})
+    if unobeyed["count"]:
+        such = ", ".join(unobeyed["named"])
+        notes.append(f"Not obeyed, because it is no regular file of at most 1 MiB that can be read: {such}.")
     if unread:
         notes.append(f"{_counted(unread, 'file or directory', 'files or directories')} could not be read.")
     if cut:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -91,3 +92,27 @@ async def test_the_model_is_told_in_the_result_of_the_command(tmp_path: Path) ->
         assert shell is not None
         await shell.process.wait()
         assert "rg left out what .rgignore" in await box.text("BashOutput", bash_id="bash_1")
+
+
+@pytest.mark.parametrize(("backend", "kind"), [((), "pipe"), ((), "/dev/zero"), (("rg", "grep"), "pipe")])
+@pytest.mark.parametrize("where", ["", "lib"])
+def test_what_is_no_regular_gitignore_blinds_no_search(
+    tree: Path, backend: tuple[str, ...], where: str, kind: str
+) -> None:
+    path = tree / where / ".gitignore"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(kind)
+    found = searched(tree, backend, seconds=4)
+    assert (len(found["items"]), found["partial"]) == (5, False)
+    assert found["unobeyed"] == {"count": 1, "named": [str(path)]}
+    assert any(str(path) in note for note in unsearched(found))
+
+
+def test_a_gitignore_above_counts_only_where_others_cannot_put_it(tree: Path) -> None:
+    (tree / ".gitignore").write_text("*.py\n")
+    (tree / "lib").chmod(0o755)
+    assert searched(tree / "lib", ())["items"] == []
+    tree.chmod(0o1777)
+    assert len(searched(tree / "lib", ())["items"]) == 2

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 
 from .globs import translate
 
@@ -34,21 +36,28 @@ class Rules:
 
 class Ignore:
     """The ignore rules in force in one directory. `below` returns the rules for a directory inside it. `excludes`: the
-    files `.git/info/exclude` count too."""
+    files `.git/info/exclude` count too. `unobeyed` are the files that are no regular ones, as a link to a device or a
+    pipe that never opens, or too large."""
 
-    def __init__(self, frames: list[tuple[int, Rules]], in_repository: bool, excludes: bool = False) -> None:
+    def __init__(
+        self, frames: list[tuple[int, Rules]], in_repository: bool, excludes: bool, unobeyed: set[str]
+    ) -> None:
         self._frames = frames  # (length of the directory's path with its slash, rules), the innermost last
         self._in_repository = in_repository
         self._excludes = excludes
+        self.unobeyed = unobeyed
 
     @staticmethod
     def at(root: str, excludes: bool = False) -> Ignore:
         """Return the rules in force where a search starts, including those of the parent directories in the same
-        repository."""
-        found = Ignore([], False, excludes)
+        repository, up to one that others may write to."""
+        found = Ignore([], False, excludes, set())
         directories = [root]
         while directories[-1] != os.path.dirname(directories[-1]):
-            directories.append(os.path.dirname(directories[-1]))
+            above = os.path.dirname(directories[-1])
+            if is_strangers(above, root):
+                break
+            directories.append(above)
         for directory in reversed(directories):
             found = found.below(directory)
         return found
@@ -58,13 +67,13 @@ class Ignore:
         starts = os.path.lexists(os.path.join(directory, ".git")) if names is None else ".git" in names
         inside = starts or self._in_repository
         has_file = inside and (names is None or ".gitignore" in names)
-        text = _text(os.path.join(directory, ".gitignore")) if has_file else None
+        text = self._text(os.path.join(directory, ".gitignore")) if has_file else None
         if text is None and not starts:
             return self
         frames = [] if starts else self._frames
-        excluded = _text(os.path.join(directory, ".git/info/exclude")) if starts and self._excludes else None
+        excluded = self._text(os.path.join(directory, ".git/info/exclude")) if starts and self._excludes else None
         rules = [(len(directory.rstrip("/")) + 1, Rules(each)) for each in (excluded, text) if each is not None]
-        return Ignore(frames + rules, inside, self._excludes)
+        return Ignore(frames + rules, inside, self._excludes, self.unobeyed)
 
     def ignores(self, path: str, is_directory: bool) -> bool:
         """Return whether the rules exclude this entry (absolute path)."""
@@ -74,13 +83,27 @@ class Ignore:
                 return verdict
         return False
 
-
-def _text(path: str) -> str | None:
-    try:
-        with open(path, "rb") as file:
-            return os.fsdecode(file.read(_MAX_BYTES))
-    except OSError:
+    def _text(self, path: str) -> str | None:
+        try:
+            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
+                info = os.fstat(file.fileno())
+                if stat.S_ISREG(info.st_mode) and info.st_size <= _MAX_BYTES:
+                    return os.fsdecode(file.read(_MAX_BYTES))
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                return None
+        self.unobeyed.add(path)
         return None
+
+
+def is_strangers(directory: str, root: str) -> bool:
+    """Return whether somebody may have put files into a directory above `root` who is neither this user nor the owner
+    of `root`."""
+    try:
+        info, own = os.stat(directory), os.stat(root)
+    except OSError:
+        return True
+    return bool(info.st_mode & stat.S_IWOTH) or info.st_uid not in (0, os.geteuid(), own.st_uid)
 
 
 def _rule(line: str) -> tuple[str, bool, bool] | None:

@@ -153,8 +153,13 @@ def _glob(request: Json, limits: Limits) -> Json:
 
 
 def _slow(limits: Limits) -> Json:
-    """Return the files in which, or for whose names, a pattern takes too long."""
-    return {"slow": [spelled(path) for path in limits.slow[:_NAMED]], "slow_count": len(limits.slow)}
+    """Return the files in which, or for whose names, a pattern takes too long, and the files .gitignore that are
+    none."""
+    return {
+        "unobeyed": _few(limits.unobeyed),
+        "slow": [spelled(path) for path in limits.slow[:_NAMED]],
+        "slow_count": len(limits.slow),
+    }
 
 
 def _grep(request: Json, limits: Limits) -> Json:

@@ -50,14 +50,16 @@ class Running:
             os.close(out_end)
             os.close(err_end)
 
-    def end(self, seconds: float) -> tuple[bytes, bytes, int | None]:
+    def end(self, seconds: float, silent: float = 1e9) -> tuple[bytes, bytes, int | None]:
         """Wait. Return the command's stdout, its stderr, and its exit code: None if it was killed, because its time was
-        over."""
-        until = time.monotonic() + seconds
+        over, or because it had printed nothing after `silent` seconds."""
+        now = time.monotonic()
+        until, silent_until = now + seconds, now + silent
         with open(self._out, "rb", 0) as found, open(self._err, "rb", 0) as told:
             texts, waiting = {found: bytearray(), told: bytearray()}, [found, told]
             while waiting:
-                ready = select.select(waiting, [], [], max(0, until - time.monotonic()))[0]
+                left = (until if texts[found] else min(until, silent_until)) - time.monotonic()
+                ready = select.select(waiting, [], [], max(0, left))[0]
                 if not ready:
                     os.kill(self._pid, _SIGKILL)
                     break

@@ -38,9 +38,9 @@ class Limits:
     """The time to stop (`until`, monotonic seconds), and a record of what was not searched. `late`: something was left
     out for lack of time. `unread`: the paths that could not be read. `cut`: the number of lines that were not searched
     to their end. `large`: the number of files that are too large for a multi-line search. `ignored`: the entries that
-    .gitignore leaves out. `foreign`: the files that are not in UTF-8. `binary`: how many files are no text. `slow`: the
-    files in which a pattern took too long. `stopped_in`: the file in which the time was over. `listed`: what a program
-    has found that failed then."""
+    .gitignore leaves out. `unobeyed`: the files .gitignore that are none. `foreign`: the files that are not in UTF-8.
+    `binary`: how many files are no text. `slow`: the files in which a pattern took too long. `stopped_in`: the file in
+    which the time was over. `listed`: what a program has found that failed then."""
 
     def __init__(self, until: float) -> None:
         self.until = until
@@ -49,6 +49,7 @@ class Limits:
         self.cut = 0
         self.large = 0
         self.ignored: set[str] = set()
+        self.unobeyed: set[str] = set()
         self.foreign: set[str] = set()
         self.binary = 0
         self.slow: list[str] = []
@@ -262,12 +263,14 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits, reads: bool) -> l
         narrowing = Running(root, listing, quiet=True) if _OF_A_TYPE in command else None
     except OSError:
         return None
-    out, told, code = search.end(limits.left)
-    if code is None:
+    out, told, code = search.end(limits.left, limits.left / 2)  # a pipe called .gitignore would keep it for ever
+    if code is None and out:
         limits.end_listing()
     told_apart = narrowing.end(0.1 if code is None else limits.left)[1] if narrowing else told
     ignored, by_other_files = left_out(told_apart)
-    failed = code is not None and (code < 0 or (code > 1 and not out and not _COMPLAINT.search(told)))
+    failed = (code is None and not out) or (
+        code is not None and (code < 0 or (code > 1 and not out and not _COMPLAINT.search(told)))
+    )
     if failed or (by_other_files and code is not None):  # our own walker does not obey other files
         limits.listed = _names(out) if failed else []
         return None
@@ -307,7 +310,9 @@ def in_time(paths: Iterable[str], limits: Limits) -> list[str]:
 
 def walk(root: str, limits: Limits) -> Iterator[str]:
     """Yield every file below `root`, as a relative path. Directories that cannot be read are noted and skipped."""
-    waiting = [(root, "", Ignore.at(root))]
+    start = Ignore.at(root)
+    limits.unobeyed = start.unobeyed
+    waiting = [(root, "", start)]
     while waiting:
         limits.check()
         directory, prefix, rules = waiting.pop()
