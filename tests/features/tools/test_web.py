@@ -239,7 +239,8 @@ async def test_the_provider_searches_the_web(host: WorkerHost, session: str) -> 
 @pytest.mark.parametrize(
     "address",
     ["127.0.0.1", "10.1.2.3", "169.254.169.254", "192.168.0.1", "100.64.0.1", "0.0.0.0", "::1", "fe80::1%eth0",
-     "fd00::1", "::ffff:127.0.0.1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::", "224.0.0.1", "255.255.255.255", "no"],
+     "fd00::1", "::ffff:127.0.0.1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::", "224.0.0.1", "255.255.255.255", "no",
+     "fec0::1", "feff::1", "168.63.129.16", "::ffff:168.63.129.16", "192.0.0.192", "100.100.100.200", "fd00:ec2::254"],
 )  # fmt: skip
 def test_no_spelling_of_a_private_address_is_public(address: str) -> None:
     assert not is_public(address)

@@ -10,6 +10,10 @@ from ..dataclass import dataclass
 
 MAX_URL = 2_000
 _PORTS = {"http": 80, "https": 443}
+_OF_A_SITE = ipaddress.ip_network("fec0::/10")
+_OF_A_CLOUD = (ipaddress.ip_address("168.63.129.16"), ipaddress.ip_address("192.0.0.192"))
+"""What is only reached inside: private networks of old (RFC 3879), and the servers of Azure and Oracle that give
+virtual machines their configuration."""
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
@@ -77,6 +81,8 @@ def is_public(address: str) -> bool:
             inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
         if inner is not None:
             return is_public(str(inner))
+    if ip in _OF_A_CLOUD or ip in _OF_A_SITE:
+        return False
     return ip.is_global and not (ip.is_multicast or ip.is_reserved or ip.is_loopback or ip.is_link_local)
 
 
