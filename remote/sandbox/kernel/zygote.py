@@ -188,7 +188,7 @@ def _run(
         os.chdir(request.cwd)
         if code is not None:
             step = "cage"
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            _leave_no_core()
             enter(kernel, request, code)
         step = "program"
         if main is not None:
@@ -199,6 +199,14 @@ def _run(
         os.write(_REPORT, marshal.dumps((step, number, str(error))))
     finally:
         os._exit(_FAILED)
+
+
+def _leave_no_core() -> None:
+    """Let no core dump of this process be written. 1 also keeps the kernel from a program that it pipes dumps to, which
+    0 does not."""
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    least = 1 if most == resource.RLIM_INFINITY else min(1, most)
+    resource.setrlimit(resource.RLIMIT_CORE, (least, least))
 
 
 def _call(main: Main, request: CageRequest) -> NoReturn:

@@ -284,7 +284,7 @@ def type_into_terminal() -> None:
 def leave_a_core() -> None:
     import resource
 
-    assert resource.getrlimit(resource.RLIMIT_CORE)[0] != 0
+    assert resource.getrlimit(resource.RLIMIT_CORE)[0] > 1
 
 
 def other_architecture() -> None:
