@@ -31,11 +31,13 @@ _NAMESPACES_AND_PARENT = 0x7E028000  # CLONE_NEW…, and CLONE_PARENT: a sibling
 _O_ACCMODE, _O_TRUNC = 0o3, 0o1000
 _SET_ID_BITS = 0o6000
 _F_SETOWN, _F_SETSIG, _F_SETOWN_EX = 8, 10, 15
+_OF_A_FILE = (1024, 1026, 1036, 1038)  # F_SETLEASE, F_NOTIFY, F_SET_RW_HINT, F_SET_FILE_RW_HINT
 _SOCKET_OWNER = (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
-_FILE_SYSTEM_REQUESTS = ((0x94, -1), (0xF5, -1), (0x66, 1), (0x58, 31))
+_FILE_SYSTEM_REQUESTS = ((0x94, -1), (0xF5, -1), (0x66, 1), (0x58, 31), (0x76, 1), (0x72, 16))
 """Letters of ioctl requests of file systems that change something through a file that is only open for reading: btrfs,
-f2fs, ext4 and the common ones, XFS. With each stands the one number that only reads, -1 for none."""
+f2fs, ext4 and the common ones, XFS, versions of files, FAT. With each stands the one number that only reads, -1 for
+none."""
 
 _NEVER = (
     *("unshare", "setns", "chroot", "pivot_root", "mount", "umount2", "open_tree", "move_mount", "fsopen", "fsconfig"),
@@ -193,8 +195,10 @@ def _deny_common(made: Filter, abi: int) -> None:
     made.deny_bits("clone", 0, _NAMESPACES_AND_PARENT)
     for name in _OF_OTHERS:
         made.deny_unless(name, 0, (0,))
-    for name in ("setpriority", "ioprio_set"):
+    for name, own in (("setpriority", (0, 1)), ("ioprio_set", (1, 2))):  # a process or a group, not all of a user
+        made.deny_unless(name, 0, own)
         made.deny_unless(name, 1, (0,))
+    made.deny_if("fcntl", 1, _OF_A_FILE)
     made.deny_requests((*_TERMINAL_INPUT, *_SOCKET_OWNER))
     if abi < 6:
         made.deny_signals_to_others()

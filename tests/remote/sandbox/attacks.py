@@ -142,6 +142,26 @@ def slow_down() -> None:
     os.setpriority(os.PRIO_PROCESS, VICTIM, 19)
 
 
+def slow_down_all_of_the_user() -> None:
+    os.setpriority(os.PRIO_USER, 0, 19)
+
+
+def let_all_of_the_user_wait_for_disks() -> None:
+    call(251, 30, 3, 0, 3 << 13)
+
+
+def lease() -> None:
+    fcntl.fcntl(os.open("README.md", os.O_RDONLY), fcntl.F_SETLEASE, fcntl.F_RDLCK)
+
+
+def watch_a_directory_by_signals() -> None:
+    fcntl.fcntl(os.open(".", os.O_RDONLY), fcntl.F_NOTIFY, fcntl.DN_MODIFY)
+
+
+def change_the_version_of_a_file() -> None:
+    fcntl.ioctl(os.open("README.md", os.O_RDONLY), 0x40087602, struct.pack("=Q", 7))
+
+
 def bind_to_processor() -> None:
     os.sched_setaffinity(VICTIM, {0})
 
