@@ -283,7 +283,7 @@ async def test_a_link_put_in_the_place_of_the_file_is_not_followed(
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be other users")
 async def test_the_file_of_a_colleague_stays_theirs(tmp_path: Path) -> None:
-    for each in (tmp_path, *tmp_path.parents[:3]):
+    for each in (tmp_path, *list(tmp_path.parents)[:3]):
         each.chmod(each.stat().st_mode | 0o055)
     (team := tmp_path / "team").mkdir()
     (shared := team / "plan.md").write_bytes(OLD)
@@ -303,7 +303,7 @@ async def test_the_file_of_a_colleague_stays_theirs(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be other users")
 @pytest.mark.parametrize("mode", [0o555, 0o1777], ids=["closed directory", "sticky directory"])
 async def test_a_writable_file_is_written_where_no_name_may_change(tmp_path: Path, mode: int) -> None:
-    for each in (tmp_path, *tmp_path.parents[:3]):
+    for each in (tmp_path, *list(tmp_path.parents)[:3]):
         each.chmod(each.stat().st_mode | 0o055)
     (place := tmp_path / "place").mkdir()
     (path := place / "app.conf").write_bytes(OLD)
