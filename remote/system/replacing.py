@@ -90,6 +90,7 @@ def _in_place(lock: threading.Lock, path: str, data: bytes, expected: str) -> Fi
     """Write over the content of the file. When that fails, the old content is put back; when it is cut off, the file
     holds a mixture of both."""
     with lock, _locked(os.path.dirname(path)), _opened(path) as file:
+        _lock(file)  # its other names may be in other directories
         old = _content(file)
         if digest_of(old) != expected:
             raise FileChanged(f"{path} has changed")

@@ -51,7 +51,7 @@ async def test_a_headless_run_names_what_it_leaves_out_and_trust_lets_it_count(
     script(fake_model, "touch made")
     done = await laptop.run([str(project), "-p", "go", "--trust"])
     assert done.code == 0 and re.fullmatch(
-        r"ccb: The MCP server evil of the project is not connected: .*\n", done.stderr
+        r"ccb: the host warns: “The MCP server evil of the project is not connected: .*”\n", done.stderr
     )
     assert "had any effect" not in done.stderr, "nothing was asked of it yet"
     assert (project / "made").exists() and (project / "began").exists()

@@ -414,8 +414,6 @@ def test_a_suggestion_is_about_no_home_and_no_place_with_secrets(desk: Desk, too
             engine.apply(decision.suggestions[:1])
             again = on_file(engine, tool, full) if tool[0].isupper() else bash(engine, tool + full)
             assert again.behavior is ALLOW or "secrets" in again.reason
-        else:
-            assert "protected" in decision.reason or "secrets" in decision.reason
 
 
 @pytest.mark.parametrize("directory", ["~", "~/..", "/", "/home", "~/.ssh", "~/.config", "/root"])
