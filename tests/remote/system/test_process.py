@@ -141,6 +141,7 @@ async def test_a_cancelled_stop_kills_at_once(host: LocalHost, tmp_path: Path) -
     with pytest.raises(asyncio.CancelledError):
         await stopping
     assert await process.wait() == -signal.SIGKILL
+    await process.gone()
 
 
 async def test_what_a_process_leaves_in_the_background_does_not_hold_up_its_end(
