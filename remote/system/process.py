@@ -25,7 +25,7 @@ MARK = "CCB_MARK"
 """The environment variable with the mark that every child inherits: `<token of the session>.<token of the call>`."""
 
 TERM_GRACE = 0.1  # seconds between SIGTERM and SIGKILL; an interrupt takes effect within 200 ms
-_KILL_WAIT = 0.06  # seconds for SIGKILL to take effect; do not wait longer for a process that is stuck in the kernel
+_KILL_WAIT = 1.0  # seconds for SIGKILL to take effect; do not wait longer for a process that is stuck in the kernel
 LIMITED = "ulimit -d 1048576 2>/dev/null; ulimit -t 300 2>/dev/null; "
 """A script that limits the memory (KiB) and the computing time (seconds) of what the shell runs then: of each program
 that the worker runs by itself."""
