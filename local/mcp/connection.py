@@ -115,7 +115,7 @@ class ServerConnection:
         self._headers = {MCP_PROTOCOL_VERSION_HEADER: str(hello.protocol_version)}
 
     async def ask(self, method: str, params: Json | None, report: ProgressFnT | None = None) -> Json:
-        """Send a request, and return its result as the server has sent it: who asks judges it. Raise MCPError."""
+        """Send a request, and return its result unchecked, as the server has sent it. Raise MCPError."""
         number = next(self._numbers)
         options: CallOptions = {"request_id": number, "headers": dict(self._headers)}
         if report is not None:

@@ -31,7 +31,7 @@ _ANSWER = re.compile("|".join(kind.value for kind in _KINDS))
 
 
 def answer_of(sequence: str) -> TerminalAnswer | None:
-    """Return the answer that a sequence is, None if it is none."""
+    """Return a sequence as an answer of the terminal. Return None for any other sequence."""
     found = _ANSWER.fullmatch(sequence)
     if found is None:
         return None
