@@ -96,7 +96,7 @@ def restore_after_kill(directory: Path) -> bool:
 
 
 def _mark_of_terminal(directory: Path) -> Path:
-    """Return the file of the terminal on stdin. Raise OSError if stdin is none."""
+    """Return the file of the terminal on stdin. Raise OSError if stdin is no terminal."""
     return directory / os.ttyname(_STDIN).strip("/").replace("/", "-")
 
 

@@ -176,6 +176,6 @@ def _with_modifiers(held: _Modifier, name: str) -> str:
 
 
 def _character(code: int) -> str:
-    """Return the character that a code types, "" if it is none."""
+    """Return the character that a key code types, "" for a key without a character."""
     char = chr(code) if code <= sys.maxunicode else ""
     return char if char.isprintable() else ""
