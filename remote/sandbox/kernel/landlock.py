@@ -10,7 +10,7 @@ import os
 import stat
 import struct
 
-from .syscalls import Kernel
+from .syscalls import PR_SET_NO_NEW_PRIVS, Kernel
 
 NEWEST_ABI = 7
 """The newest ABI that this module makes use of."""
@@ -27,7 +27,7 @@ CHANGE = WRITE_FILE | _REMOVE_AND_MAKE | REFER | TRUNCATE
 
 _OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV
 _TCP = 1 << 0 | 1 << 1
-_ABSTRACT_SOCKETS_AND_SIGNALS = 1 << 0 | 1 << 1
+_ABSTRACT_SOCKETS, _SIGNALS = 1 << 0, 1 << 1
 _PATH_BENEATH = 1
 
 
@@ -54,12 +54,31 @@ def enforce(kernel: Kernel, abi: int, rules: list[tuple[bytes, int]], network: b
     if abi >= 4:
         attributes += struct.pack("=Q", 0 if network else _TCP)
     if abi >= 6:
-        attributes += struct.pack("=Q", _ABSTRACT_SOCKETS_AND_SIGNALS)
+        attributes += struct.pack("=Q", _ABSTRACT_SOCKETS | _SIGNALS)
+    _restrict(kernel, attributes, [(path, rights & files) for path, rights in rules])
+
+
+def bound_signals(kernel: Kernel) -> bool:
+    """Keep this process from signals to what it has not started, for good (ABI 6). Return whether a signal to its
+    parent shows that the kernel does so: then `kill(-1)` reaches all that this process has started, and nothing else.
+    Raise OSError."""
+    parent = os.getppid()
+    os.kill(parent, 0)
+    kernel.prctl(PR_SET_NO_NEW_PRIVS, 1)
+    _restrict(kernel, struct.pack("=3Q", 0, 0, _SIGNALS), [])
+    try:
+        os.kill(parent, 0)
+    except PermissionError:
+        return True
+    return False
+
+
+def _restrict(kernel: Kernel, attributes: bytes, rules: list[tuple[bytes, int]]) -> None:
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
     ruleset = kernel.call("landlock_create_ruleset", ctypes.addressof(buffer), len(attributes), 0)
     try:
         for path, rights in rules:
-            _add(kernel, ruleset, path, rights & files)
+            _add(kernel, ruleset, path, rights)
         kernel.call("landlock_restrict_self", ruleset, 0)
     finally:
         os.close(ruleset)

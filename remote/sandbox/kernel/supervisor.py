@@ -27,22 +27,24 @@ _MAX_ROUNDS = 100
 _ENVIRONMENT = 1 << 20
 
 
-def supervise(control: int, command: int, adopts: bool, mark: bytes) -> NoReturn:
+def supervise(control: int, command: int, adopts: bool, bounded: bool, mark: bytes) -> NoReturn:
     """Serve the worker at the other end of `control` until nothing of the command lives. If the kernel does not let
-    this process adopt others, the command's process group stands for what it has started. If the worker is killed, end
-    what has not the `mark` (`NAME=value`) in its environment, as nobody could find it later, and leave the rest to the
-    next worker. With the mark b"", end all."""
+    this process adopt others, the command's process group stands for what it has started. If the signals of this
+    process are `bounded`, one `kill(-1)` reaches everything below it, and nothing that forks meanwhile escapes. If the
+    worker is killed, end what has not the `mark` (`NAME=value`) in its environment, as nobody could find it later, and
+    leave the rest to the next worker. With the mark b"", end all."""
     try:
-        _Supervisor(control, command, adopts, mark).serve()
+        _Supervisor(control, command, adopts, bounded, mark).serve()
     finally:
         os._exit(0)
 
 
 class _Supervisor:
-    def __init__(self, control: int, command: int, adopts: bool, mark: bytes) -> None:
+    def __init__(self, control: int, command: int, adopts: bool, bounded: bool, mark: bytes) -> None:
         self._control = control
         self._command = command
         self._adopts = adopts
+        self._bounded = bounded
         self._mark = mark
         self._killing = False
         self._ended = False
@@ -100,6 +102,9 @@ class _Supervisor:
             said = os.read(self._control, 64)
         except OSError:
             said = b""
+        if not said and self._bounded and not self._mark:
+            self._send(_KILL)
+            return False
         if not said:
             for _ in range(_MAX_ROUNDS):  # a process may start another one between being listed and being killed
                 lost = [pid for pid in descendants(os.getpid()) if not _has_mark(pid, self._mark)]
@@ -114,6 +119,9 @@ class _Supervisor:
         return True
 
     def _send(self, number: int) -> None:
+        if self._bounded:
+            send([-1], number)
+            return
         send(descendants(os.getpid()), number)
         if not self._adopts:
             try:

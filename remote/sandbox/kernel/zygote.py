@@ -17,6 +17,7 @@ import os
 import resource
 import sys
 
+from . import landlock
 from .cage import CageRequest, enter, filter_code
 from .probe import probe
 from .supervisor import descendants, send, supervise
@@ -107,6 +108,7 @@ class Zygote:
             _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
             if self._adopts:
                 self._kernel.prctl(PR_SET_CHILD_SUBREAPER, 1)
+            bounded = request.caged and request.abi >= 6 and landlock.bound_signals(self._kernel)
             control, *streams = descriptors
             command = os.fork()
             if command == 0:
@@ -114,8 +116,8 @@ class Zygote:
             os.dup2(control, _CONTROL)
             self._kernel.close_from(_CONTROL + 1)
             os.write(_CONTROL, command.to_bytes(4, "little"))
-            found_by = b"" if request.workspace else request.environment.get(b"CCB_MARK", b"")
-            supervise(_CONTROL, command, self._adopts, found_by and b"CCB_MARK=" + found_by)
+            found_by = b"" if request.caged else request.environment.get(b"CCB_MARK", b"")
+            supervise(_CONTROL, command, self._adopts, bounded, found_by and b"CCB_MARK=" + found_by)
         finally:
             os._exit(_FAILED)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import marshal
 import os
 import signal
 import sys
@@ -14,7 +15,9 @@ from pathlib import Path
 import pytest
 from tests.remote.tools_kit import is_alive, until
 
+from ccb.remote.sandbox import server
 from ccb.remote.sandbox.kernel import supervisor
+from ccb.remote.sandbox.rules import workspace_rules
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import MARK, Process, child_environment, marked, new_mark, stop_marked, without_ccb
 
@@ -205,6 +208,78 @@ async def test_stop_finds_what_has_forked_twice_and_lost_its_environment(host: L
     assert child not in marked(host.session)
     await process.stop()
     assert not is_alive(child)
+
+
+_IN_PYTHON = "import ctypes, os, signal, time\nlibc = ctypes.CDLL(None)\n"
+_PRINTED = "print(os.getpid(), flush=True)\n"
+_HARD_TO_END = {
+    "forked twice": _LOST,
+    "stopped": "sleep 300 & echo $!; kill -STOP $!;",
+    "deaf": "env -i setsid sh -c 'trap \"\" TERM HUP INT; echo $$; while :; do sleep 1; done' &",
+    "orphans of a subreaper": f"{_IN_PYTHON}libc.prctl(36, 1)\nif not os.fork():\n  if not os.fork():\n"
+    f"    os.setsid()\n    {_PRINTED}    time.sleep(300)\n  os._exit(0)\ntime.sleep(300)",
+    "a parent in vfork": f"{_IN_PYTHON}{_PRINTED}number = 56 if os.uname().machine == 'x86_64' else 220\n"
+    f"libc.syscall(number, 0x4000 | 17, 0, 0, 0, 0)\nos.setsid()\ntime.sleep(300)",
+    "traced": f"{_IN_PYTHON}child = os.fork()\nif not child:\n  {_PRINTED}  libc.ptrace(0, 0, 0, 0)\n"
+    "  os.kill(os.getpid(), signal.SIGSTOP)\ntime.sleep(300)",
+}
+
+
+@pytest.mark.parametrize("is_caged", [False, True], ids=["uncaged", "caged"])
+@pytest.mark.parametrize("name", _HARD_TO_END)
+async def test_stop_ends_what_is_hard_to_end(name: str, is_caged: bool, host: LocalHost, tmp_path: Path) -> None:
+    script, output = _HARD_TO_END[name], bytearray()
+    if script.startswith(_IN_PYTHON):
+        (tmp_path / "program.py").write_text(script)
+        script = f"{os.path.realpath(sys.executable)} program.py &"
+    if is_caged and not host.cages().workspace:
+        pytest.skip(host.cages().why)
+    rules = workspace_rules([str(tmp_path)], os.environ, "") if is_caged else None
+    process = await host.start(["sh", "-c", f"{script} sleep 300"], str(tmp_path), output.extend, None, rules)
+    child = await _pid_from(output)
+    assert is_alive(child)
+    await process.stop()
+    assert not is_alive(child)
+    assert supervisor.descendants(process.pid) == []
+
+
+async def test_no_caged_command_ends_its_supervisor(host: LocalHost, tmp_path: Path) -> None:
+    if not host.cages().workspace:
+        pytest.skip(host.cages().why)
+    output = bytearray()
+    rules = workspace_rules([str(tmp_path)], os.environ, "")
+    script = f"{_LOST} kill -9 $PPID; kill -STOP $PPID; echo end"
+    process = await host.start(["sh", "-c", script], str(tmp_path), output.extend, None, rules)
+    assert await process.wait() == 0
+    child = int(output.split()[0])
+    assert process.left() == [f"sleep (pid {child})"]
+    await process.stop()
+    assert not is_alive(child)
+
+
+@pytest.mark.parametrize("most_abi", [99, 5])
+async def test_the_kernel_ends_what_no_list_of_processes_shows(
+    most_abi: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a crowd of processes that fork and end faster than they are listed. Without bounded signals, it stays."""
+    _, modules = marshal.loads(server.load_modules()[4:])
+    blind = [(name, code, text.replace("found = [top]", "return []")) for name, code, text in modules]
+    packed = marshal.dumps((b"compile the sources", blind))
+    monkeypatch.setattr(server, "load_modules", lambda: len(packed).to_bytes(4, "little") + packed)
+    with contextlib.closing(LocalHost(cages=server.CageServer(most_abi))) as host:
+        if not host.cages().workspace or (host.cages().abi < 6) is (most_abi == 99):
+            pytest.skip(f"this kernel has ABI {host.cages().abi} of Landlock")
+        output = bytearray()
+        rules = workspace_rules([str(tmp_path)], os.environ, "")
+        process = await host.start(["sh", "-c", _LOST], str(tmp_path), output.extend, None, rules)
+        child = await _pid_from(output)
+        process.kill()
+        if most_abi >= 6:
+            await process.gone()
+        assert is_alive(child) is (most_abi < 6)
+        if most_abi < 6:
+            os.kill(child, signal.SIGKILL)
+        await process.gone()
 
 
 async def test_what_lives_on_after_a_command_is_its_own_and_no_other_is_ended_with_it(
