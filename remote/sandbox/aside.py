@@ -8,9 +8,8 @@ import secrets
 import stat
 from collections.abc import Iterator
 
-from .protected import REPOSITORY_HEAD, acts_later, is_repository
+from .protected import REPOSITORY_HEAD, SET_ASIDE, acts_later, is_repository
 
-_ENDING = ".stopped-by-ccb"
 _LONGEST_NAME = 255
 
 
@@ -21,11 +20,11 @@ def set_aside(top: str, path: str) -> tuple[str, str]:
     if not acts_later(os.path.basename(path)) and _is_repository(path):
         path = os.path.join(path, REPOSITORY_HEAD)
     directory, name = os.path.split(path)
-    kept = os.fsencode(name)[: _LONGEST_NAME - len(_ENDING) - 9].decode("utf-8", "ignore") or "kept"
+    kept = os.fsencode(name)[: _LONGEST_NAME - len(SET_ASIDE) - 9].decode("utf-8", "ignore") or "kept"
     with _opened(top, os.path.relpath(directory, top)) as held:
-        new = f"{kept}{_ENDING}"
+        new = f"{kept}{SET_ASIDE}"
         while _exists(new, held):  # no command knows which name comes next
-            new = f"{kept}{_ENDING}-{secrets.token_hex(4)}"
+            new = f"{kept}{SET_ASIDE}-{secrets.token_hex(4)}"
         try:
             os.rename(name, new, src_dir_fd=held, dst_dir_fd=held)
         except PermissionError:

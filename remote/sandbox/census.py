@@ -14,11 +14,11 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 from .git_names import named_by, repository_of
-from .protected import AT_THE_TOP, AT_THE_TOP_IF_THERE, acts_later, is_repository
+from .protected import AT_THE_TOP, AT_THE_TOP_IF_THERE, acts_later, is_repository, is_unknown
 
 _MAX_DIRECTORIES = 200_000
 _MAX_PROTECTED = 4000
@@ -56,6 +56,7 @@ class Census:
         self.top = top
         self._states: dict[str, tuple[_State, bool]] = {}  # whether any later change shows in the state
         self._found: dict[str, list[str]] = {}  # by the directory in which they are
+        self._unknown: dict[str, list[str]] = {}  # by the repository in which they are, or the top
         self._names: dict[str, list[_Name]] = {}  # of files with more than one, by the directory in which they are
 
     def take(self) -> set[str]:
@@ -72,6 +73,11 @@ class Census:
         for path in changed if insist else [self.top]:
             self._read(path, insist)
         return {path for found in self._found.values() for path in found}
+
+    def unknown(self, repositories: Set[str]) -> set[str]:
+        """Return what nobody knows here, in the top directory and in those of which the `.git` is in `repositories`."""
+        there = (path for path in self._unknown if path == self.top or f"{path}/.git" in repositories)
+        return {name for path in there for name in self._unknown[path]}
 
     def protected(self, found: set[str]) -> list[str]:
         """Return the paths that a command may neither change nor make, when `found` is there. Raise TooLarge."""
@@ -104,6 +110,7 @@ class Census:
         """Read everything again next time: a link that somebody makes to a file shows in no directory of the file."""
         self._states.clear()
         self._found.clear()
+        self._unknown.clear()
         self._names.clear()
 
     def _led_to(self, path: str) -> list[str]:
@@ -114,6 +121,7 @@ class Census:
     def _forget(self, path: str) -> None:
         self._states.pop(path, None)
         self._found.pop(path, None)
+        self._unknown.pop(path, None)
         self._names.pop(path, None)
 
     def _read(self, path: str, insist: bool) -> None:
@@ -132,12 +140,13 @@ class Census:
                     _let_in(directory)
                     state = _state(directory) or state
             names, inner, linked = _listed(directory)
+            self._forget(directory)
             self._states[directory] = state, settled
             found = [os.path.join(directory, name) for name in names if acts_later(name)]
             if is_repository(names):
                 found, inner = [*found, directory], []
-            self._found.pop(directory, None)
-            self._names.pop(directory, None)
+            if directory == self.top or ".git" in names:
+                self._unknown[directory] = [os.path.join(directory, name) for name in names if is_unknown(name)]
             if found:
                 self._found[directory] = found
             if linked and directory not in found:

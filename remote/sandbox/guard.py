@@ -31,6 +31,12 @@ class _Watched:
     known: set[str] = field(default_factory=set)
     missing: set[str] = field(default_factory=set)
 
+    def accept(self) -> set[str]:
+        """Take what is there now for known. Return what of it acts later for sure."""
+        found = self.census.take()
+        self.known = found | self.census.unknown(found)
+        return found
+
 
 class Guard:
     """Watches the session's directories from the first command on. It belongs to one thread at a time."""
@@ -45,12 +51,11 @@ class Guard:
         paths: list[str] = []
         for top in filter(os.path.isdir, tops):
             watched = self._watched.get(top) or _Watched(Census(top))
-            found = watched.census.take()
-            new = top not in self._watched
+            accepts = alone or top not in self._watched
+            found = watched.accept() if accepts else watched.census.take()
             self._watched[top] = watched
             named = watched.census.named_by_git(found)
-            if alone or new:
-                watched.known = found
+            if accepts:
                 watched.missing = {path for path in named if not os.path.lexists(path)}
             paths += watched.census.protected(found)
             there = sorted(path for path in named if os.path.lexists(path))
@@ -72,7 +77,7 @@ class Guard:
         """Take what is there now for known: something made it that a person has allowed to run without the cage."""
         for watched in self._watched.values():
             watched.census.forget()
-            watched.known = watched.census.take()
+            watched.accept()
             watched.missing = {path for path in watched.missing if not os.path.lexists(path)}
 
     def accept_path(self, path: str) -> None:
@@ -90,6 +95,7 @@ def _set_new_aside(watched: _Watched, ours: Set[str]) -> list[str]:
     top = watched.census.top
     for _ in range(_MAX_ROUNDS):  # what is set aside may hold more
         found = watched.census.take()
+        found |= watched.census.unknown(watched.known)
         watched.known &= found
         new = (found - watched.known | {path for path in watched.missing if os.path.lexists(path)}) - left
         if not new:

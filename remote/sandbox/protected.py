@@ -29,7 +29,8 @@ _TABLE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (_STARTS, "git-config(1), gitmodules(5)", (".gitconfig", ".gitmodules")),
     (_STARTS, "curl(1), wget(1), netrc(5), psql(1)", (".netrc", ".pgpass", ".psqlrc", ".curlrc", ".wgetrc")),
     (_STARTS, "npm: npmrc; Python packaging: .pypirc", (".npmrc", ".pypirc")),
-    (_STARTS, "direnv(1), autoenv, RVM: .rvmrc", (".envrc", ".autoenv", ".autoenv.zsh", ".rvmrc")),
+    (_STARTS, "direnv(1), autoenv, zsh-autoenv: README, RVM: .rvmrc", (".envrc", ".autoenv", ".autoenv.zsh",
+        ".autoenv_leave.zsh", ".rvmrc")),
     (_STARTS, "MCP: .mcp.json of a project; Claude Code: ~/.claude.json", (".mcp.json", ".claude.json")),
     (_PROGRAMS, "Vim and Neovim: 'exrc', Emacs: directory variables", (".exrc", "_exrc", ".vimrc", "_vimrc", ".gvimrc",
         "_gvimrc", ".nvimrc", ".nvim.lua", ".dir-locals.el", ".dir-locals-2.el", ".emacs", ".ycm_extra_conf.py",
@@ -41,7 +42,7 @@ _TABLE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ".pnpmfile.cjs", ".pnpmfile.mjs", "pnpmfile.js", "bunfig.toml", ".bunfig.toml")),
     (_PROGRAMS, "pre-commit, prek, Lefthook, Overcommit, simple-git-hooks, husky 4", (".pre-commit-config.yaml",
         "prek.toml", *(f"{dot}lefthook{local}.{end}" for dot in ("", ".") for local in ("", "-local")
-        for end in ("yml", "yaml", "toml", "json")), ".overcommit.yml", ".simple-git-hooks.json",
+        for end in ("yml", "yaml", "toml", "json", "jsonc")), ".overcommit.yml", ".simple-git-hooks.json",
         ".simple-git-hooks.js", ".simple-git-hooks.cjs", "simple-git-hooks.json", "simple-git-hooks.js",
         "simple-git-hooks.cjs", ".huskyrc", ".huskyrc.json", ".huskyrc.js")),
     (_PROGRAMS, "mise: configuration", tuple(f"{dot}{name}{local}.toml" for dot in ("", ".") for name in ("mise", "rtx")
@@ -57,10 +58,12 @@ _TABLE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (_INSTRUCTS, "OpenCode, Crush: configuration of a project", ("opencode.json", "opencode.jsonc", ".opencode.json",
         "crush.json", ".crush.json")),
     (_INSIDE, "git(1), ssh(1), gpg(1)", (".git", ".ssh", ".gnupg")),
-    (_INSIDE, "Mercurial: hgrc(5), Sapling, Jujutsu, Darcs, Pijul, Breezy: hooks and aliases of a repository", (".hg",
+    (_INSIDE, "Mercurial: hgrc(5), Sapling, Jujutsu before 0.38, Darcs, Pijul, Breezy: hooks of a repository", (".hg",
         ".sl", ".jj", "_darcs", ".pijul", ".bzr")),
     (_INSIDE, "husky, git: core.hooksPath by convention, Lefthook", (".husky", ".githooks", ".git-hooks",
-        ".lefthook")),
+        ".lefthook", ".lefthook-local")),
+    (_INSIDE, "nix-direnv, devenv: direnvrc evaluates its cache; Devbox: generated hooks; Flox: activation by cd",
+        (".direnv", ".devenv", ".devbox", ".flox")),
     (_INSIDE, "VS Code, JetBrains, Zed, Fleet, Visual Studio, Helix, Nova, Eclipse: tasks and settings of a project",
         (".vscode", ".idea", ".zed", ".fleet", ".vs", ".helix", ".nova", ".settings")),
     (_INSIDE, "containers.dev: development containers; Build Server Protocol: .bsp", (".devcontainer",
@@ -70,11 +73,41 @@ _TABLE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         ".continue", ".roo", ".kiro", ".qwen", ".crush", ".goose", ".amazonq", ".augment", ".junie", ".trae",
         ".factory", ".openhands", ".cline", ".kilocode", ".agents", ".agent", ".warp", ".copilot")),
 )  # fmt: skip
+_HARMLESS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    # why a new name with a dot may stay in a session's directory, and the names in lower case
+    ("git: data about files", (".gitattributes", ".gitkeep", ".keep", ".mailmap", ".git-blame-ignore-revs")),
+    ("results of a tool, which makes them again", (".benchmarks", ".build", ".coverage", ".dart_tool", ".docusaurus",
+        ".eggs", ".expo", ".gradle", ".hypothesis", ".ipynb_checkpoints", ".kotlin", ".next", ".nox", ".nuxt", ".nx",
+        ".nyc_output", ".output", ".pyre", ".pytype", ".rspec_status", ".serverless", ".stack-work", ".svelte-kit",
+        ".tox", ".turbo", ".venv", ".vite", ".vitest", ".wrangler", ".angular", ".astro", ".metals", ".pio",
+        ".shadow-cljs", ".react-router")),
+    ("packages, which act where the project's own code does", (".bundle", ".lake", ".pixi", ".pnp.cjs",
+        ".pnp.loader.mjs", ".pnpm-store", ".terraform", ".terraform.lock.hcl", ".yarn")),
+    ("acts when somebody runs its tool on the project, as a Makefile does", (".bazelrc", ".browserslistrc",
+        ".clang-format", ".clang-tidy", ".coveragerc", ".editorconfig", ".flake8", ".isort.cfg", ".jshintrc", ".nycrc",
+        ".oxlintrc.json", ".pylintrc", ".rspec", ".rubocop.yml", ".rustfmt.toml", ".style.yapf", ".swcrc",
+        ".swiftlint.yml", ".yamllint", ".yamllint.yml", ".yamllint.yaml", ".golangci.yml", ".golangci.yaml")),
+    ("the version of a language or a tool", (".bazelversion", ".go-version", ".java-version", ".node-version", ".nvmrc",
+        ".python-version", ".ruby-version", ".terraform-version")),
+    ("acts on a server, after a push", (".circleci", ".codecov.yml", ".forgejo", ".gitea", ".github", ".gitlab",
+        ".gitlab-ci.yml", ".readthedocs.yaml", ".readthedocs.yml", ".travis.yml")),
+    ("data", (".ds_store", ".env", ".metadata", ".nojekyll", ".well-known")),
+)  # fmt: skip
+_HARMLESS_NAMES = frozenset(name for _, names in _HARMLESS for name in names)
+_HARMLESS_STARTS = (
+    *(".babelrc.", ".coverage.", ".env.", ".eslintrc", ".mocharc.", ".postcssrc", ".prettierrc", ".stylelintrc"),
+    *(".#", ".ccb-", ".fuse_hidden", ".nfs", ".temp", ".tmp", ".~lock."),
+)
+"""The same for families of configuration, and for temporary files."""
+_HARMLESS_ENDS = ("cache", "ignore", "_history", ".bak", ".lock", ".log", ".orig", ".pid", ".swo", ".swp", ".tmp", "~")
 _WHY = {name: what for what, _, names in _TABLE for name in names}
 _ENDINGS = (".code-workspace", ".sublime-project")
 """VS Code and Sublime Text: tasks and build systems of a workspace."""
 
 _AGENT_PLACES = ("settings", "hooks", "commands", "agents", "skills", "plugins", "rules", "output-styles")
+
+SET_ASIDE = ".stopped-by-ccb"
+"""What the name of a file that was set aside ends with, or goes on with."""
 
 REPOSITORY_HEAD = "HEAD"
 """The file without which git takes no directory for a repository."""
@@ -105,6 +138,14 @@ def acts_later(name: str) -> bool:
     """Return whether a file or directory of this name acts outside of a cage later, in any directory."""
     lower = name.casefold()
     return lower in _WHY or lower == ".claude" or lower.endswith(_ENDINGS)
+
+
+def is_unknown(name: str) -> bool:
+    """Return whether a name belongs to a tool of which nobody knows here what it does with such a file. In the
+    directory where people and their tools begin, that counts as what acts later."""
+    lower = name.casefold()
+    harmless = lower in _HARMLESS_NAMES or lower.startswith(_HARMLESS_STARTS) or lower.endswith(_HARMLESS_ENDS)
+    return lower.startswith(".") and not harmless and SET_ASIDE not in lower and not acts_later(name)
 
 
 def is_repository(names: Collection[str]) -> bool:

@@ -196,11 +196,12 @@ class CageServer:
 
     def accept(self) -> list[str]:
         """Leave all that is there now where it is: a person has allowed what made it. But while something of a command
-        in the cage for the workspace lives, that may have made it: then set it aside. Return a line about each file."""
+        in the cage for the workspace lives, or has ended a moment ago, that may have made it: then set it aside. Return
+        a line about each file."""
         with _held(self._workspace):
             if self._guard is None:
                 return []
-            if self._lives():
+            if self._unchecked or self._lives():
                 lines = self._check()
                 return [_STOP_FIRST, *lines] if lines else []
             self._guard.accept()

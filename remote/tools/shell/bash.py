@@ -41,7 +41,7 @@ _TAIL_BYTES = 4096
 _MAX_STRUCTURED = 40_000  # characters; more than the model gets
 
 _HOW_TO_ASK = f"To ask the user to run it without the sandbox, call Bash again with {LEAVE_SANDBOX}: true."
-_SET_ASIDE = "set aside by the sandbox, because it would act outside of the sandbox later"
+_SET_ASIDE = "set aside by the sandbox, because it may act outside of the sandbox later"
 _HOW_TO_KEEP = (
     f"If it is needed, ask the user: call Bash with the command that moves it back and {LEAVE_SANDBOX}: true."
 )

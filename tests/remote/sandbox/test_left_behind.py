@@ -134,6 +134,34 @@ async def test_what_people_make_before_an_allowed_command_stays(workspace: Works
     assert (workspace.root / "mine" / ".git" / "HEAD").exists()
 
 
+_OF_TOOLS = (".newtool/config", ".newtoolrc", "sub/.newtool", ".tool-versions", ".direnv/x.rc", "x/.lefthook.jsonc")
+_HARMLESS = (
+    ".gitignore",
+    ".venv/bin/python",
+    ".mypy_cache/x",
+    ".eslintrc.json",
+    ".coverage.host.1",
+    ".env.local",
+    "d/.x",
+)
+
+
+async def test_files_of_unknown_tools_are_set_aside_where_tools_look(workspace: Workspace) -> None:
+    """In the session's directory, and in each repository of the project."""
+    (workspace.root / ".there").mkdir()
+    script = f"for f in {' '.join((*_OF_TOOLS, *_HARMLESS))}; do mkdir -p $(dirname $f); echo x >$f; done"
+    process = await workspace.start(f"{script}; echo x >.there/x")
+    await process.wait()
+    assert [name for name in _HARMLESS if not (workspace.root / name).exists()] == []
+    assert (workspace.root / ".there" / "x").exists()
+    assert [name for name in _OF_TOOLS if (workspace.root / name).exists()] == []
+    assert len(process.notes) == len(_OF_TOOLS)
+    await workspace.run_uncaged("mv .newtool.stopped-by-ccb .newtool")
+    await workspace.run("echo y >.newtool/config; git init -q inner; echo x >inner/.newtool")
+    assert (workspace.root / ".newtool" / "config").read_text() == "y\n"
+    assert (workspace.root / "inner" / ".newtool").exists(), "no repository after this command"
+
+
 async def test_what_a_process_makes_after_its_command_is_found_with_the_next(workspace: Workspace) -> None:
     """Also one that cannot be looked at like others, and left its session."""
     hide = "import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)"
@@ -174,6 +202,30 @@ async def test_nothing_new_is_accepted_while_something_of_a_caged_command_lives(
     assert (workspace.root / "own" / ".envrc").exists()
 
 
+async def test_what_no_supervisor_holds_any_more_is_told_by_its_mounts(workspace: Workspace) -> None:
+    """As when the system is out of memory and ends what watches commands."""
+    rules = workspace_rules([str(workspace.root)], os.environ, str(workspace.home))
+    script = _LATE.replace("sh -c '", "sh -c 'echo $$; ")
+    with contextlib.closing(CageServer()) as server:
+        first = server.start(["sh", "-c", script], str(workspace.root), os.environ, rules)
+        assert first.wait() == 0
+        late = int(first.stdout.readline())
+        assert server._zygote is not None
+        for watching in (server._zygote.pid, int(Path(f"/proc/{late}/stat").read_text().rpartition(")")[2].split()[1])):
+            os.kill(watching, 9)
+        while not first.gone:
+            first.hear()
+        assert first.finish() == []
+        (workspace.root / "go").touch()
+        await until((workspace.root / "late" / ".envrc").exists)
+        assert server.accept()[1:] == ["late/.envrc is now .envrc.stopped-by-ccb"]
+        os.killpg(late, 9)
+        await until(lambda: not server._lives())
+        (workspace.root / "late" / ".envrc").touch()
+        assert server.accept() == []
+        first.close()
+
+
 async def test_what_a_lost_process_makes_is_set_aside_when_it_ends(workspace: Workspace) -> None:
     first = await workspace.start(_LATE.replace("; sleep 300", ""))
     await first.wait()
@@ -192,7 +244,14 @@ async def test_the_next_command_accepts_nothing_before_the_end_of_the_last_was_l
         assert second.wait() == 0
         assert first.finish() == ["d/.envrc is now .envrc.stopped-by-ccb"]
         assert second.finish() == []
-        for child in (first, second):
+        third = server.start(["sh", "-c", "mkdir e; echo x >e/.envrc"], *where)
+        assert third.wait() == 0
+        for child in (first, second, third):
+            while not child.gone:
+                child.hear()
+        assert server.accept()[1:] == ["e/.envrc is now .envrc.stopped-by-ccb"], "an allowed command ends before"
+        assert third.finish() == []
+        for child in (first, second, third):
             child.close()
 
 
