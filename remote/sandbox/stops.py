@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import itertools
 import os
 import re
 import stat
@@ -19,10 +20,18 @@ _NETWORK = (
     *("Couldn't connect to server", "Network is unreachable", "Name or service not known", "ENETUNREACH"),
 )
 _KILLED_BY_FILTER = (-31, 159)
-_NODE = ("EACCES: permission denied", "EPERM: operation not permitted", "EROFS: read-only file system")
+_NODE = (
+    *("EACCES: permission denied", "EPERM: operation not permitted", "EROFS: read-only file system"),
+    "EBUSY: resource busy or locked",
+)
+_MAX_ENTRIES = 100
 _QUOTED = re.compile(r"['\"‘]([^'\"‘’]+)['\"’]")
 _NAMED = re.compile(r"(?:bash: line \d+: (.+)|.+ ['‘]([^'‘’]+)['’]): [A-Z][^:'\"]+")
 """An error message that ends with the name of a file and the reason."""
+_LINKED = (
+    " (hard links: the same files have names where no command in the sandbox may write, as in the store of a package"
+    " manager. They are read-only here, and cannot be removed. Their directory can be moved away: mv node_modules old)"
+)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 
 
@@ -51,13 +60,21 @@ def stopped(output: str, code: int, rules: CageRules, cwd: str = "", command: st
 
 
 def _other_name(line: str, words: str, cwd: str) -> str:
-    """Return what to add about a file that has more than one name."""
+    """Return what to add about a file that has more than one name, or a directory with such files."""
     for name in _names(line, words):
         with contextlib.suppress(OSError, ValueError):
-            info = os.lstat(os.path.join(cwd, name))
-            if words != _FILES[0] and not stat.S_ISDIR(info.st_mode) and info.st_nlink > 1:
-                return " (a hard link: another name of this file is where no command in the sandbox may write)"
+            if words != _FILES[0] and _is_linked(os.path.join(cwd, name)):
+                return _LINKED
     return ""
+
+
+def _is_linked(path: str) -> bool:
+    """Return whether a file has more than one name, or a directory holds such a file. Raise OSError."""
+    info = os.lstat(path)
+    if not stat.S_ISDIR(info.st_mode):
+        return info.st_nlink > 1
+    with os.scandir(path) as entries:
+        return any(each.is_file() and each.stat().st_nlink > 1 for each in itertools.islice(entries, _MAX_ENTRIES))
 
 
 def _error_words(line: str, code: int, command: str) -> str:

@@ -97,6 +97,12 @@ async def test_many_linked_files_are_protected_with_their_directory(workspace: W
     ) == 2
     assert store.read_text() == "kept\n"
     assert (workspace.root / "node_modules" / "new").exists()
+    assert (
+        await workspace.run("mv node_modules old && mkdir node_modules && echo x >node_modules/new && echo ok")
+        == "ok\n"
+    )
+    assert (await workspace.run("rm -rf old")).endswith("Read-only file system\n")
+    assert store.stat().st_nlink > 1000
 
 
 async def test_no_hard_link_is_made_to_what_may_not_be_changed(workspace: Workspace) -> None:
