@@ -224,9 +224,15 @@ class Daemon:
 
     def ask_for_cages(self) -> None:
         """Find out which cages this machine offers. The first turn would wait for that; now it is done while the first
-        client attaches. Remove what a killed worker has left in the session's directories. Call it from any thread."""
+        client attaches. Remove what a killed worker has left in the session's directories, and in those where the
+        session has changed files. Call it from any thread."""
+        from ..system.replacing import remove_left_files  # which nothing else needs at the start
+
+        directories = [self._context.cwd, *self._context.add_dirs]
+        changed = list(self.session.log.points.latest) if self.session is not None else []
         self._context.host.cages()
-        remove_left([self._context.cwd, *self._context.add_dirs])
+        remove_left(directories)
+        remove_left_files([*directories, *map(os.path.dirname, reversed(changed))])
 
     def ask_shell(self, directory: str) -> None:
         """Find the environment of the person's shell, which is kept in `directory`. The first turn waits for it."""

@@ -15,13 +15,15 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from .process import new_mark
 from .regular_files import ABSENT, FileChanged, FileInfo, digest_of, info_of, open_regular
 
 _BLOCK = 1 << 20
 _TEMP_PREFIX = ".ccb-"
+_TEMP_NAME = re.compile(re.escape(_TEMP_PREFIX) + "[0-9a-f]{16}")
+_SWEEP_S = 2.0
 _LOCK_WAIT = 1.0  # seconds
 _CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -245,13 +247,43 @@ def _attributes(file: str | int) -> dict[str, bytes]:
 def _temporary(directory: str, mode: int) -> Iterator[tuple[str, int]]:
     """Make a file, and remove it at the end unless it has another name by then."""
     temp = os.path.join(directory, f"{_TEMP_PREFIX}{new_mark()}")
-    file = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    while True:
+        file = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        _lock(file)
+        if os.path.lexists(temp):  # else a worker that starts has removed it before it was locked
+            break
+        os.close(file)
     try:
         yield temp, file
     finally:
         os.close(file)
         with contextlib.suppress(OSError):
             os.unlink(temp)
+
+
+def remove_left_files(directories: Iterable[str]) -> None:
+    """Remove the temporary files that killed workers of this user have left in these directories, as far as it takes
+    two seconds. A worker that lives has its file locked."""
+    until = time.monotonic() + _SWEEP_S
+    for directory in dict.fromkeys(directories):
+        with contextlib.suppress(OSError), os.scandir(directory) as entries:
+            for entry in entries:
+                if time.monotonic() > until:
+                    return
+                if _TEMP_NAME.fullmatch(entry.name):
+                    _remove_unless_locked(entry.path)
+
+
+def _remove_unless_locked(path: str) -> None:
+    with contextlib.suppress(OSError):
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            info = os.fstat(file)
+            if stat.S_ISREG(info.st_mode) and info.st_uid == os.geteuid():
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(path)
+        finally:
+            os.close(file)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -51,6 +52,29 @@ async def test_a_turn_that_was_cut_gets_its_one_result(host: WorkerHost, session
     assert [each["subtype"] for each in results] == ["error_during_execution", "success"]
     kinds = [r["kind"] for r in journal(host, session)]
     assert kinds.count("turn_start") == kinds.count("turn_end") == 2
+
+
+async def test_temporary_files_of_a_killed_worker_are_removed(host: WorkerHost, session: str) -> None:
+    first = await host.connect(session)
+    hello = await first.attach(SessionOptions(allowed_tools=["Write"]))
+    await first.say("go")
+    opened, _ = await first.call()
+    written = host.project / "deep" / "written"
+    write = {"file_path": str(written), "content": "x"}
+    await first.answer(opened, content(calls(("toolu_1", "Write", write))))
+    await until(written.exists, "the file is written")
+    await kill(first, hello)
+    names = (".ccb-0123456789abcdef", ".ccb-00000000000000ff", ".ccb-of-somebody", ".ccb-0123456789abcde")
+    left, used, *others = [written.with_name(name) for name in names]
+    at_the_top = host.project / left.name
+    for path in (left, used, at_the_top, *others):
+        path.write_text("half")
+    with used.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # as the worker that writes it does
+        second = await host.connect(session)
+        await second.attach()
+        await until(lambda: not left.exists() and not at_the_top.exists(), "they are removed")
+        assert [path.exists() for path in (written, used, *others)] == [True] * 4
 
 
 async def test_a_question_that_died_with_the_worker_is_withdrawn(host: WorkerHost, session: str) -> None:
