@@ -206,7 +206,9 @@ def test_a_failure_at_a_hard_link_says_so(tmp_path: Path) -> None:
         assert "(hard links: the same files have names where no command in the sandbox may write" in told
 
 
-@pytest.mark.parametrize("name", [".hg", ".pdbrc", ".cargo", "QWEN.md", "lefthook-local.toml", "x.code-workspace"])
+@pytest.mark.parametrize(
+    "name", [".hg", ".pdbrc", ".cargo", "QWEN.md", "lefthook-local.toml", ".RData", "x.code-workspace"]
+)
 def test_names_that_tools_take_by_themselves_are_protected(name: str) -> None:
     assert acts_later(name) and why_protected(f"sub/{name}")
     assert why_protected("sub/.hg/hgrc") == "it is inside .hg"
