@@ -354,3 +354,12 @@ async def test_a_container_that_has_the_file_mounted_sees_the_new_content(tmp_pa
         await LocalHost().replace(str(path), b"new", digest_of(OLD))
         assert container.communicate(b"\n", timeout=60)[0] == b"new"
     assert _names(tmp_path) == ["app conf", "in the container"]
+
+
+def test_the_temporary_file_of_a_write_is_removed_only_when_nobody_writes_it(tmp_path: Path) -> None:
+    with replacing._temporary(str(tmp_path), 0o600) as (temp, _):
+        replacing.remove_left_files([str(tmp_path), "/no/such/directory"])
+        assert os.path.lexists(temp)
+    Path(temp).touch()
+    replacing.remove_left_files([str(tmp_path)])
+    assert _names(tmp_path) == []
