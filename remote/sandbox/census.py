@@ -75,9 +75,10 @@ class Census:
         return {path for found in self._found.values() for path in found}
 
     def unknown(self, repositories: Set[str]) -> set[str]:
-        """Return what nobody knows here, in the top directory and in those of which the `.git` is in `repositories`."""
+        """Return what nobody knows here, in the top directory and in those of which the `.git` is in `repositories`. An
+        empty file does not count, as the stamps of a Makefile: it counts once there is something in it."""
         there = (path for path in self._unknown if path == self.top or f"{path}/.git" in repositories)
-        return {name for path in there for name in self._unknown[path]}
+        return {name for path in there for name in self._unknown[path] if not _is_empty(name)}
 
     def protected(self, found: set[str]) -> list[str]:
         """Return the paths that a command may neither change nor make, when `found` is there. Raise TooLarge."""
@@ -152,6 +153,14 @@ class Census:
             if linked and directory not in found:
                 self._names[directory] = linked
             waiting += [each for name in inner if (each := os.path.join(directory, name)) not in self._states]
+
+
+def _is_empty(path: str) -> bool:
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return True
+    return stat.S_ISREG(info.st_mode) and info.st_size == 0
 
 
 def _state(path: str) -> _State | None:

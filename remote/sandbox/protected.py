@@ -77,15 +77,17 @@ _TABLE: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 _HARMLESS: tuple[tuple[str, tuple[str, ...]], ...] = (
     # why a new name with a dot may stay in a session's directory, and the names in lower case
     ("git: data about files", (".gitattributes", ".gitkeep", ".keep", ".mailmap", ".git-blame-ignore-revs")),
-    ("results of a tool, which makes them again", (".benchmarks", ".build", ".coverage", ".dart_tool", ".docusaurus",
-        ".eggs", ".expo", ".gradle", ".hypothesis", ".ipynb_checkpoints", ".kotlin", ".next", ".nox", ".nuxt", ".nx",
-        ".nyc_output", ".output", ".pyre", ".pytype", ".rspec_status", ".serverless", ".stack-work", ".svelte-kit",
-        ".tox", ".turbo", ".venv", ".vite", ".vitest", ".wrangler", ".angular", ".astro", ".metals", ".pio",
-        ".shadow-cljs", ".react-router", ".ansible", ".aws-sam", ".elixir_ls", ".molecule", ".netlify", ".nitro",
-        ".pdm-build", ".pdm-python", ".rhistory", ".ruby-lsp", ".scannerwork", ".swiftpm", ".tanstack", ".vercel",
-        ".vinxi", ".wireit")),
+    ("results of a tool, which makes them again", (".angular", ".ansible", ".astro", ".aws-sam", ".benchmarks",
+        ".build", ".buildinfo", ".config.old", ".coverage", ".dart_tool", ".depend", ".deps", ".dirstamp", ".doctrees",
+        ".docusaurus", ".eggs", ".elixir_ls", ".expo", ".gradle", ".hypothesis", ".ipynb_checkpoints",
+        ".jekyll-metadata", ".kotlin", ".libs", ".metals", ".molecule", ".netlify", ".next", ".ninja_deps",
+        ".ninja_log", ".nitro", ".nox", ".nuxt", ".nx", ".nyc_output", ".objs", ".output", ".pdm-build", ".pdm-python",
+        ".pio", ".pyre", ".pytype", ".react-router", ".rhistory", ".rproj.user", ".rspec_status", ".ruby-lsp",
+        ".scannerwork", ".serverless", ".shadow-cljs", ".stack-work", ".svelte-kit", ".swiftpm", ".tanstack", ".tox",
+        ".turbo", ".venv", ".vercel", ".version", ".vinxi", ".virtual_documents", ".vite", ".vitest", ".wireit",
+        ".wrangler")),
     ("packages, which act where the project's own code does", (".bundle", ".lake", ".pixi", ".pnp.cjs",
-        ".pnp.loader.mjs", ".pnpm-store", ".terraform", ".terraform.lock.hcl", ".yarn")),
+        ".pnp.loader.mjs", ".pnpm-store", ".terraform", ".yarn")),
     ("acts when somebody runs its tool on the project, as a Makefile does", (".bazelrc", ".browserslistrc",
         ".changeset", ".clang-format", ".clang-tidy", ".coveragerc", ".editorconfig", ".flake8", ".formatter.exs",
         ".golangci.yaml", ".golangci.yml", ".isort.cfg", ".jshintrc", ".nycrc", ".oxlintrc.json", ".pylintrc", ".rspec",
@@ -95,15 +97,19 @@ _HARMLESS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ".python-version", ".ruby-version", ".terraform-version")),
     ("acts on a server, after a push", (".circleci", ".codecov.yml", ".forgejo", ".gitea", ".github", ".gitlab",
         ".gitlab-ci.yml", ".readthedocs.yaml", ".readthedocs.yml", ".travis.yml")),
+    ("Kconfig: a file; what acts in a directory of this name is listed by its own name", (".config",)),
     ("data", (".ds_store", ".env", ".metadata", ".nojekyll", ".well-known")),
 )  # fmt: skip
 _HARMLESS_NAMES = frozenset(name for _, names in _HARMLESS for name in names)
 _HARMLESS_STARTS = (
     *(".babelrc.", ".coverage.", ".env.", ".eslintrc", ".mocharc.", ".postcssrc", ".prettierrc", ".stylelintrc"),
-    *(".#", ".ccb-", ".fuse_hidden", ".nfs", ".temp", ".tmp", ".~lock."),
+    *(".#", ".ccb-", ".fuse_hidden", ".nfs", ".temp", ".terraform.", ".tmp", ".~lock."),
 )
 """The same for families of configuration, and for temporary files."""
-_HARMLESS_ENDS = ("cache", "ignore", "_history", ".bak", ".lock", ".log", ".orig", ".pid", ".swo", ".swp", ".tmp", "~")
+_HARMLESS_ENDS = (
+    *("cache", "ignore", "_history", ".bak", ".cmd", ".lock", ".log", ".o.d", ".orig", ".pid", ".tmp", "~"),
+    *(".swn", ".swo", ".swp", ".swx"),
+)
 _WHY = {name: what for what, _, names in _TABLE for name in names}
 _ENDINGS = (".code-workspace", ".sublime-project")
 """VS Code and Sublime Text: tasks and build systems of a workspace."""

@@ -156,6 +156,11 @@ async def test_files_of_unknown_tools_are_set_aside_where_tools_look(workspace: 
     assert (workspace.root / ".there" / "x").exists()
     assert [name for name in _OF_TOOLS if (workspace.root / name).exists()] == []
     assert len(process.notes) == len(_OF_TOOLS)
+    await workspace.run("touch .stamp")
+    assert (workspace.root / ".stamp").exists(), "it is empty"
+    filled = await workspace.start("echo x >.stamp")
+    await filled.wait()
+    assert filled.notes == [".stamp is now .stamp.stopped-by-ccb"]
     await workspace.run_uncaged("mv .newtool.stopped-by-ccb .newtool")
     await workspace.run("echo y >.newtool/config; git init -q inner; echo x >inner/.newtool")
     assert (workspace.root / ".newtool" / "config").read_text() == "y\n"
