@@ -194,7 +194,7 @@ class _MarkerReader:
             if not isinstance(facts, dict):
                 raise DeployError(
                     "the first message of the worker was garbled on the way",
-                    evidence=neutralise(line[:200].decode("utf-8", "replace")),
+                    evidence=line[:200].decode("utf-8", "replace"),
                     do="Look for something that rewrites the output of commands on the host, then try again.",
                 )
             return facts

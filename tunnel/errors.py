@@ -25,10 +25,12 @@ CcbError                     what happened, the evidence, one thing to do, an ex
 
 from __future__ import annotations
 
+from .plain_text import neutralise, one_line
+
 
 class CcbError(Exception):
-    """`what` happened, the `evidence` (perhaps several lines, control characters neutralised), and the one thing to
-    `do`.
+    """`what` happened, the `evidence` (perhaps several lines), and the one thing to `do`: one line each but for the
+    evidence, and neutralised, whatever they are made of.
 
     `exit_name` is the name of a member of `ccb.local.command_line.exit_codes.ExitCode`. `way_out` is what to do if
     nothing better is known.
@@ -38,10 +40,10 @@ class CcbError(Exception):
     way_out = "Run again with --debug and report it."
 
     def __init__(self, what: str, *, evidence: str = "", do: str = "") -> None:
-        super().__init__(what)
-        self.what = what
-        self.evidence = evidence
-        self.do = do or self.way_out
+        self.what = one_line(what)
+        super().__init__(self.what)
+        self.evidence = neutralise(evidence)
+        self.do = one_line(do) or self.way_out
 
     def __str__(self) -> str:
         return "\n".join(part for part in (self.what, self.evidence, self.do) if part)

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import ConfigError
-from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.secret import Secret
 
 if TYPE_CHECKING:
@@ -79,8 +78,8 @@ def _system_backend() -> KeyringBackend:
         named = os.environ.get("PYTHON_KEYRING_BACKEND", "")
         origin = "PYTHON_KEYRING_BACKEND" if named else "keyringrc.cfg (`keyring diagnose` says where it is)"
         raise ConfigError(
-            f"The keyring backend{f' {neutralise(named)}' if named else ''} cannot be loaded.",
-            evidence=neutralise(f"{type(error).__name__}: {error}"),
+            f"The keyring backend{f' {named}' if named else ''} cannot be loaded.",
+            evidence=f"{type(error).__name__}: {error}",
             do=f"Correct {origin}, or remove the choice there. {WITHOUT_KEYRING}",
         ) from None
     if isinstance(backend, (fail.Keyring, null.Keyring)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 
 from ..errors import ConnectionLost, ProtocolError
-from ..plain_text import neutralise
 from ..transports.pipe import Pipe
 from ..wire import Frame, FrameDecoder, FrameError
 
@@ -32,8 +31,8 @@ class FrameReader:
                 frame = next(self._decoded, None)  # one at a time: together they could take much memory
             except FrameError as error:
                 raise ProtocolError(
-                    f"{self._host} sent bytes that are not a frame: {neutralise(error.reason)}",
-                    evidence=neutralise(error.sample.decode("utf-8", "backslashreplace")),
+                    f"{self._host} sent bytes that are not a frame: {error.reason}",
+                    evidence=error.sample.decode("utf-8", "backslashreplace"),
                     do="Something on the host may write into the channel. Run with --debug and report it.",
                 ) from None
             if frame is not None:
@@ -42,6 +41,6 @@ class FrameReader:
             data = self._rest or await self._read()
             self._rest = b""
             if not data:
-                evidence = neutralise(self._pipe.stderr_tail().strip())
+                evidence = self._pipe.stderr_tail().strip()
                 raise ConnectionLost(f"the connection to {self._host} ended", evidence=evidence, do="Connect again.")
             self._decoded = self._decoder.feed(data)

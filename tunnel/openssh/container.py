@@ -21,7 +21,7 @@ def container_name(text: str) -> str:
     """Return `text` if it is a valid name or ID of a container. Raise UsageError."""
     if not _NAME.fullmatch(text):
         raise UsageError(
-            f"{neutralise(text)[:80]!r} is not a name of a container",
+            f"{text[:80]!r} is not a name of a container",
             do="`docker ps` on the host lists them: --container NAME.",
         )
     return text

@@ -99,7 +99,7 @@ def refused(failed: FailedLogin, error: asyncssh.PermissionDenied) -> AuthFailed
             )
     return AuthFailed(
         f"{name} refused the login",
-        evidence="\n".join([*lines, neutralise(str(error))]),
+        evidence="\n".join([*lines, str(error)]),
         do=f"Make `{failed.hop.target.shell_command()}` work first: it needs a key in the host's authorized_keys, an "
         "agent or a password, and an account that is not locked or expired. If it already works, add --transport ssh.",
     )

@@ -13,7 +13,6 @@ from ..loading import collection_paused, load_asyncssh
 from ..login.prompter import Prompts, tell_once
 from ..openssh.live_master import find_master
 from ..openssh.sharing import DEFAULT_SHARING, Sharing
-from ..plain_text import neutralise
 from ..ssh_config.target import SshTarget
 from ..ssh_config.unsupported import of_consequence, only_openssh
 from ..transports.pipe import Transport
@@ -239,7 +238,7 @@ class SshTransport:
                 raise lost(self._name, error) from error
             raise Unreachable(
                 f"{self._name} refused to run a command",
-                evidence=neutralise(error.reason),
+                evidence=error.reason,
                 do="Raise MaxSessions in its sshd_config: it allows no session, or all of them are in use.",
             ) from error
         except (asyncssh.Error, OSError) as error:

@@ -17,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..errors import ConfigError
-from ..plain_text import neutralise
 from ..transports.environment import without_secrets
 from .host_config import local_user, tokens_of, with_tokens
 from .target import SshTarget
@@ -235,7 +234,7 @@ class _Pass:
         if name == "refuseconnection":
             raise ConfigError(
                 "the ssh configuration refuses this connection",
-                evidence=neutralise(f"{where}: {rest}"),
+                evidence=f"{where}: {rest}",
                 do="Remove RefuseConnection for this host.",
             )
         if name not in _OPTIONS:
@@ -386,4 +385,4 @@ def _seconds(text: str) -> str:
 
 
 def _error(where: str, what: str) -> ConfigError:
-    return ConfigError("the ssh configuration cannot be read", evidence=neutralise(f"{where}: {what}"), do=_INSTALL)
+    return ConfigError("the ssh configuration cannot be read", evidence=f"{where}: {what}", do=_INSTALL)

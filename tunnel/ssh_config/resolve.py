@@ -11,7 +11,6 @@ import shutil
 from collections.abc import Mapping, Sequence
 
 from ..errors import ConfigError
-from ..plain_text import neutralise
 from ..transports.command import said_by
 from ..transports.environment import without_secrets
 from .host_config import HostConfig, host_config
@@ -62,7 +61,7 @@ async def ssh_says(argv: Sequence[str], host: str, env: Mapping[str, str]) -> di
     if status:
         raise ConfigError(
             "ssh does not accept its configuration",
-            evidence=neutralise(err.strip()),
+            evidence=err.strip(),
             do="Correct the -o option."
             if err.startswith("command-line")
             else f"Correct it until `{shlex.join([*argv, host])}` answers.",

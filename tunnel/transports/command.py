@@ -140,7 +140,7 @@ class CommandPipe:
             await self._stdin.drain()
         except (BrokenPipeError, ConnectionResetError) as error:
             raise ConnectionLost(
-                f"the connection to {self._command.name} was lost", evidence=neutralise(self.stderr_tail().strip())
+                f"the connection to {self._command.name} was lost", evidence=self.stderr_tail().strip()
             ) from error
 
     async def close(self) -> None:
@@ -253,14 +253,14 @@ async def start(
         )
     except FileNotFoundError:
         raise UsageError(
-            f"this machine has no command {neutralise(argv[0])[:80]!r}",
+            f"this machine has no command {argv[0][:80]!r}",
             evidence=f"It is needed to run: {shown}",
             do="Install it, put it on the PATH, or choose another transport.",
         ) from None
     except (OSError, ValueError) as error:
         raise UsageError(
-            f"the command {neutralise(argv[0])[:80]!r} cannot be started",
-            evidence=neutralise(str(error)),
+            f"the command {argv[0][:80]!r} cannot be started",
+            evidence=str(error),
             do=f"Make this work in a terminal first: {shown}",
         ) from error
     return TransportProcess(Process(transport, protocol, loop), transport, protocol)

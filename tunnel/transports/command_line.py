@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from ..errors import UsageError
-from ..plain_text import neutralise
 
 HOST = "{host}"
 COMMAND = "{command}"
@@ -24,9 +23,7 @@ def words_of(text: str, option: str) -> tuple[str, ...]:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise UsageError(
-            f"{option} cannot be read: {error}", evidence=neutralise(text)[:200], do="Close the quotes."
-        ) from None
+        raise UsageError(f"{option} cannot be read: {error}", evidence=text[:200], do="Close the quotes.") from None
     if not words or not words[0]:
         raise UsageError(f"{option} names no command", do=f"Write {option} 'COMMAND ARGUMENTS…'.")
     return tuple(words)

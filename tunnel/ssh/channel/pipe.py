@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...errors import ConnectionLost
-from ...plain_text import neutralise
 from ...transports.stderr_tail import LAST_WORDS_S, StderrTail
 
 if TYPE_CHECKING:
@@ -108,4 +107,4 @@ class _Taker:
 
 def lost(name: str, error: Exception) -> ConnectionLost:
     """Return the error for a connection that broke."""
-    return ConnectionLost(f"the connection to {name} was lost", evidence=neutralise(str(error) or type(error).__name__))
+    return ConnectionLost(f"the connection to {name} was lost", evidence=str(error) or type(error).__name__)
