@@ -10,14 +10,15 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError
 
-from .command_line.error_text import error_text
+from .command_line.error_text import error_lines
 from .command_line.model import Arguments
+from .terminal.guarded_streams import say
 
 if TYPE_CHECKING:
     from .config.settings import Settings
@@ -67,12 +68,11 @@ def set_up(arguments: Arguments, environ: Mapping[str, str] = os.environ) -> Non
     _keep(mark)
     if not needed:
         return
-    say = sys.stderr.write
     try:
-        _steps(environ, say, samples=not arguments.screen.plain)
+        _steps(environ, samples=not arguments.screen.plain)
     except (KeyboardInterrupt, EOFError):
-        say("\n")
-    say("The set-up is done. `ccb auth login`, /theme and /trust change this later.\n\n")
+        say("")
+    say("The set-up is done. `ccb auth login`, /theme and /trust change this later.", "")
 
 
 def _somebody_to_ask() -> bool:
@@ -135,21 +135,21 @@ def _has_other_provider(arguments: Arguments, environ: Mapping[str, str], settin
     return "/" in model and provider_and_model(model, environ, settings) is not None
 
 
-def _steps(environ: Mapping[str, str], say: Callable[[str], object], *, samples: bool) -> None:
-    say(_WELCOME)
-    _ask_credential(environ, say)
-    _ask_theme(environ, say, samples=samples)
-    say(f"\n{_TRUST}\n")
+def _steps(environ: Mapping[str, str], *, samples: bool) -> None:
+    say(*_WELCOME.splitlines())
+    _ask_credential(environ)
+    _ask_theme(environ, samples=samples)
+    say("", *_TRUST.splitlines())
     _line("Press Enter to begin: ")
 
 
-def _ask_credential(environ: Mapping[str, str], say: Callable[[str], object]) -> None:
+def _ask_credential(environ: Mapping[str, str]) -> None:
     from .commands.auth.login import login
 
-    say(f"\n{_CREDENTIAL}\n")
-    chosen = _choice("1, 2 or Enter: ", 2, say)
+    say("", *_CREDENTIAL.splitlines())
+    chosen = _choice("1, 2 or Enter: ", 2)
     if chosen == "2":
-        say(f"{_OTHERS}\n")
+        say(*_OTHERS.splitlines())
     if chosen != "1":
         return
     for _ in range(_TRIES):
@@ -157,28 +157,28 @@ def _ask_credential(environ: Mapping[str, str], say: Callable[[str], object]) ->
             login(environ)
             return
         except CcbError as error:
-            say(error_text(error))
-        if _choice("Enter goes on without a key, 1 tries again: ", 1, say) != "1":
+            say(*error_lines(error))
+        if _choice("Enter goes on without a key, 1 tries again: ", 1) != "1":
             return
 
 
-def _ask_theme(environ: Mapping[str, str], say: Callable[[str], object], *, samples: bool) -> None:
+def _ask_theme(environ: Mapping[str, str], *, samples: bool) -> None:
     from .tui.theme.sample import sample
     from .tui.theme.theme_store import ThemeStore
     from .tui.theme.themes import THEME_NAMES
 
-    say("\n2 of 3: colours. /theme changes them at any time.\n")
+    say("", "2 of 3: colours. /theme changes them at any time.")
     for number, name in enumerate(THEME_NAMES, start=1):
         shown = sample(name, environ) if samples else ""
-        say(f"  {number}  {name:<20} {shown}".rstrip(" ") + "\n")
-    say("  Enter  as the background of the terminal asks for\n")
-    chosen = _choice(f"1 to {len(THEME_NAMES)} or Enter: ", len(THEME_NAMES), say)
+        say(f"  {number}  {name:<20} {shown}".rstrip(" "))
+    say("  Enter  as the background of the terminal asks for")
+    chosen = _choice(f"1 to {len(THEME_NAMES)} or Enter: ", len(THEME_NAMES))
     store = ThemeStore.of(environ)
     if store is not None and chosen:
         store.keep(THEME_NAMES[int(chosen) - 1])
 
 
-def _choice(question: str, most: int, say: Callable[[str], object]) -> str:
+def _choice(question: str, most: int) -> str:
     """Return the number that the person types, from 1 to `most`, or "" for Enter alone. Ask again after anything else:
     it may be a key that was pasted too early. Raise EOFError at the end of input, KeyboardInterrupt for Ctrl+C."""
     while True:
@@ -186,7 +186,7 @@ def _choice(question: str, most: int, say: Callable[[str], object]) -> str:
         if answer in ("", *map(str, range(1, most + 1))):
             return answer
         key = " A key is asked for after 1, and not shown then." if answer.startswith("sk-") else ""
-        say(f"Type one of the numbers, or Enter.{key}\n")
+        say(f"Type one of the numbers, or Enter.{key}")
 
 
 def _line(question: str) -> str:

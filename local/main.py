@@ -16,14 +16,14 @@ from ccb.tunnel.errors import CcbError, UsageError
 from ccb.tunnel.loading import collection_paused, take_short_turns
 
 from .command_line.arguments import parse_arguments
-from .command_line.error_text import bug_text, code_of, error_text
+from .command_line.error_text import bug_lines, code_of, error_lines
 from .command_line.exit_codes import ExitCode
 from .command_line.model import Arguments, private_texts
 from .command_line.options import HOST_COMMANDS, OWN_WORDS
 from .config.log import logging_to_file, state_dir
 from .first_run import set_up
 from .terminal.console import flush_stdout, reader_has_left, write_stdout
-from .terminal.guarded_streams import guarded_streams
+from .terminal.guarded_streams import guarded_streams, print_line, say
 from .terminal.restoring import SCREENS, restore_after_kill
 
 log = logging.getLogger(__name__)
@@ -57,32 +57,32 @@ def _answer(argv: Sequence[str]) -> int:
     try:
         arguments = parse_arguments(argv, remote=os.environ.get("CCB_REMOTE", ""))
     except CcbError as error:
-        sys.stderr.write(error_text(error))
+        say(*error_lines(error))
         return code_of(error)
     if arguments.version:
-        sys.stdout.write(f"{ccb.VERSION_ANSWER}\n")
+        print_line(f"{ccb.VERSION_ANSWER}")
         return ExitCode.OK
     if arguments.help or arguments.command == "help":
         return _help(arguments)
     for hint in arguments.hints:
-        sys.stderr.write(f"ccb: {hint}\n")
+        say(f"ccb: {hint}")
     take_short_turns()
     _forbid_core_dumps()
     own_file = arguments.sdk.debug_file
     debug, commands = arguments.debug or own_file is not None, private_texts(arguments.connection)
     with logging_to_file(debug=debug, commands=commands, own_file=own_file) as log_file:
         if debug:
-            sys.stderr.write(f"ccb: log file {log_file}\n")
+            say(f"ccb: log file {log_file}")
         try:
             if all(stream.isatty() for stream in (sys.stdin, sys.stderr)) and restore_after_kill(state_dir() / SCREENS):
-                sys.stderr.write("ccb: an earlier ccb was killed in this terminal, which is restored now\n")
+                say("ccb: an earlier ccb was killed in this terminal, which is restored now")
             return _run(arguments)
         except CcbError as error:
             log.info("ended by an error", exc_info=error)
-            sys.stderr.write(error_text(error))
+            say(*error_lines(error))
             return code_of(error)
         except KeyboardInterrupt:
-            sys.stderr.write("\nccb: interrupted\n")
+            say("", "ccb: interrupted")
             return ExitCode.INTERRUPTED
         except (MemoryError, ImportError):  # no bugs: the last handler in `ccb.__main__` says what to do
             raise
@@ -94,7 +94,7 @@ def _answer(argv: Sequence[str]) -> int:
                 log.info("stdout cannot be written", exc_info=error)
                 return unwritable
             log.exception("a bug")
-            sys.stderr.write(bug_text(error, log_file))
+            say(*bug_lines(error, log_file))
             return ExitCode.INTERNAL
 
 
@@ -104,7 +104,7 @@ def _help(arguments: Arguments) -> int:
         return _run_own_words(command, ["--help"])
     from .command_line.help_text import help_text
 
-    return write_stdout(help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), command))
+    return write_stdout(*help_text(min(shutil.get_terminal_size((100, 24)).columns, 120), command).splitlines())
 
 
 def _run_own_words(command: str, words: Sequence[str]) -> int:

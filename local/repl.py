@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
@@ -17,11 +16,12 @@ from ccb.tunnel.wire.requests import new_uuid
 
 from .command_line.model import Arguments
 from .command_line.transport_choice import host_label
+from .terminal.guarded_streams import say
 from .terminal.signals import ended_by_signals
 from .terminal.stdio import in_thread
 
 if TYPE_CHECKING:
-    from ccb.tunnel.wire import Hello
+    from ccb.tunnel.link.greeting import Greeting
 
     from .connect.connect import Connected
     from .connect.hosts.kept_transport import KeptTransport
@@ -120,7 +120,7 @@ async def _one_session(
             if following is None:
                 return None
             await take_off(app)
-    return arguments_for(following, arguments, connected.session.hello.cwd)
+    return arguments_for(following, arguments, connected.session.hello.cwd.raw)
 
 
 def _info(arguments: Arguments, connected: Connected) -> ReplInfo:
@@ -129,14 +129,14 @@ def _info(arguments: Arguments, connected: Connected) -> ReplInfo:
     hello, options = connected.session.hello, connected.options
     return ReplInfo(
         connected.host,
-        hello.cwd,
+        hello.cwd.raw,
         options.model or "",
         options.permission_mode,
         __version__,
         connected.resume,
         options.client,
         arguments.prompt or "",
-        hello.sandbox or _wanted_cage(hello, options.sandbox),
+        hello.sandbox.cell or _wanted_cage(hello, options.sandbox),
         connected.revoke,
     )
 
@@ -146,18 +146,18 @@ async def _close(session: RemoteSession) -> None:
     one asked for."""
     try:
         if session.reading and not session.driving:
-            sys.stderr.write(
+            say(
                 "ccb: another client drives the session; this ccb ends when it has read the answer "
-                "that it asked for (Ctrl+C ends it now; the other client then asks the model again)\n"
+                "that it asked for (Ctrl+C ends it now; the other client then asks the model again)"
             )
             await session.read_out()
     finally:  # also after Ctrl+C, so that the host learns of it
         await session.close(done=True)
     if session.unsent:
-        sys.stderr.write(f"ccb: {session.unsent} input(s) were not confirmed by the host and may be lost.\n")
+        say(f"ccb: {session.unsent} input(s) were not confirmed by the host and may be lost.")
 
 
-def _wanted_cage(hello: Hello, mode: str) -> str:
+def _wanted_cage(hello: Greeting, mode: str) -> str:
     """Return in words the cage of a sandbox mode, as long as the worker has not said which one is in force; "" for a
     worker that knows none."""
     from ccb.tunnel.wire.options import CAGES

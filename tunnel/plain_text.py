@@ -21,6 +21,7 @@ CONTROLS = re.compile(
 """Characters that drive a terminal or reorder its text; the last one stands for a part of an image. Newline and tab are
 none."""
 _MARKS = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
+_BLANKS = {ord("\n"): " ", ord("\t"): " "}
 _HEAPS = re.compile(f"({_MARKS}{{8}}){_MARKS}+")  # more than any script puts over one character
 
 
@@ -41,9 +42,14 @@ def neutralise(text: str) -> str:
     return plain if plain.isascii() else _HEAPS.sub("\\1�", plain)
 
 
+def as_line(text: str) -> str:
+    """Return a text as one line of ccb, neutralised: newlines and tabs become blanks, what is aligned stays so."""
+    return neutralise(text).translate(_BLANKS)
+
+
 def one_line(text: str) -> str:
-    """Return a name from the remote, neutralised and on one line."""
-    return " ".join(neutralise(text).split())
+    """Return a name from the remote, neutralised and on one line without blanks at its ends."""
+    return " ".join(as_line(text).split())
 
 
 class HostText:

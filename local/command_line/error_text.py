@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import neutralise, one_line
 
 from .exit_codes import ExitCode
 
@@ -14,19 +13,19 @@ _MAX_LINE = 2_000  # characters; what a host says may have any length
 _OWN_PREFIX = ("error:", "Error:", "ccb ", "ccb:")
 
 
-def error_text(error: CcbError) -> str:
-    """The error as lines for stderr, with a newline at the end. Only the evidence can have several."""
-    what = _cut(one_line(error.what))
+def error_lines(error: CcbError) -> list[str]:
+    """The error as lines for stderr. Only the evidence can have several."""
+    what = _cut(error.what)
     lines = [what if what.startswith(_OWN_PREFIX) else f"ccb: {what}"]
     lines += [f"  {line}" for line in evidence_lines(error)]
     if error.do:
-        lines.append(f"  -> {_cut(one_line(error.do))}")
-    return "\n".join(lines) + "\n"
+        lines.append(f"  -> {_cut(error.do)}")
+    return lines
 
 
 def evidence_lines(error: CcbError) -> list[str]:
     """The evidence of an error without empty lines, cut to about a screenful."""
-    lines = [_cut(line) for line in neutralise(error.evidence).splitlines() if line.strip()]
+    lines = [_cut(line) for line in error.evidence.splitlines() if line.strip()]
     more = len(lines) - _MAX_EVIDENCE_LINES
     return lines if more <= 0 else [*lines[:_MAX_EVIDENCE_LINES], f"… and {more} more lines"]
 
@@ -35,13 +34,13 @@ def _cut(text: str) -> str:
     return text if len(text) <= _MAX_LINE else f"{text[:_MAX_LINE]}… and {len(text) - _MAX_LINE} more characters"
 
 
-def bug_text(error: BaseException, log_file: Path) -> str:
+def bug_lines(error: BaseException, log_file: Path) -> list[str]:
     """Return the message for a bug in ccb."""
-    return (
-        f"ccb: a bug in ccb: {type(error).__name__}\n"
-        f"  The details are in {log_file}\n"
-        "  -> Please report it with that file. Check first that it shows nothing you want to keep private.\n"
-    )
+    return [
+        f"ccb: a bug in ccb: {type(error).__name__}",
+        f"  The details are in {log_file}",
+        "  -> Please report it with that file. Check first that it shows nothing you want to keep private.",
+    ]
 
 
 def code_of(error: CcbError) -> ExitCode:

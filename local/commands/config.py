@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.settings_text import line_of
 
 from ..command_line.exit_codes import ExitCode
 from ..config.projects import Projects
 from ..config.settings import Settings, SettingsChoice, SettingsLayer, settings_path
 from ..config.settings_loading import load_settings
+from ..terminal.guarded_streams import print_line, say
 from .running import CommandParser, exit_code
 
 _JOINED = ("permissions", "env", "mcpServers")
@@ -47,12 +47,12 @@ def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
     if words:
         projects += _of_host(words, environ, origin=options.origin)
     for warning in settings.warnings:
-        sys.stderr.write(f"ccb: {warning}\n")
+        say(f"ccb: {warning}")
     lines = [*_values(settings, origin=options.origin), *projects]
     for line in lines or [
         f"Nothing is set. Settings are in {settings_path(environ)}; docs/reference/settings.md lists them."
     ]:
-        sys.stdout.write(f"{line}\n")
+        print_line(line)
     return ExitCode.OK
 
 
@@ -94,9 +94,9 @@ def _of_host(words: Sequence[str], environ: Mapping[str, str], *, origin: bool) 
     from .host_projects import read_host_project
 
     found = asyncio.run(read_host_project(parse_arguments(["trust", *words]), environ))
-    trusted = Projects(environ).find(found.host, found.directory).trusted == found.fingerprint
+    trusted = Projects(environ).find(found.host, found.directory.raw).trusted == found.fingerprint
     for problem in found.problems:
-        sys.stderr.write(f"ccb: on the host: {problem}\n")
+        say(f"ccb: on the host: {problem}")
     counts = "" if trusted else ", not trusted, so it does not count"
     lines = [each.line + (f"  ({each.origin}{counts})" if origin else "") for each in found.switches]
     return lines + [each.line + (f"  ({each.origin})" if origin else "") for each in found.policy]
@@ -104,7 +104,7 @@ def _of_host(words: Sequence[str], environ: Mapping[str, str], *, origin: bool) 
 
 def _kept(projects: Projects, *, origin: bool) -> Iterator[str]:
     for each in projects.all():
-        where = f"{one_line(each.host.name)}:{one_line(each.directory)}"
+        where = f"{each.host.name}:{HostText(each.directory).path}"
         suffix = f"  (kept: {projects.path})" if origin else ""
         if each.trusted:
             yield f"{where} is trusted{suffix}"

@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.spelling import spelled
 
@@ -22,7 +22,7 @@ from ..files.copy import CopyOrder, copy
 from ..files.progress import CopyProgress, progress_line, size_of
 from ..login.prompts import prompts_for
 from ..terminal.console import run_command
-from ..terminal.guarded_streams import write_over
+from ..terminal.guarded_streams import say, write_over
 
 _EVERY_S = 0.2
 
@@ -54,7 +54,7 @@ async def copy_files(arguments: Arguments, environ: Mapping[str, str] = os.envir
     order = CopyOrder(arguments.copy.upload, arguments.copy.local, arguments.copy.remote)
     progress, line = CopyProgress(), _Line()
     if sys.stderr.isatty():
-        sys.stderr.write(f"Connecting to {host_label(arguments.connection)} …\n")
+        say(f"Connecting to {host_label(arguments.connection)} …")
     prompts = prompts_for(headless=False)
     async with AsyncExitStack() as stack:
         hosts = await stack.enter_async_context(AsyncExitStack())
@@ -69,14 +69,14 @@ async def copy_files(arguments: Arguments, environ: Mapping[str, str] = os.envir
         await stack.enter_async_context(_shown(line, order, progress))
         await copy(order, open_transport, progress)
     for path, why in progress.skipped:
-        sys.stderr.write(f"ccb: left out: {one_line(spelled(path))}: {one_line(why)}\n")
-    sys.stderr.write(_summary(order, progress))
+        say(f"ccb: left out: {HostText(spelled(path)).path}: {why}")
+    say(_summary(order, progress))
     return ExitCode.AGENT_FAILED if progress.skipped else ExitCode.OK
 
 
 def _summary(order: CopyOrder, progress: CopyProgress) -> str:
     files = f"{progress.copied} files, " if progress.copied != 1 else ""
-    return f"copied {one_line(order.name or order.remote)} ({files}{size_of(progress.done)})\n"
+    return f"copied {order.shown} ({files}{size_of(progress.done)})"
 
 
 @contextlib.asynccontextmanager
@@ -90,7 +90,7 @@ async def _shown(line: _Line, order: CopyOrder, progress: CopyProgress) -> Async
         while True:
             if not line.hidden:
                 width = shutil.get_terminal_size((80, 24)).columns - 1
-                line.write(progress_line(order.name or order.remote, progress, width))
+                line.write(progress_line(order.shown, progress, width))
             await asyncio.sleep(_EVERY_S)
 
     showing = asyncio.create_task(show(), name="progress of a copy")

@@ -9,55 +9,56 @@ from contextlib import aclosing
 from dataclasses import field
 from pathlib import Path
 
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..command_line.model import Arguments
 from ..config.projects import HostIdentity
 from ..connect.connect import connect_host
 from ..connect.hosts.identity import host_identity
-from ..connect.session_list import Count, ReportRow, Text, reports, row_of
+from ..connect.session_list import Count, HostWords, ReportRow, Text, reports, row_of
 from ..login.prompts import prompts_for
 
 _MAX_REPORTS = 2000
+_MOST = 16_384  # characters: what the person trusts is shown whole
 _RULES = ("allow", "ask", "deny")
 
 
 class _ProjectRow(ReportRow):
-    directory: Text = ""
+    directory: HostWords = HostText("")
     fingerprint: Text = ""
-    text: Text = ""
+    text: HostWords = HostText("")
 
 
 class SwitchRow(ReportRow):
     """One thing that a project or the policy of a host switches on, as the host describes it. `at` is the line in its
     file, 0 if that is not known."""
 
-    kind: Text = ""
-    name: Text = ""
-    detail: Text = ""
-    path: Text = ""
-    source: Text = "project"
+    kind: HostWords = HostText("")
+    name: HostWords = HostText("")
+    detail: HostWords = HostText("")
+    path: HostWords = HostText("")
+    source: HostWords = HostText("project")
     at: Count = 0
 
     @property
     def origin(self) -> str:
         """Where it stands, as safe text: the source, the file on the host, and the line where that is known."""
-        return f"{one_line(self.source)}: {one_line(self.path)}" + (f", line {self.at}" if self.at else "")
+        return f"{self.source.cell}: {self.path.path}" + (f", line {self.at}" if self.at else "")
 
     @property
     def line(self) -> str:
         """It as one line of safe text, like a value of `ccb config show`."""
-        name, detail = one_line(self.name), one_line(self.detail)
-        match self.kind:
+        name, detail = self.name.line(_MOST), self.detail.line(_MOST)
+        match self.kind.raw:
             case kind if kind in _RULES:
                 return f"permissions.{kind} = {json.dumps(name, ensure_ascii=False)}"
             case "setting":
                 return f"{name} = {detail}"
             case "hook" | "mcp":
-                return f"{'hooks' if self.kind == 'hook' else 'mcpServers'}.{name} = {detail}"
+                return f"{'hooks' if self.kind.raw == 'hook' else 'mcpServers'}.{name} = {detail}"
             case _:
-                return f"{one_line(self.kind)} {name}" + (f": {detail}" if detail else "")
+                return f"{self.kind.cell} {name}" + (f": {detail}" if detail else "")
 
 
 @dataclass(frozen=True)
@@ -66,10 +67,10 @@ class HostProject:
     of the host has set."""
 
     host: HostIdentity
-    directory: str
+    directory: HostText
     fingerprint: str
     switches: Sequence[SwitchRow] = field(default=())
-    problems: Sequence[str] = field(default=())
+    problems: Sequence[HostText] = field(default=())
     policy: Sequence[SwitchRow] = field(default=())
 
 
@@ -85,7 +86,7 @@ async def read_host_project(arguments: Arguments, environ: Mapping[str, str] = o
                     case "project":
                         found = row_of(_ProjectRow, report.body, transport.name)
                     case "problem":
-                        problems.append(one_line(row_of(_ProjectRow, report.body, transport.name).text))
+                        problems.append(row_of(_ProjectRow, report.body, transport.name).text)
                     case "switch":
                         switches.append(row_of(SwitchRow, report.body, transport.name))
                     case "policy":

@@ -22,7 +22,8 @@ from ..command_line.transport_choice import host_label
 from ..connect.connect import connect_host
 from ..connect.session_list import Count, HostWords, ReportRow, list_sessions, reports, row_of
 from ..login.prompts import ask_line, prompts_for
-from ..terminal.console import print_line, run_command
+from ..terminal.console import run_command
+from ..terminal.guarded_streams import print_line, say
 from .disconnect import kept_line
 from .sessions.table import session_table, size_text
 
@@ -57,7 +58,7 @@ async def run_host_command(arguments: Arguments, environ: Mapping[str, str] = os
     if arguments.command == "clean" and not arguments.host_command.dry_run and not arguments.host_command.yes:
         await _confirm(arguments)
     if sys.stderr.isatty():
-        sys.stderr.write(f"Connecting to {host_label(arguments.connection)} …\n")
+        say(f"Connecting to {host_label(arguments.connection)} …")
     async with connect_host(arguments, prompts_for(headless=False), environ) as (transport, bundle):
         with _shown_when_slow(f"Waiting for {host_label(arguments.connection)} …"):
             match arguments.command:
@@ -77,7 +78,7 @@ def _shown_when_slow(text: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    timer = asyncio.get_running_loop().call_later(_SLOW_S, sys.stderr.write, text + "\n")
+    timer = asyncio.get_running_loop().call_later(_SLOW_S, say, text)
     try:
         yield
     finally:
@@ -137,7 +138,7 @@ async def _stop(arguments: Arguments, transport: Transport, bundle: Bundle) -> E
                 print_line(_stopped(row, dry_run=False))
             elif report.kind == "kept":
                 code = ExitCode.AGENT_FAILED
-                sys.stderr.write(f"ccb: not stopped: {row.path}: {row.why}\n")
+                say(f"ccb: not stopped: {row.path}: {row.why}")
     if not count and code is ExitCode.OK:
         print_line(f"No session runs on {host_label(arguments.connection)}.")
     return code

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.kinds.mcp import WANTS_LOGIN
 from ccb.tunnel.wire.requests import RequestRefused
 
@@ -23,6 +22,7 @@ from ..login.prompts import TerminalPrompts
 from ..mcp.config import HttpServer, ServerConfig, server_config, server_configs
 from ..mcp.service import MISSING, package_missing
 from ..terminal.console import write_stdout
+from ..terminal.guarded_streams import say
 from .running import CommandParser, exit_code
 
 Json = dict[str, Any]
@@ -61,20 +61,20 @@ def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
         described = _described(options)
         shown = server_config(options.name, described, environ).shown
         write_settings(settings_path(environ), environ, {"mcpServers": {**servers, options.name: described}})
-        return write_stdout(f"Added {options.name}: {shown}\nTry it: ccb mcp test {options.name}\n")
+        return write_stdout(f"Added {options.name}: {shown}", f"Try it: ccb mcp test {options.name}")
     if options.command == "list":
         configs = server_configs(servers, environ)
         lines = [f"{name}: {config.shown}" for name, config in configs.items()]
-        return write_stdout("\n".join(lines or ["No MCP server. Add one: ccb mcp add NAME -- COMMAND"]) + "\n")
+        return write_stdout(*lines or ["No MCP server. Add one: ccb mcp add NAME -- COMMAND"])
     if options.name not in servers:
         raise UsageError(f"there is no MCP server {options.name!r}", do="`ccb mcp list` shows them.")
     if options.command == "remove":
         left = {name: server for name, server in servers.items() if name != options.name}
         write_settings(settings_path(environ), environ, {"mcpServers": left})
-        return write_stdout(f"Removed {options.name}.\n")
+        return write_stdout(f"Removed {options.name}.")
     config = server_config(options.name, servers[options.name], environ)
     if options.command == "get":
-        return write_stdout(f"{options.name}: {config.shown}\n")
+        return write_stdout(f"{options.name}: {config.shown}")
     if package_missing():
         raise UsageError(MISSING)
     secrets = open_store(environ, settings, TerminalPrompts())
@@ -118,15 +118,14 @@ async def _test(name: str, config: ServerConfig, secrets: SecretStore) -> int:
         what, why, do = str(error), server.why, f"`ccb mcp get {name}` shows how it is started."
         if WANTS_LOGIN in what:
             what, why, do = f"the MCP server {name} {WANTS_LOGIN}", "", f"Log in: ccb mcp login {name}"
-        evidence = f"  {one_line(why)}\n" if why else ""
-        sys.stderr.write(f"ccb: {one_line(what)}\n{evidence}  -> {do}\n")
+        say(f"ccb: {what}", *([f"  {why}"] if why else []), f"  -> {do}")
         return ExitCode.AGENT_FAILED
     finally:
         await server.close()
     found = listed.get("result", {}).get("tools")
     tools = [str(each.get("name")) for each in (found if isinstance(found, list) else ()) if isinstance(each, dict)]
     info = hello["serverInfo"]
-    return write_stdout(f"{name} works: {info['name']} {info['version']}, {len(tools)} tools: {', '.join(tools)}\n")
+    return write_stdout(f"{name} works: {info['name']} {info['version']}, {len(tools)} tools: {', '.join(tools)}")
 
 
 def _account(command: str, name: str, config: ServerConfig, secrets: SecretStore) -> int:
@@ -137,5 +136,5 @@ def _account(command: str, name: str, config: ServerConfig, secrets: SecretStore
         raise UsageError(f"{name} is a program on this machine: it has no login", do="Give it what it needs with -e.")
     if command == "logout":
         there = asyncio.run(log_out(config, secrets))
-        return write_stdout(f"Logged out of {name}.\n" if there else f"You were not logged in at {name}.\n")
-    return write_stdout(asyncio.run(log_in(name, config, secrets)) + "\n")
+        return write_stdout(f"Logged out of {name}." if there else f"You were not logged in at {name}.")
+    return write_stdout(asyncio.run(log_in(name, config, secrets)))

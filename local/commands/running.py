@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from typing import NoReturn
 
 from ccb.tunnel.errors import CcbError, UsageError
 
-from ..command_line.error_text import code_of, error_text
+from ..command_line.error_text import code_of, error_lines
+from ..terminal.guarded_streams import say
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -25,7 +25,7 @@ def exit_code(run: Callable[[], int]) -> int:
     try:
         return run()
     except CcbError as error:
-        sys.stderr.write(error_text(error))
+        say(*error_lines(error))
         return code_of(error)
     except SystemExit as end:  # argparse after --help
         return int(end.code or 0)

@@ -8,14 +8,15 @@ import sys
 from collections.abc import Mapping
 
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import HostText
 
 from ..command_line.exit_codes import ExitCode
 from ..command_line.model import Arguments
 from ..command_line.transport_choice import host_label
 from ..config.projects import ProjectRecord, Projects
 from ..login.prompts import ask_line
-from ..terminal.console import print_line, run_command
+from ..terminal.console import run_command
+from ..terminal.guarded_streams import print_line, say
 from .host_projects import HostProject, read_host_project
 
 
@@ -33,16 +34,16 @@ async def run_trust(arguments: Arguments, environ: Mapping[str, str] = os.enviro
     if arguments.host_command.revoke:
         return await asyncio.to_thread(_revoke, arguments, projects)
     found = await read_host_project(arguments, environ)
-    where = f"{one_line(found.host.name)}:{one_line(found.directory)}"
+    where = f"{found.host.name}:{found.directory.path}"
     for problem in found.problems:
-        sys.stderr.write(f"ccb: on the host: {problem}\n")
+        say(f"ccb: on the host: {problem}")
     if not found.switches:
         print_line(f"{where} switches nothing on.")
         return ExitCode.OK
-    trusted = (await asyncio.to_thread(projects.find, found.host, found.directory)).trusted
+    trusted = (await asyncio.to_thread(projects.find, found.host, found.directory.raw)).trusted
     print_line(f"{where} {'is trusted' if trusted == found.fingerprint else 'would switch on'}:")
     for switch in found.switches:
-        print_line(f"  {switch.line}  ({one_line(switch.path)})")
+        print_line(f"  {switch.line}  ({switch.path.path})")
     if trusted == found.fingerprint:
         return ExitCode.OK
     return await _ask(arguments, projects, found, where)
@@ -50,10 +51,10 @@ async def run_trust(arguments: Arguments, environ: Mapping[str, str] = os.enviro
 
 def lines_of(record: ProjectRecord) -> list[str]:
     """Return what is kept of a project, as lines."""
-    where = f"{one_line(record.host.name)}:{one_line(record.directory)}"
+    where = f"{record.host.name}:{HostText(record.directory).path}"
     lines = [f"{where} is trusted"] if record.trusted else []
     for kind, rules in record.permissions.items():
-        lines += [f"{where} permissions.{kind} = {one_line(rule)}" for rule in rules]
+        lines += [f"{where} permissions.{kind} = {rule}" for rule in rules]
     return lines
 
 
@@ -65,7 +66,7 @@ async def _ask(arguments: Arguments, projects: Projects, found: HostProject, whe
         if (await ask_line(f"Trust all of this in {where}? (yes/no) ")).lower() not in ("y", "yes"):
             print_line("It is not trusted.")
             return ExitCode.OK
-    await asyncio.to_thread(projects.trust, found.host, found.directory, found.fingerprint)
+    await asyncio.to_thread(projects.trust, found.host, found.directory.raw, found.fingerprint)
     print_line(f"{where} is trusted until any of this changes.")
     return ExitCode.OK
 
@@ -75,10 +76,10 @@ def _revoke(arguments: Arguments, projects: Projects) -> ExitCode:
     name, directory = host_label(arguments.connection), arguments.directory
     gone = projects.forget(lambda each: each.host.name == name and directory in (None, each.directory))
     for each in gone:
-        print_line(f"{one_line(each.host.name)}:{one_line(each.directory)} is not trusted any more; its rules are gone")
+        print_line(f"{each.host.name}:{HostText(each.directory).path} is not trusted any more; its rules are gone")
     if not gone:
         where = ":".join(filter(None, (name, directory)))
-        sys.stderr.write(f"ccb: nothing is kept of {where}; `ccb trust` lists what is\n")
+        say(f"ccb: nothing is kept of {where}; `ccb trust` lists what is")
     return ExitCode.OK if gone else ExitCode.AGENT_FAILED
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ccb.tunnel.errors import ConfigError
-from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.settings_text import line_of
 
 _SECRET_NAME = re.compile(r"api_?-?key|auth_?-?token|secret|password", re.IGNORECASE)
@@ -84,7 +83,7 @@ def refuse_wrong_models(path: str, text: str, known: Mapping[str, Any]) -> None:
     for keys, model in (*chosen.items(), *meant.items()):
         if not may_be_model(model):
             raise ConfigError(
-                f"{path}, line {line_of(text, keys)}: {'.'.join(keys)}: {one_line(model)!r} is no model",
+                f"{path}, line {line_of(text, keys)}: {'.'.join(keys)}: {model!r} is no model",
                 do=f"Write {', '.join(ALIASES)}, or a full id as its provider has it.",
             )
 

@@ -15,9 +15,10 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CredentialError, NoSuchSession, UsageError
+from ccb.tunnel.link.greeting import Greeting
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.transports.pipe import Transport
-from ccb.tunnel.wire import Hello, SessionOptions
+from ccb.tunnel.wire import SessionOptions
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.models import may_be_model
 from ccb.tunnel.wire.requests import TRUST_PROJECT
@@ -202,10 +203,10 @@ async def connect_session(
         asking = refresh_lists(chosen or ["default"], environ, startup.settings, startup.stored)
         stack.push_async_callback(cancelled, asyncio.create_task(asking, name="lists of models"))
         hello = session.hello
-        proxy_desk.serves(CallPlace(counted_session(dialer.parameters, hello.session), host, hello.cwd))
+        proxy_desk.serves(CallPlace(counted_session(dialer.parameters, hello.session), host, hello.cwd.raw))
         await stack.enter_async_context(proxy_desk.control(environ))
         log.info("attached to session %s on %s, worker pid %d", hello.session, host, hello.pid)
-        resume = resume_command(arguments, hello.session, directory=hello.cwd)
+        resume = resume_command(arguments, hello.session, directory=hello.cwd.raw)
         session.come_back_with(resume)
         warnings = (*startup.warnings, *lacks, *mcp_warnings, *left, *_other_directory(arguments, hello.cwd))
         notifications = NotificationHooks(_own_hooks(startup.settings), f"ccb {host}")
@@ -343,7 +344,7 @@ def _attach_options(
     """Return how to attach. `parameters` are the start parameters of the worker."""
     new = bool(parameters.get("create"))
 
-    async def for_host(hello: Hello) -> Mapping[str, object]:
+    async def for_host(hello: Greeting) -> Mapping[str, object]:
         option = (await desk.option(hello)).to_json()
         return {"settings": option} if option else {}
 
@@ -360,13 +361,13 @@ def _attach_options(
     )
 
 
-def _other_directory(arguments: Arguments, cwd: str) -> tuple[str, ...]:
+def _other_directory(arguments: Arguments, cwd: HostText) -> tuple[str, ...]:
     """Return a tuple with a warning if the session works in another directory than the command line names, else an
     empty one."""
     asked = arguments.directory or ""
-    if arguments.session.resume is None or not asked.startswith("/") or posixpath.normpath(asked) == cwd:
+    if arguments.session.resume is None or not asked.startswith("/") or posixpath.normpath(asked) == cwd.raw:
         return ()
-    return (f"this session works in {HostText(cwd).path}, not in {asked}",)
+    return (f"this session works in {cwd.path}, not in {asked}",)
 
 
 async def _watch_network(session: RemoteSession) -> None:

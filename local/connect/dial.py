@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from ccb.deploy.bootstrap import Launched, launch
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import CcbError, ConnectionLost, DeployError, Dropped
+from ccb.tunnel.link.greeting import Greeting
 from ccb.tunnel.link.link import Link, new_nonce
 from ccb.tunnel.transports.pipe import Transport
-from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..session.connection import KnownSession
@@ -41,7 +41,7 @@ OpenTransport = Callable[[bool], Awaitable[Transport]]
 class WorkerConnection:
     """A link whose worker has said hello."""
 
-    def __init__(self, link: Link, hello: Hello, proxy: AuthProxy, stack: AsyncExitStack) -> None:
+    def __init__(self, link: Link, hello: Greeting, proxy: AuthProxy, stack: AsyncExitStack) -> None:
         self.link = link
         self.hello = hello
         self._proxy = proxy
@@ -177,7 +177,7 @@ class Dialer:
 
     async def _hello(
         self, parameters: Mapping[str, object], stack: AsyncExitStack, *, warm: bool, ask: bool
-    ) -> tuple[Link, Hello]:
+    ) -> tuple[Link, Greeting]:
         """Start the worker's bridge and wait for its hello.
 
         An existing transport that does not work is replaced, once.
@@ -197,7 +197,7 @@ class Dialer:
 
     async def _start(
         self, transport: Transport, parameters: Mapping[str, object], stack: AsyncExitStack
-    ) -> tuple[Link, Hello]:
+    ) -> tuple[Link, Greeting]:
         async with AsyncExitStack() as attempt:
             try:
                 launched = await self._launched(transport, parameters)
@@ -236,4 +236,4 @@ class Dialer:
         create = bool(self.parameters.get("create")) and not known.begun
         if known.hello.storage == "memory":
             kept["in_memory"] = True
-        return {"session": known.hello.session, "cwd": known.hello.cwd, "create": create, "again": True, **kept}
+        return {"session": known.hello.session, "cwd": known.hello.cwd.raw, "create": create, "again": True, **kept}

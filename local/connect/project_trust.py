@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from ccb.tunnel.errors import CcbError, ConfigError
-from ccb.tunnel.plain_text import one_line
-from ccb.tunnel.wire import Hello
+from ccb.tunnel.link.greeting import Greeting
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.options import SettingsOption
 from ccb.tunnel.wire.requests import ProjectTrust, RequestRefused
 from ccb.tunnel.wire.settings_text import lines_in
@@ -57,11 +57,11 @@ class ProjectDesk:
         """The rules of "always" for the project: those of the moment when this client attached, with its changes."""
         return self._kept.permissions if self._kept is not None else {}
 
-    async def option(self, hello: Hello) -> SettingsOption:
+    async def option(self, hello: Greeting) -> SettingsOption:
         """Return what the worker is told about settings when this client begins to drive. Raises CcbError."""
         sources = self._arguments.sdk.setting_sources
-        self._directory = hello.cwd
-        kept = self._kept = await self._record(hello.cwd)
+        self._directory = hello.cwd.raw
+        kept = self._kept = await self._record(hello.cwd.raw)
         layers: list[Json] = [
             {"source": layer.source, "path": layer.path, "values": values, **_lines(layer.text, values)}
             for layer in self._settings.layers
@@ -110,23 +110,23 @@ class ProjectDesk:
         if changed:
             self._kept = await self._record(self._directory)
 
-    async def command(self, argument: str) -> str:
+    async def command(self, argument: str) -> list[str]:
         """Answer `/trust`: say what is kept of the project, or with `revoke` forget it. Raises CcbError."""
         if argument not in ("", "revoke"):
-            return "/trust shows what is kept of this project, /trust revoke takes it back."
+            return ["/trust shows what is kept of this project, /trust revoke takes it back."]
         record = await self._record(self._directory)
-        where = f"{host_label(self._arguments.connection)}:{one_line(self._directory)}"
+        where = f"{host_label(self._arguments.connection)}:{HostText(self._directory).path}"
         if record is None or not (record.trusted or record.permissions):
-            return f'Nothing is kept of {where}: it is not trusted, and has no rules of "always".'
+            return [f'Nothing is kept of {where}: it is not trusted, and has no rules of "always".']
         if argument:
             host = await self._host()
             gone = partial(self._projects.forget, lambda each: each.fits(host, self._directory))
             await asyncio.to_thread(gone)
-            return f"Nothing is kept of {where} any more. This session goes on as it began; the next one asks."
-        rules = [f"  {kind} {one_line(rule)}" for kind, each in record.permissions.items() for rule in each]
+            return [f"Nothing is kept of {where} any more. This session goes on as it began; the next one asks."]
+        rules = [f"  {kind} {rule}" for kind, each in record.permissions.items() for rule in each]
         trusted = "is trusted" if record.trusted else "is not trusted"
         more = f"`ccb trust {where}` shows all that it switches on, /trust revoke takes it back."
-        return "\n".join((f"{where} {trusted}.", *(['Rules of "always":', *rules] if rules else []), more))
+        return [f"{where} {trusted}.", *(['Rules of "always":', *rules] if rules else []), more]
 
     async def _trusts(self, question: ProjectTrust) -> bool:
         if self._arguments.agent.trust:

@@ -6,15 +6,18 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Annotated, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, PlainValidator, ValidationError
 
 from ccb.deploy.bootstrap import launch
 from ccb.deploy.bundle import Bundle
 from ccb.tunnel.errors import ConnectionLost, ProtocolError
+from ccb.tunnel.link.greeting import SESSION_ID
 from ccb.tunnel.link.refusals import refusal_error
-from ccb.tunnel.plain_text import HostText, neutralise
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire import Bye, FrameDecoder, FrameError, Json, Refused, Report
+
+STATES = ("running", "requires_action", "idle", "ended")
 
 MAX_REPORTS = 1_000_000
 """Reports of one command. More are a ProtocolError."""
@@ -27,7 +30,6 @@ Text = Annotated[str, Field(max_length=_MAX_TEXT)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 Seconds = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 _MAX_NAME = 1_000
-_Name = Annotated[str, Field(max_length=_MAX_NAME)]
 
 
 def _host_text(value: object, most: int) -> HostText:
@@ -40,6 +42,8 @@ def _host_text(value: object, most: int) -> HostText:
 _RAW = PlainSerializer(lambda text: text.raw)
 HostWords = Annotated[HostText, PlainValidator(lambda value: _host_text(value, _MAX_TEXT)), _RAW]
 """A text of the host that is shown in lines of ccb."""
+_State = Annotated[str, BeforeValidator(lambda state: state if state in STATES else "unknown")]
+_SessionId = Annotated[str, Field(pattern=SESSION_ID)]
 _HostName = Annotated[HostText, PlainValidator(lambda value: _host_text(value, _MAX_NAME)), _RAW]
 
 
@@ -55,20 +59,20 @@ class ReportRow(BaseModel):
 class SessionSummaryRow(ReportRow):
     """A session as its journal and directory describe it.
 
-    `state` is running, requires_action, idle or ended. `host` names the other host that the session lives on when
+    `state` is one of STATES, or unknown. `host` names the other host that the session lives on when
     several share a home; `storage` is `memory` when nothing of the session is on a disk.
     """
 
-    session: str = Field(min_length=1, max_length=64)
+    session: _SessionId
     cwd: HostWords = HostText("")
-    state: _Name = ""
+    state: _State = "unknown"
     age_s: Seconds = 0
     idle_s: Seconds = 0
     prompts: Count = 0
     prompt: _HostName = HostText("")
     bytes: Count = 0
     host: _HostName = HostText("")
-    storage: _Name = ""
+    storage: Text = ""
 
 
 class SessionRow(SessionSummaryRow):
@@ -89,7 +93,7 @@ class SaidRow(ReportRow):
     """A line of a session's log."""
 
     source: Text = ""
-    text: Text = ""
+    text: HostWords = HostText("")
 
 
 class HostSessions(Protocol):
@@ -98,7 +102,7 @@ class HostSessions(Protocol):
     async def listed(self) -> Sequence[SessionRow]:
         """Return them, the most recently used first."""
 
-    async def last_said(self, session: str) -> Sequence[str]:
+    async def last_said(self, session: str) -> Sequence[HostText]:
         """Return the last things that a session has said and done, a line each, the newest last."""
 
     async def rename(self, session: str, title: str) -> None:
@@ -144,7 +148,7 @@ async def reports(
             if not data:
                 raise ConnectionLost(
                     f"the connection to {transport.name} ended before its answer was complete",
-                    evidence=neutralise(launched.pipe.stderr_tail().strip()),
+                    evidence=launched.pipe.stderr_tail().strip(),
                     do="Run it again.",
                 )
     finally:

@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.models import ALIASES, ModelTable, may_be_model
 
@@ -157,7 +156,7 @@ def without_alias(settings: Settings, model: str | None) -> str | None:
         names = [*settings.modelAliases, *ALIASES]
         near = difflib.get_close_matches(found.lower(), names, n=1)
         raise UsageError(
-            f"{one_line(found)[:100]!r} is no model",
+            f"{found[:100]!r} is no model",
             do=f"Did you mean {near[0]}?" if near else f"It is {', '.join(names)}, or the full id of a model.",
         )
     return found

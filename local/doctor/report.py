@@ -12,7 +12,8 @@ from ..command_line.exit_codes import ExitCode
 from ..command_line.model import Arguments, private_texts
 from ..command_line.transport_choice import host_label
 from ..config.reports.redaction import Redactor
-from ..terminal.console import print_line, run_command
+from ..terminal.console import run_command
+from ..terminal.guarded_streams import print_line
 from .examination import findings
 from .findings import CONNECTION, HOST, LAPTOP, State, finding_json, finding_lines, summary
 from .title import entered_container
@@ -36,12 +37,11 @@ async def print_report(arguments: Arguments, environ: Mapping[str, str] = os.env
             continue
         if finding.where != where:
             title = titles.get(finding.where) or public(finding.where)
-            print_line(("\n" if where else "") + title[:1].upper() + title[1:])
+            print_line(*([""] if where else []), title[:1].upper() + title[1:])
             where = finding.where
-        for line in finding_lines(finding, width):
-            print_line(line)
+        print_line(*finding_lines(finding, width))
     if not as_json:
-        print_line("\n" + summary(counts[State.BLOCK], counts[State.WARN]))
+        print_line("", summary(counts[State.BLOCK], counts[State.WARN]))
     return ExitCode.AGENT_FAILED if counts[State.BLOCK] else ExitCode.OK
 
 

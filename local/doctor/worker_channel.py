@@ -38,7 +38,7 @@ class WorkerChannel:
             raise ConnectionLost(
                 f"{self._host} went silent in the middle of its checks",
                 evidence="\n".join(
-                    [f"The last check that it reported: {self._last}.", neutralise(self._pipe.stderr_tail().strip())]
+                    [f"The last check that it reported: {self._last}.", self._pipe.stderr_tail().strip()]
                 ),
                 do="Run it again; look for a file system on the host that does not answer.",
             ) from None
@@ -57,7 +57,7 @@ class WorkerChannel:
                 self._frames = list(self._decoder.feed(self._data))
             except FrameError as error:
                 raise ProtocolError(
-                    f"{self._host} sent bytes that are not a frame: {neutralise(error.reason)}",
+                    f"{self._host} sent bytes that are not a frame: {error.reason}",
                     do="Run again with --debug.",
                 ) from None
             self._data = b""

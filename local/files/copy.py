@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import os
 import posixpath
 import time
 from collections.abc import Awaitable, Callable
@@ -22,9 +21,10 @@ from ccb.tunnel.errors import (
     Unreachable,
 )
 from ccb.tunnel.link.backoff import waits
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.transports.pipe import Pipe, Transport
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.spelling import spelled
 
 from .both_ends.channel import CannotCopy, CopyChannel, OtherEndFailed, StreamEnded
 from .both_ends.receiving import Receiver
@@ -66,6 +66,11 @@ class CopyOrder:
         path = self.local if self.upload else self.remote
         name = posixpath.basename(path.rstrip("/"))
         return "" if name in (".", "..", "~") else name
+
+    @property
+    def shown(self) -> str:
+        """The name for lines: what is no text in it is spelled out."""
+        return spelled(self.name or self.remote)
 
 
 async def copy(
@@ -118,7 +123,7 @@ async def _attempt(order: CopyOrder, transport: Transport, progress: CopyProgres
         except ValueError as error:
             raise CopyFailed(
                 f"{transport.name} does not keep to the rules of a copy",
-                evidence=one_line(str(error))[:500],
+                evidence=f"{HostText(str(error))}",
                 do="Look for something that rewrites the output of commands on the host, then try again.",
             ) from error
     finally:
@@ -159,7 +164,7 @@ async def _ended(transport: Transport, pipe: Pipe) -> CcbError:
 def _failed(where: str, path: str, why: str, code: int) -> CcbError:
     """Return the error for a half that cannot go on, on the host `where` or on the laptop ("")."""
     place = f" on {where}" if where else " on this machine"
-    what = f"{one_line(os.fsdecode(os.fsencode(path)))[:500]}{place}: {one_line(why)[:500]}"
+    what = f"{HostText(spelled(path)).path}{place}: {HostText(why).cell}"
     if code in _MISSING:
         return NoSuchPath(what, do="Check the path.")
     if code in _FULL:

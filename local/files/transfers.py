@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ccb.tunnel.errors import CcbError, UsageError
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.spelling import spelled
 
 from .copy import CopyOrder, OpenTransport, copy
@@ -35,22 +35,22 @@ class Transfer:
     @property
     def name(self) -> str:
         """What the person sees of it: an arrow to or from the host, and a name."""
-        return f"{'↑' if self.order.upload else '↓'} {one_line(self.order.name or self.order.remote)}"
+        return f"{'↑' if self.order.upload else '↓'} {self.order.shown}"
 
-    def done_text(self, path: str) -> str:
+    def done_text(self, path: str) -> list[str]:
         """Return what is said when all of it has arrived. `path` is where it is on the laptop."""
-        progress, name = self.progress, one_line(self.order.name or self.order.remote)
+        progress, name = self.progress, self.order.shown
         files = f"{progress.copied} files, " if progress.copied != 1 else ""
         where = (
-            f"{one_line(self.order.remote)} on the host"
+            f"{spelled(self.order.remote)} on the host"
             if self.order.upload
-            else f"{one_line(str(Path(path).absolute()))} on the laptop"
+            else f"{spelled(str(Path(path).absolute()))} on the laptop"
         )
         lines = [f"Copied {name} ({files}{size_of(progress.done)}) to {where}"]
         for left, why in progress.skipped[:10]:
-            lines.append(f"  left out: {one_line(spelled(left))[:200]}: {one_line(why)[:200]}")
+            lines.append(f"  left out: {HostText(spelled(left)).path}: {why[:200]}")
         more = len(progress.skipped) - 10
-        return "\n".join([*lines, f"  and {more} more"] if more > 0 else lines)
+        return [*lines, f"  and {more} more"] if more > 0 else lines
 
 
 class Transfers:

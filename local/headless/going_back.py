@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.kinds.rewind import DROPS_MORE, REWIND_CONVERSATION, REWIND_FILES, ConversationRewind, FileRewind
 from ccb.tunnel.wire.requests import Request, RequestFailed
 
@@ -21,11 +21,11 @@ async def go_back_to(session: RemoteSession, message: str, drops: str = "") -> N
     except RequestFailed as refused:
         if str(refused).startswith(DROPS_MORE):
             raise UsageError(
-                one_line(str(refused)),
+                str(refused),
                 do="Resume without --resume-session-at, or name the last message of the turn that stays.",
             ) from None
         raise UsageError(
-            f"the session cannot go on from that message: {one_line(str(refused))}",
+            f"the session cannot go on from that message: {HostText(str(refused))}",
             do="Give --resume-session-at the uuid of a message that this session has printed.",
         ) from None
 
@@ -36,12 +36,14 @@ async def restored_files(session: RemoteSession, prompt: str) -> str:
         done = await session.request(Request(REWIND_FILES, FileRewind(prompt)))
     except RequestFailed as refused:
         raise UsageError(
-            f"the files were not put back: {one_line(str(refused))}",
+            f"the files were not put back: {HostText(str(refused))}",
             do="Give --rewind-files the uuid of a prompt of this session; /rewind in the REPL lists the prompts.",
         ) from None
-    names = [one_line(str(each)) for each in done.get("filesChanged") or ()]
+    names = [HostText(str(each)).path for each in done.get("filesChanged") or ()]
     failed = [each for each in done.get("failed") or () if isinstance(each, dict)]
-    lost = [f"{one_line(str(each.get('path')))} was not restored: {one_line(str(each.get('why')))}" for each in failed]
-    put_back = [name for name in names if name not in {str(each.get("path")) for each in failed}]
+    lost = [
+        f"{HostText(str(each.get('path'))).path} was not restored: {HostText(str(each.get('why')))}" for each in failed
+    ]
+    put_back = [name for name in names if name not in {HostText(str(each.get("path"))).path for each in failed}]
     said = f"put back: {', '.join(put_back)}" if put_back else "no file was changed since"
     return "; ".join([said, *lost])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +17,7 @@ from ccb.tunnel.errors import AuthFailed, CcbError, ConnectionLost, HostKeyError
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.requests import RequestFailed, new_uuid
 
-from ..command_line.error_text import code_of, error_text
+from ..command_line.error_text import code_of, error_lines
 from ..command_line.exit_codes import ExitCode
 from ..command_line.model import Arguments
 from ..command_line.resume_hint import host_command
@@ -26,6 +25,7 @@ from ..connect.connect import connect_session
 from ..login.prompts import prompts_for
 from ..session.state import LinkState
 from ..terminal.console import stdout_failure
+from ..terminal.guarded_streams import say
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import Writer
 from .input.early_input import EarlyInput
@@ -224,7 +224,7 @@ class HeadlessRun:
     async def report_failure(self, error: CcbError) -> ExitCode:
         """Report an error on stderr and in the result. Return its exit code."""
         log.info("the run failed", exc_info=error)
-        sys.stderr.write(error_text(error))
+        say(*error_lines(error))
         lines = [line for line in (error.what, error.evidence, error.do) if line]
         await self.fail(lines, reason="link_lost" if isinstance(error, ConnectionLost) else "startup_failed")
         return code_of(error)
@@ -247,7 +247,7 @@ class HeadlessRun:
         hello = connected.session.hello
         if hello.storage != "disk":
             for note in hello.notes:
-                report(f"on the host: {HostText(note)}")
+                report(f"on the host: {note}")
         self._session = connected.session
         self._session_id, self._resume = hello.session, connected.resume
         self._reports.session_id = hello.session

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,8 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.wire.messages import AssistantLine, SystemLine
 from ccb.tunnel.wire.requests import ProjectTrust
+
+from ..terminal.guarded_streams import say
 
 if TYPE_CHECKING:
     from ccb.tunnel.wire.records import DamagedRecord
@@ -25,7 +26,7 @@ _LAST_PAGE = 64 * 1024  # bytes of earlier events to search for the start of the
 
 def report(text: str) -> None:
     """Write one line to stderr, whatever the text. What comes from the host in it cannot drive the terminal."""
-    sys.stderr.write(f"ccb: {one_line(text)}\n")
+    say(f"ccb: {text}")
 
 
 async def report_untrusted(question: ProjectTrust) -> bool:

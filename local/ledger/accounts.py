@@ -149,7 +149,7 @@ class SessionAccounts:
         model = ALIASES.get(name or "default", name or "")
         if self._budgets.in_dollars and not self._models.facts(model).priced:
             raise UsageError(
-                f"the price of {one_line(model)} is not known, so a budget in dollars cannot hold",
+                f"the price of {model} is not known, so a budget in dollars cannot hold",
                 do="Choose a model whose price ccb knows, or leave the budget out.",
             )
 
@@ -255,7 +255,7 @@ class SessionAccounts:
         for name, usd, tokens, since, session, host in (
             ("the session", budgets.session_usd, budgets.session_tokens, 0.0, here.session, None),
             ("the day", budgets.day_usd, budgets.day_tokens, midnight, None, None),
-            (f"{one_line(here.host)} for the day", budgets.host_usd, budgets.host_tokens, midnight, None, here.host),
+            (f"{here.host} for the day", budgets.host_usd, budgets.host_tokens, midnight, None, here.host),
         ):
             if usd is None and tokens is None:
                 continue

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.proxy.guards.request_limits import RequestLimits
 from ccb.tunnel.proxy.policy import MAX_BODY, MAX_CALLS, MAX_PER_MINUTE, Policy
 from ccb.tunnel.wire.models import sent_name
@@ -18,7 +17,7 @@ def check_allowed(model: str, settings: Settings, host: str) -> None:
     limits = call_policy(settings, host).requests
     if not limits.allows(sent_name(model)):
         raise UsageError(
-            f"the settings of this machine do not allow the model {one_line(model)} on {one_line(host)}",
+            f"the settings of this machine do not allow the model {model} on {host}",
             evidence=f"Allowed are {', '.join(limits.models)}.",
             do="Choose another one with --model, or change modelCalls.models.",
         )

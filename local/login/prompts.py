@@ -11,8 +11,8 @@ from contextlib import AbstractAsyncContextManager
 
 from ccb.tunnel.login.host_keys import HostKeyInfo, pattern_for
 from ccb.tunnel.login.prompter import LoginMemory, NobodyToAsk, Prompts
-from ccb.tunnel.plain_text import neutralise
 
+from ..terminal.guarded_streams import say
 from ..terminal.line_prompt import read_line
 
 _MAX_BANNERS = 4
@@ -50,7 +50,7 @@ class TerminalPrompts:
 
     async def _confirm(self, info: HostKeyInfo) -> bool:
         self._show(
-            f"The host key of {neutralise(pattern_for(info.host, info.port))} is not known.\n"
+            f"The host key of {pattern_for(info.host, info.port)} is not known.\n"
             f"  {info.algorithm} {info.fingerprint}\n"
             f"It would be stored in {info.store}."
         )
@@ -67,12 +67,12 @@ class TerminalPrompts:
     async def passphrase(self, path: str, attempt: int) -> str | None:
         again = " (again)" if attempt > 1 else ""
         async with self._free_terminal():
-            return await read_line(f"Passphrase for {neutralise(path)}{again}: ", hidden=True)
+            return await read_line(f"Passphrase for {path}{again}: ", hidden=True)
 
     async def password(self, prompt: str, attempt: int) -> str | None:
         again = " (again)" if attempt > 1 else ""
         async with self._free_terminal():
-            return await read_line(f"Password for {neutralise(prompt)}{again}: ", hidden=True)
+            return await read_line(f"Password for {prompt}{again}: ", hidden=True)
 
     async def challenge(self, title: str, instructions: str, prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
         async with self._free_terminal():
@@ -81,10 +81,10 @@ class TerminalPrompts:
     async def _challenge(self, texts: Sequence[str], prompts: Sequence[tuple[str, bool]]) -> list[str] | None:
         for text in texts:
             if text.strip():
-                self._show(neutralise(text))
+                self._show(text)
         answers = []
         for text, echo in prompts:
-            answer = await read_line(neutralise(text), hidden=not echo)
+            answer = await read_line(text, hidden=not echo)
             if answer is None:
                 return None
             answers.append(answer)
@@ -99,8 +99,7 @@ class TerminalPrompts:
             self._banners.append(text.rstrip())  # the next question shows it again
 
     def _show(self, text: str) -> None:
-        sys.stderr.write(text + "\n")
-        sys.stderr.flush()
+        say(*text.split("\n"))
 
 
 def prompts_for(*, headless: bool) -> Prompts:
@@ -111,8 +110,7 @@ def prompts_for(*, headless: bool) -> Prompts:
 
 def _on_stderr(sentence: str) -> None:
     with contextlib.suppress(OSError):  # nobody reads stderr, but that must not prevent the connection
-        sys.stderr.write(f"ccb: {sentence}\n")
-        sys.stderr.flush()
+        say(f"ccb: {sentence}")
 
 
 async def ask_line(prompt: str) -> str:

@@ -9,10 +9,10 @@ import webbrowser
 import httpx2
 
 from ccb.tunnel.errors import CredentialError
-from ccb.tunnel.plain_text import one_line
 
 from ..credentials.keyring_store import NoKeyring
 from ..credentials.store import SecretStore
+from ..terminal.guarded_streams import say
 from ..terminal.stdio import in_thread
 from .config import HttpServer
 from .connection import ClientSide, Refusals, connected
@@ -35,9 +35,8 @@ async def log_in(name: str, server: HttpServer, secrets: SecretStore) -> str:
             no_place = error
             raise
         asked = True
-        sys.stderr.write(f"Log in at {name} in your browser. If it does not open, open this address there:\n")
-        sys.stderr.write(f"{one_line(address)}\n")
-        sys.stderr.flush()
+        say(f"Log in at {name} in your browser. If it does not open, open this address there:")
+        say(address)
         await asyncio.to_thread(webbrowser.open, address)
 
     async with Callback(server.oauth.callbackPort if server.oauth is not None else 0) as callback:

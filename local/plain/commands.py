@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.kinds.commands import CHANGE_RULES, RENAME_SESSION
 from ccb.tunnel.wire.kinds.tasks import CANCEL_ASYNC_MESSAGE
 from ccb.tunnel.wire.requests import Request, RequestFailed
@@ -89,9 +89,9 @@ class PlainCommands:
         try:
             await run(rest.strip())
         except CcbError as error:
-            self._say(f"error: {neutralise(error.what)}. {neutralise(error.do)}".rstrip())
+            self._say(f"error: {error.what}. {error.do}".rstrip())
         except RequestFailed as error:
-            self._say(f"error: {neutralise(str(error))}")
+            self._say(f"error: {HostText(str(error))}")
         except ValidationError:
             self._say("error: the worker's answer cannot be read")
         return True
@@ -112,7 +112,7 @@ class PlainCommands:
         changed = await changed_files(self._client)
         if not argument.isdigit():
             rows = [
-                f"{one_line(each.path)}, {_BACK.get(each.does, 'changed')}, +{each.deletions} -{each.insertions}"
+                f"{each.path}, {_BACK.get(each.does, 'changed')}, +{each.deletions} -{each.insertions}"
                 for each in changed.files
             ]
             self._list(rows, changed.why_none)
@@ -137,7 +137,7 @@ class PlainCommands:
         from ..tui.attached.steering.insight import tool_words
 
         for name in self._reducer.tools or tuple(BUILT_IN):
-            self._write(f"{one_line(name)}: {tool_words(name)}")
+            self._write(f"{name}: {tool_words(name)}")
 
     async def _permissions(self, argument: str) -> None:
         from ..tui.attached.steering.session_facts import held_rules
@@ -149,13 +149,13 @@ class PlainCommands:
         elif word == "remove" and rest.strip().isdigit() and 0 < int(rest) <= len(rules):
             held = rules[int(rest) - 1]
             if held.source != _OWN_RULES:
-                self._say(f"only rules of this session can be removed here, and this one is of {one_line(held.source)}")
+                self._say(f"only rules of this session can be removed here, and this one is of {held.source}")
                 return
             await self._change_rule("removeRules", held.behavior, held.rule)
         elif argument:
             self._say("/permissions lists the rules; allow RULE, ask RULE, deny RULE and remove N change them")
         else:
-            rows = [f"{each.behavior} {one_line(each.rule)} ({one_line(each.source)})" for each in rules]
+            rows = [f"{each.behavior} {each.rule} ({each.source})" for each in rules]
             self._list(rows, "no rule holds: what is not harmless is asked")
 
     async def _change_rule(self, kind: str, behavior: str, rule: str) -> None:
@@ -164,14 +164,14 @@ class PlainCommands:
         update = {"type": kind, "rules": [body], "behavior": behavior, "destination": _OWN_RULES}
         await self._client.request(Request(CHANGE_RULES, [update]))
         wrong = no_such_tool(tool) if kind == "addRules" else ""
-        said = f"{'added' if kind == 'addRules' else 'removed'}, for this session: {behavior} {one_line(rule)}"
+        said = f"{'added' if kind == 'addRules' else 'removed'}, for this session: {behavior} {rule}"
         self._say(f"{said}, but {wrong}" if wrong else said)
 
     async def _queue(self, argument: str) -> None:
         waiting = self._reducer.prompts.waiting
         word, _, rest = argument.partition(" ")
         if word != "drop" or not rest.strip().isdigit():
-            self._list([one_line(each.text)[:200] for each in waiting], "no prompt waits for the agent")
+            self._list([each.text[:200] for each in waiting], "no prompt waits for the agent")
             return
         place = int(rest)
         if not 0 < place <= len(waiting):
@@ -196,7 +196,7 @@ class PlainCommands:
             self._say("/rename TITLE gives this session a name, under which the lists show it")
             return
         await self._client.request(Request(RENAME_SESSION, title))
-        self._say(f"this session is now called {one_line(title)}")
+        self._say(f"this session is now called {title}")
 
     async def _export(self, argument: str) -> None:
         from ..tui.attached.steering.exporting import Exporting
@@ -207,15 +207,15 @@ class PlainCommands:
         from ..doctor.examination import attached_findings
 
         async for each in attached_findings(self._sessions, self._environ):
-            fix = f" To do: {one_line(each.fix)}" if each.fix and each.state.value != "ok" else ""
-            self._write(f"{_MARKS[each.state.value]}: {one_line(each.name)}: {one_line(each.found)}{fix}")
+            fix = f" To do: {each.fix}" if each.fix and each.state.value != "ok" else ""
+            self._write(f"{_MARKS[each.state.value]}: {each.name}: {each.found}{fix}")
 
     async def _hosts(self, _: str) -> None:
         from ..ledger.recent_places import recent_places
         from ..tui.views.host_panel import RecentHost
 
         places = await in_thread(lambda: recent_places(self._environ))
-        rows = [one_line(RecentHost(each.host, each.directory).command) for each in places]
+        rows = [RecentHost(each.host, each.directory).command for each in places]
         self._list(rows, "no other host: sessions leave their trace with their first answer")
 
     async def _config(self, _: str) -> None:
@@ -223,6 +223,6 @@ class PlainCommands:
         from ..config.settings_loading import load_settings
 
         settings = await in_thread(lambda: load_settings(self._environ))
-        rows = [f"{name} = {one_line(value)}  ({one_line(origin)})" for name, value, origin in setting_lines(settings)]
+        rows = [f"{name} = {value}  ({origin})" for name, value, origin in setting_lines(settings)]
         for row in rows or ["no setting is set: all have their defaults"]:
             self._write(row)

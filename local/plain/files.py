@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import neutralise, one_line
 
 from ..files.orders import get_order, put_order
 from ..files.progress import progress_line
@@ -41,7 +40,7 @@ class PlainFiles:
             else:
                 return False
         except CcbError as error:
-            self._write(f"ccb: {one_line(error.what)}. {one_line(error.do)}")
+            self._write(f"ccb: {error.what}. {error.do}")
             return True
         telling = asyncio.create_task(start, name="files")
         self._telling.add(telling)
@@ -92,7 +91,9 @@ class PlainFiles:
         elif isinstance(found, FetchedFile):
             self._offer(found)
         else:
-            self._write(f"ccb: {transfer.done_text(found)}")
+            first, *more = transfer.done_text(found)
+            for line in (f"ccb: {first}", *more):
+                self._write(line)
 
     def _offer(self, file: FetchedFile) -> None:
         """Say what a file is, and what opens it."""
@@ -104,4 +105,4 @@ class PlainFiles:
         self._write(f"ccb: {file.text}; {way}{f', after the {before} before it' if before else ''}")
 
     def _say_why_not(self, error: CcbError) -> None:
-        self._write(f"ccb: error: {neutralise(error.what)}. {neutralise(error.do)}")
+        self._write(f"ccb: error: {error.what}. {error.do}")

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.kinds.mcp import ELICITATION
 from ccb.tunnel.wire.kinds.reasoning import LEARN_MODELS
 from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, ResultLine
@@ -144,8 +144,8 @@ class LineRepl:
         await self._attempt(self._client.interrupt)
         return True
 
-    def farewell(self) -> str:
-        """Return what stays on the terminal."""
+    def farewell(self) -> list[str]:
+        """Return the lines that stay on the terminal."""
         hello = self._client.hello
         left = LeftSession(
             session_id=hello.session,
@@ -190,19 +190,19 @@ class LineRepl:
             self._write("ccb: the session has ended on the host")
         except CcbError as error:
             self._lost = error
-            self._write(f"ccb: error: {neutralise(error.what)}. {neutralise(error.do)}")
+            self._write(f"ccb: error: {error.what}. {error.do}")
 
     def _link_changed(self, change: LinkChange) -> None:
         if change.state is LinkState.CONNECTED:
             self._write("ccb: connected")
             return
         self.reducer.link_lost()
-        reason = f": {one_line(change.reason)}" if change.reason else ""
+        reason = f": {change.reason}" if change.reason else ""
         again = f", attempt {change.attempt}" if change.attempt > 1 else ""
         self._write(f"ccb: {change.state.value}{again}{reason}")
         if change.state is LinkState.NEEDS_PERSON:
             self._write("ccb: the login asks something that --plain cannot ask now. Come back with:")
-            self._write(one_line(self._info.resume))
+            self._write(self._info.resume)
 
     def _skipped(self, item: Skipped) -> None:
         state = parse_snapshot(item.body)
@@ -290,17 +290,18 @@ class LineRepl:
         if self._shown is not None and not word.startswith("/"):
             await self._answer(self._shown, text)
         elif word == "/help":
-            self._write("\n".join([_HELP, *(f"{usage}: {does}." for usage, does in COMMAND_HELP)]))
+            for each in (*_HELP.split("\n"), *(f"{usage}: {does}." for usage, does in COMMAND_HELP)):
+                self._write(each)
         elif await self.commands.command(word, rest):
             return self.following is None
         elif word == "/revoke":
             self._info.revoke()
         elif word == "/status":
-            self._write(f"ccb: {self._info.place}, {self._client.state.value}, model {one_line(self.reducer.model)}, "
-                        f"mode {one_line(self.reducer.mode)}")  # fmt: skip
+            self._write(f"ccb: {self._info.place}, {self._client.state.value}, model {self.reducer.model}, "
+                        f"mode {self.reducer.mode}")  # fmt: skip
         elif word == "/mode":
             await self._attempt(lambda: self._client.request(Request(SET_PERMISSION_MODE, rest)))
-        elif self._files.command(word, rest, self._client.hello.cwd):
+        elif self._files.command(word, rest, self._client.hello.cwd.raw):
             pass
         elif word == "/model":
             await self._model(rest.strip())
@@ -312,10 +313,10 @@ class LineRepl:
         """Show the model, or use another one, if there can be one of this name."""
         name = self._models.without_alias(name) if self._models is not None else name
         if not name:
-            self._write(f"ccb: model {one_line(self.reducer.model) or 'not known before the first turn'}")
+            self._write(f"ccb: model {self.reducer.model or 'not known before the first turn'}")
         elif not may_be_model(name):
             takes = f"/model takes {', '.join(ALIASES)}, or the full id of a model"
-            self._write(f"ccb: {one_line(name)} is no model, so the model stays. {takes}")
+            self._write(f"ccb: {name} is no model, so the model stays. {takes}")
         else:
             await self._attempt(lambda: self._use_model(name))
 
@@ -361,16 +362,16 @@ class LineRepl:
             await self._client.prompt(sent, uuid=name, how=SendAs(command_line=command_line))
         except CcbError as error:
             self.reducer.prompt_failed(name)
-            self._write(f"ccb: not sent: {one_line(error.what)}")
+            self._write(f"ccb: not sent: {error.what}")
 
     async def _attempt(self, action: Callable[[], Awaitable[object]]) -> bool:
         """Await an action of the client. Return whether it succeeded; a failure is printed."""
         try:
             await action()
         except CcbError as error:
-            self._write(f"ccb: error: {one_line(error.what)}")
+            self._write(f"ccb: error: {error.what}")
         except RequestFailed as error:
-            self._write(f"ccb: error: {one_line(str(error))}")
+            self._write(f"ccb: error: {HostText(str(error))}")
         else:
             return True
         return False

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable
 
-from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.plain_text import as_line
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
 from ..tui.model.blocks import Block, HoleBlock, Level, MarkdownBlock, NoticeBlock, PromptBlock, ToolBlock, ToolState
@@ -17,7 +18,14 @@ _MAX_LINES = 12
 
 _MAX_PROBLEMS = 20
 _LEVELS = {Level.INFO: "ccb: ", Level.DIM: "ccb: ", Level.WARNING: "ccb: warning: ", Level.ERROR: "ccb: error: "}
+_OURS = re.compile(r"\W*ccb\W*:")
 _SIGNS = {"completed": "done", "in_progress": "in progress", "pending": "open"}
+
+
+def quoted(text: str) -> list[str]:
+    """Return a text of the agent or the host as lines, none of which begins as one of ccb does."""
+    lines = map(as_line, text.strip().split("\n"))
+    return [f"  {line}" if _OURS.match(line) else line for line in lines]
 
 
 class LinePrinter:
@@ -38,7 +46,7 @@ class LinePrinter:
         if isinstance(block, PromptBlock):
             self._prompt(block)
         elif isinstance(block, NoticeBlock):
-            self._once(block, self._notice(block))
+            self._once(block, *self._notice(block))
             if block.level in (Level.WARNING, Level.ERROR):
                 self.problems.append(block.text)
         else:
@@ -47,36 +55,39 @@ class LinePrinter:
     def update_block(self, block: Block) -> None:
         """Print what has become complete."""
         if isinstance(block, MarkdownBlock) and not block.live and block.text.strip():
-            self._once(block, neutralise(block.text).strip())
+            self._once(block, *quoted(block.text))
         elif isinstance(block, ToolBlock):
             self._call(block)
         elif isinstance(block, NoticeBlock) and id(block) in self._printed:
-            self._write(self._notice(block))  # it says something else now
+            for line in self._notice(block):  # it says something else now
+                self._write(line)
 
     def take_away(self, block: Block) -> None:
         """Say that a part that was printed does not count."""
         if self._printed.pop(id(block), None) is not None and isinstance(block, MarkdownBlock):
             self._write("ccb: the model begins this answer again; the text above does not count.")
 
-    def _once(self, block: Block, text: str) -> None:
+    def _once(self, block: Block, *lines: str) -> None:
         if id(block) not in self._printed:
             self._printed[id(block)] = block
-            self._write(text)
+            for line in lines:
+                self._write(line)
 
     def _prompt(self, block: PromptBlock) -> None:
         if block.text in self.own_prompts:
             self.own_prompts.remove(block.text)
         else:
-            self._once(block, f"Prompt: {neutralise(block.text).strip()}")
+            self._once(block, *quoted(f"Prompt: {block.text.strip()}"))
 
-    def _notice(self, block: NoticeBlock) -> str:
+    def _notice(self, block: NoticeBlock) -> list[str]:
         if isinstance(block, HoleBlock):
-            return "ccb: earlier events of this session are not shown."
-        text = neutralise(block.text).strip()
-        return _LEVELS[block.level] + ("\n".join(error_lines(text)) if block.level is Level.ERROR else text)
+            return ["ccb: earlier events of this session are not shown."]
+        text = block.text.strip()
+        first, *more = error_lines(text) if block.level is Level.ERROR else text.split("\n")
+        return [f"{_LEVELS[block.level]}{first}", *(f"  {line}" for line in more)]  # no other line begins as one of ccb
 
     def _call(self, block: ToolBlock) -> None:
-        name = one_line(block.name)
+        name = block.name
         if block.state is not ToolState.WAITING and id(block) not in self._begun and block.tool_input:
             self._begun.add(id(block))
             self._write(f"{name}: {headline(block.name, block.tool_input, self._cwd)}".rstrip(": "))
@@ -84,24 +95,24 @@ class LinePrinter:
                 self._write(line)
         if block.state in (ToolState.DONE, ToolState.FAILED):
             failed = block.state is ToolState.FAILED
-            self._once(block, "\n".join(_result(block, failed=failed)) or f"{name} is done.")
+            self._once(block, *_result(block, failed=failed) or [f"{name} is done."])
 
 
 def _result(block: ToolBlock, *, failed: bool) -> list[str]:
     if traits_of(block.name).view is View.CHECKLIST and not failed:
         return []
-    lines = neutralise(block.unmarked(block.result)).strip().splitlines()
+    lines = block.unmarked(block.result).strip().splitlines()
     if traits_of(block.name).view is View.FILE_LINES and not failed:
         return [f"  {len(lines)} line{'s' if len(lines) != 1 else ''}"]
     left = len(lines) - _MAX_LINES
     if left > 0:
         half = _MAX_LINES // 2
         lines = [*lines[:half], f"({left} lines are not shown)", *lines[-half:]]
-    head = [f"{one_line(block.name)} failed:"] if failed else []
+    head = [f"{block.name} failed:"] if failed else []
     return head + [f"  {line}" for line in lines]
 
 
 def _todos(block: ToolBlock) -> list[str]:
     todos = block.tool_input.get("todos") if traits_of(block.name).view is View.CHECKLIST else None
     listed = [each for each in todos if isinstance(each, dict)] if isinstance(todos, list) else []
-    return [f"  {_SIGNS.get(str(each.get('status')), 'open')}: {one_line(str(each.get('content')))}" for each in listed]
+    return [f"  {_SIGNS.get(str(each.get('status')), 'open')}: {each.get('content')}" for each in listed]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.requests import TRUST_PROJECT
 from ccb.tunnel.wire.tool_traits import View, traits_of
@@ -97,15 +97,15 @@ class PlainQuestion:
         ]
 
     def _trust_lines(self) -> list[str]:
-        lines = [f"Do you trust the files of {one_line(str(self._asked.input.get('directory')))}?"]
+        lines = [f"Do you trust the files of {HostText(str(self._asked.input.get('directory'))).path}?"]
         lines += [f"  {line.gutter}{line.picture}" for line in trust_lines(self._asked.input)]
         return [*lines, "1: trust them", "2: do not trust them"]
 
     def _field_lines(self, field: FormField) -> list[str]:
-        lines = [f"The agent asks: {one_line(field.question)}"]
+        lines = [f"The agent asks: {field.question}"]
         for number, option in enumerate(field.options, 1):
-            said = f": {one_line(option.description)}" if option.description else ""
-            lines.append(f"{number}: {one_line(option.label)}{said}")
+            said = f": {option.description}" if option.description else ""
+            lines.append(f"{number}: {option.label}{said}")
         several = "Type one number or several with commas" if field.several else "Type a number"
         return [*lines, f"{several}{', or an answer of your own' if field.own_text else ''}; n alone declines."]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccb import __version__
 from ccb.tunnel.login.prompter import NobodyToAsk
-from ccb.tunnel.plain_text import HostText, one_line
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.requests import new_uuid
 
 from ..command_line.error_text import code_of
@@ -26,6 +26,7 @@ from ..files.transfers import Transfers
 from ..files.viewing.fetched import FetchedFiles
 from ..files.viewing.private_folder import PrivateFolder
 from ..login.prompts import prompts_for
+from ..terminal.guarded_streams import print_line
 from ..terminal.input_machine import typed_line
 from ..terminal.signals import Interrupts
 from ..terminal.stdio import read_pieces
@@ -103,13 +104,13 @@ async def _one_session(
         hello, options = connected.session.hello, connected.options
         info = ReplInfo(
             connected.host,
-            hello.cwd,
+            hello.cwd.raw,
             options.model or "",
             options.permission_mode,
             __version__,
             connected.resume,
             options.client,
-            sandbox=hello.sandbox,
+            sandbox=hello.sandbox.cell,
             revoke=connected.revoke,
         )
         repl = LineRepl(connected.session, info, _write, transfers, connected.models, fetched)
@@ -120,12 +121,14 @@ async def _one_session(
         connected.projects.tell = lambda problem: _write(f"ccb: warning: on the host: {HostText(problem)}")
         _write(f"ccb {__version__}, {info.place}. Type a prompt; /help says more.")
         for warning in connected.warnings:
-            _write(f"ccb: warning: {one_line(warning)}")
+            _write(f"ccb: warning: {warning}")
         code = await _until_left(repl, lines, waits=not sys.stdin.isatty())
         following = repl.following
-        _write(repl.farewell() if following is None else f"ccb: this session stays on the host: {connected.resume}")
+        stays = f"ccb: this session stays on the host: {connected.resume}"
+        for line in repl.farewell() if following is None else [stays]:
+            _write(line)
         await connected.session.close(done=True)
-    return code, arguments_for(following, arguments, hello.cwd) if following is not None else None
+    return code, arguments_for(following, arguments, hello.cwd.raw) if following is not None else None
 
 
 async def _choose(_: HostSessions, rows: Sequence[SessionRow]) -> str | None:
@@ -166,5 +169,4 @@ async def _lines(first: str | None) -> AsyncIterator[str]:
 
 def _write(text: str) -> None:
     with suppress(OSError):  # the window may be closed
-        sys.stdout.write(f"{text}\n")
-        sys.stdout.flush()
+        print_line(text)

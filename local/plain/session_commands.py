@@ -6,7 +6,7 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
-from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.kinds.rewind import (
     REWIND_CONVERSATION,
     REWIND_FILES,
@@ -23,6 +23,7 @@ from ..tui.model.notices import path_in
 from ..tui.model.transcript_reducer import TranscriptReducer
 from ..tui.rewind.answers import PastPrompts, RewindPreview
 from ..tui.sessions.switching import NextSession
+from .printer import quoted
 
 if TYPE_CHECKING:
     from ..connect.session_list import HostSessions
@@ -74,15 +75,16 @@ class LineSessionCommands:
         if not word:
             running = self._reducer.tasks.running
             for task in running:
-                self._write(f"{one_line(task.id)}: {one_line(task.description)}")
+                self._write(f"{task.id}: {task.description}")
             self._say("/tasks ID prints the output of one, /tasks stop ID ends it" if running else "nothing runs there")
         elif word == "stop" and rest.strip():
             await self._client.request(Request(STOP_TASK, rest.strip()))
-            self._say(f"{one_line(rest)} is being stopped")
+            self._say(f"{rest.strip()} is being stopped")
         else:
             answer = await self._client.request(Request(READ_TASK, word))
-            self._say(f"{one_line(word)}, {one_line(str(answer.get('status')))}")
-            self._write(neutralise(str(answer.get("output") or "")).rstrip() or "(no output yet)")
+            self._say(f"{word}, {HostText(str(answer.get('status'))).cell}")
+            for line in quoted(str(answer.get("output") or "(no output yet)")):
+                self._write(line)
 
     async def _rewind(self, argument: str) -> None:
         points = PastPrompts.model_validate(await self._client.request(Request(REWIND_POINTS, None))).points
@@ -90,10 +92,10 @@ class LineSessionCommands:
         if not number:
             for place, each in enumerate(points, 1):
                 files = f" ({each.files} file{'s' if each.files != 1 else ''} changed since)" if each.files else ""
-                self._write(f"{place}: {one_line(each.text)[:_MAX_PROMPT]}{files}")
+                self._write(f"{place}: {each.text[:_MAX_PROMPT]}{files}")
             self._say("/rewind N says what going back changes" if points else "there is no prompt to go back to yet")
         elif not number.isdigit() or not 0 < int(number) <= len(points):
-            self._say(f"there is no prompt {one_line(number)}: /rewind lists them")
+            self._say(f"there is no prompt {number}: /rewind lists them")
         elif scope.strip() in _SCOPES:
             await self._go_back(points[int(number) - 1].id, scope.strip())
         else:
@@ -103,7 +105,7 @@ class LineSessionCommands:
         asked = Request(REWIND_FILES, FileRewind(point, dry_run=True))
         preview = RewindPreview.model_validate(await self._client.request(asked))
         for each in preview.files:
-            why = f", not possible: {one_line(each.why)}" if each.why else ""
+            why = f", not possible: {each.why}" if each.why else ""
             why += ", changed by something else since" if each.changedElsewhere else ""
             path = path_in(self._reducer.notices.cwd, each.path)
             self._write(f"{each.does} {path}, +{each.insertions} -{each.deletions}{why}")
@@ -120,7 +122,8 @@ class LineSessionCommands:
         done = RewindPreview.model_validate(await self._client.request(Request(REWIND_CONVERSATION, rewind)))
         if done.prompt:
             self._say("the prompt was:")
-            self._write(neutralise(done.prompt))
+            for line in quoted(done.prompt):
+                self._write(line)
 
     async def _new(self, _: str) -> None:
         if self._may_switch():
@@ -134,7 +137,7 @@ class LineSessionCommands:
         if not argument:
             for place, row in enumerate(rows, 1):
                 mark = " (this one)" if row.session == here else ""
-                state = f"{one_line(row.state)}, {row.cwd.cell}, {one_line(row.session)[:8]}"
+                state = f"{row.state}, {row.cwd.cell}, {row.session[:8]}"
                 self._write(f"{place}: {row.prompt.cell[:_MAX_PROMPT] or '(no prompt)'} ({state}){mark}")
             self._say("/resume N goes on with one")
             return
@@ -142,7 +145,7 @@ class LineSessionCommands:
         if argument.isdigit() and 0 < int(argument) <= len(rows):
             named = [rows[int(argument) - 1]]
         if len(named) != 1:
-            self._say(f"{one_line(argument)} is not the number or the ID of a session: /resume lists them")
+            self._say(f"{argument} is not the number or the ID of a session: /resume lists them")
         elif named[0].session == here:
             self._say("this is the session that you are in")
         else:
@@ -162,7 +165,8 @@ class LineSessionCommands:
 
         hello, reducer = self._client.hello, self._reducer
         facts = {
-            "worker": f"Python {hello.python} on {hello.platform}, protocol capabilities {len(hello.capabilities)}",
+            "worker": f"Python {hello.python.cell} on {hello.platform.cell}, "
+            f"protocol capabilities {len(hello.capabilities)}",
             "journal": hello.storage,
             "connection": self._client.state.value,
             "model": reducer.model,

@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CcbError, UsageError
-from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.proxy.providers.anthropic import BASE_URL_VARIABLE
 from ccb.tunnel.proxy.providers.dialect.effort import clamped
 from ccb.tunnel.proxy.providers.kinds import ANTHROPIC
@@ -143,7 +142,7 @@ def said_at_start(model: str, environ: Mapping[str, str], settings: Settings, ef
     found = model_traits(model, environ, settings)
     if found is None:
         return []
-    (named, traits), shown = found, one_line(model)
+    (named, traits), shown = found, model
     if not traits.tools:
         raise UsageError(f"{shown} takes no tools, so it cannot work as an agent", do="Choose another model.")
     lacks = [word for word, has in (("images", traits.images), ("PDF files", traits.documents)) if not has]
@@ -183,9 +182,7 @@ async def check_models(
         if listed is None or not listed.models or listed.find(name) is not None:
             continue
         if not ModelLists(environ).is_fresh(listed, NEW_S):
-            said.append(
-                f"{named.name} does not answer, and its list of models of {listed.date} has no {one_line(name)}."
-            )
+            said.append(f"{named.name} does not answer, and its list of models of {listed.date} has no {name}.")
             continue
         raise _unknown(named, name, listed, prefixed="/" in model)
     return said
@@ -197,9 +194,9 @@ def _unknown(named: NamedProvider, name: str, listed: ModelList, *, prefixed: bo
     ids = [each.id for each in listed.models]
     near = [each for each in ids if name and name in each] or difflib.get_close_matches(name, ids, _MAX_NEAR, 0.5)
     front = f"{named.name}/" if prefixed else ""
-    also = ", ".join(f"{front}{one_line(each)}" for each in sorted(near)[:_MAX_NEAR])
+    also = ", ".join(f"{front}{each}" for each in sorted(near)[:_MAX_NEAR])
     return UsageError(
-        f"{named.kind.title} has no model {one_line(name)!r}",
+        f"{named.kind.title} has no model {name!r}",
         evidence=f"Near names: {also}." if also else "",
         do=f"`ccb models --provider {named.name}` lists its models.",
     )

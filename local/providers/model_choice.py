@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.proxy.providers.provider import ProviderError
 from ccb.tunnel.wire.models import ModelTable
 
@@ -85,5 +84,5 @@ class ModelChoice:
             await current_list(named, self._environ, self._settings, self._stored)
         except (ProviderError, CcbError) as error:
             said = error.what if isinstance(error, CcbError) else str(error)
-            return f"{named.name}: no list of models: {one_line(said)}"
+            return f"{named.name}: no list of models: {said}"
         return ""

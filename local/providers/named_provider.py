@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from ccb.tunnel.errors import ConfigError, UsageError
-from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.proxy.providers.anthropic import BASE_URL_VARIABLE
 from ccb.tunnel.proxy.providers.kinds import ANTHROPIC, KINDS, DialectName, ProviderKind
 from ccb.tunnel.proxy.providers.models.fetching import ListCall
@@ -152,7 +151,7 @@ def refuse_provider(name: str, settings: Settings) -> NoReturn:
     known = list(dict.fromkeys([*settings.providers, *KINDS]))
     near = difflib.get_close_matches(name, known, 3)
     raise UsageError(
-        f"there is no provider {one_line(name)!r}",
+        f"there is no provider {name!r}",
         evidence=f"Known are {', '.join(known)}.",
         do=f"Did you mean {' or '.join(near)}?" if near else "Name one of these, or add yours to providers.",
     )

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import cached_property
 from typing import Any, Protocol
 
+from ccb.tunnel.link.greeting import Greeting
 from ccb.tunnel.plain_text import HostText, neutralise
-from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.commands import SHELL_COMMAND
 from ccb.tunnel.wire.kinds.queue import BEFORE, LATER, PRIORITY
@@ -148,7 +148,7 @@ class SessionClient(Protocol):
     """One attached session. All methods but `events` may be called at any time, also during a turn."""
 
     @property
-    def hello(self) -> Hello:
+    def hello(self) -> Greeting:
         """The newest hello of the session."""
 
     @property

@@ -8,8 +8,8 @@ from dataclasses import field
 from typing import Protocol
 
 from ccb.tunnel.link.backoff import waits
+from ccb.tunnel.link.greeting import Greeting
 from ccb.tunnel.link.link import Link
-from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.dataclass import dataclass
 
 PATIENCE = 24 * 3600.0
@@ -26,7 +26,7 @@ class Connection(Protocol):
     def link(self) -> Link: ...
 
     @property
-    def hello(self) -> Hello: ...
+    def hello(self) -> Greeting: ...
 
     async def attach(self, *, role: str, have: int, tail: int, options: Mapping[str, object]) -> None:
         """Send the attach frame. From now on, if this client drives, model calls over this connection are served."""
@@ -47,7 +47,7 @@ class Connection(Protocol):
 class KnownSession:
     """What the connections so far have revealed about a session. `begun` means that the host has granted an attach."""
 
-    hello: Hello
+    hello: Greeting
     begun: bool
 
 
@@ -76,4 +76,4 @@ class AttachOptions:
     resume: str = ""
     can_ask: bool = False
     waits: Callable[[], Iterator[float]] = waits
-    for_host: Callable[[Hello], Awaitable[Mapping[str, object]]] | None = None
+    for_host: Callable[[Greeting], Awaitable[Mapping[str, object]]] | None = None

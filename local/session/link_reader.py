@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 
 from ccb.tunnel.errors import ConnectionLost, ProtocolError
+from ccb.tunnel.link.greeting import Greeting
 from ccb.tunnel.link.link import Link
 from ccb.tunnel.plain_text import HostText
-from ccb.tunnel.wire import Applied, Attached, Bye, Event, Fenced, Hello, Past, Progress, Snapshot
+from ccb.tunnel.wire import Applied, Attached, Bye, Event, Fenced, Past, Progress, Snapshot
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.lookups import NamesFound
 from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, parse_message
@@ -65,7 +66,7 @@ class LinkReader:
             self._others_until = None
         self._responder.connected_again(others_drove=others_drove)
 
-    def rewind(self, hello: Hello) -> int:
+    def rewind(self, hello: Greeting) -> int:
         """Continue from the last event the host still has, because it has lost later ones. Return how many it has
         lost."""
         gone, self.have = self.have - hello.seq, hello.seq

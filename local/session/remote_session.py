@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Self
 
 from ccb.tunnel.errors import ConnectionLost, UsageError
-from ccb.tunnel.wire import Detach, Fetch, Hello
+from ccb.tunnel.link.greeting import Greeting
+from ccb.tunnel.wire import Detach, Fetch
 from ccb.tunnel.wire.kinds.lookups import NAMES, FindNames
 from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, PublicLine, parse_message
 from ccb.tunnel.wire.requests import (
@@ -111,7 +112,7 @@ class RemoteSession:
         return self._connected.connection
 
     @property
-    def hello(self) -> Hello:
+    def hello(self) -> Greeting:
         """See SessionClient."""
         hello = self._connected.hello
         assert hello is not None, "enter the session first"

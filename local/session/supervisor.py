@@ -18,8 +18,8 @@ from ccb.tunnel.errors import (
     SessionStopped,
     UsageError,
 )
+from ccb.tunnel.link.greeting import Greeting
 from ccb.tunnel.link.link import Link
-from ccb.tunnel.wire import Hello
 
 from .client import Received, Skipped
 from .connection import FIRST_TRIES, Connection, Dial, KnownSession
@@ -38,7 +38,7 @@ class Supervisor:
     that returns to the session."""
 
     def __init__(self, dial: Dial, parts: ClientParts, reader: LinkReader) -> None:
-        self.hello: Hello | None = None
+        self.hello: Greeting | None = None
         self.connection: Connection | None = None
         self.resume = parts.options.resume
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -133,13 +133,13 @@ class Supervisor:
         if not self.ready.done():
             self.ready.set_result(None)
 
-    def _still_claims(self, hello: Hello) -> bool:
+    def _still_claims(self, hello: Greeting) -> bool:
         """Whether the person's request to drive is still open. If another client attached after our own attach, the
         host had already granted the request, although the grant was lost with the connection."""
         standing = self._feed.standing
         return standing.claims and not (standing.driving and hello.epoch > self._asked_epoch)
 
-    async def _rewind(self, hello: Hello) -> None:
+    async def _rewind(self, hello: Greeting) -> None:
         """Continue from the last event the host still has: damage has cost it later ones. Raises EventsLost if this
         client needs every event."""
         gone = self._reader.rewind(hello)

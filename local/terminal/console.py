@@ -12,17 +12,12 @@ from typing import Any
 
 from ccb.tunnel.errors import NoStorage
 
-from ..command_line.error_text import code_of, error_text
+from ..command_line.error_text import code_of, error_lines
 from ..command_line.exit_codes import ExitCode
+from .guarded_streams import print_line, say
 from .signals import ended_by_signals
 
 _NO_READER = (errno.EPIPE, errno.EBADF)
-
-
-def print_line(line: str) -> None:
-    """Write one line and flush it: the next one may take a while."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 def run_command(work: Coroutine[Any, Any, ExitCode]) -> ExitCode:
@@ -37,14 +32,13 @@ def run_command(work: Coroutine[Any, Any, ExitCode]) -> ExitCode:
         return ExitCode.HANGUP
 
 
-def write_stdout(text: str) -> ExitCode:
-    """Write `text` and flush it; return OK, or the exit code of the failure.
+def write_stdout(*lines: str) -> ExitCode:
+    """Write lines to stdout; return OK, or the exit code of the failure.
 
     Nothing stays in the buffer after a failure.
     """
     try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        print_line(*lines)
     except OSError as error:
         return _given_up(error)
     return ExitCode.OK
@@ -83,7 +77,7 @@ def stdout_failure(error: OSError) -> ExitCode:
         f"stdout cannot be written: {error.strerror or type(error).__name__}",
         do="Make room where the output goes, or send it somewhere else.",
     )
-    sys.stderr.write(error_text(shown))
+    say(*error_lines(shown))
     return code_of(shown)
 
 

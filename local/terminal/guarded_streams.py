@@ -1,16 +1,17 @@
-"""What ccb prints on a terminal without drawing a screen: plain lines that cannot drive it.
+"""What ccb prints without drawing a screen: plain lines that cannot drive a terminal.
 
-Whoever prints remote text makes it harmless, and shows what was in it. This is for the one who forgets to.
+`print_line` and `say` are the ways to stdout and stderr (the linter refuses others), whatever the text. The guarded
+streams are for what is no line, such as an answer.
 """
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TextIO, cast
 
-from ccb.tunnel.plain_text import neutralise
+from ccb.tunnel.plain_text import as_line, neutralise
 
 _LINE_START = "\r\x1b[K"
 
@@ -45,14 +46,25 @@ def guarded_streams() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
+def print_line(*lines: str) -> None:
+    """Write lines to stdout at once: the next one may take a while. Each stays one line, whatever is in it."""
+    _write(sys.stdout, lines)
+
+
+def say(*lines: str) -> None:
+    """Write lines to stderr at once. Each stays one line, whatever is in it."""
+    _write(sys.stderr, lines)
+
+
+def _write(stream: TextIO, lines: Iterable[str]) -> None:
+    stream.write("".join(f"{as_line(line)}\n" for line in lines))
+    stream.flush()
+
+
 def write_over(text: str) -> None:
     """Write a text on stderr, which is a terminal, in place of what is on its line."""
-    stream = sys.stderr
-    if isinstance(stream, _GuardedStream):
-        stream.stream.write(_LINE_START)
-        stream.write(text)
-    else:
-        stream.write(_LINE_START + neutralise(text))
+    stream = sys.stderr.stream if isinstance(sys.stderr, _GuardedStream) else sys.stderr
+    stream.write(_LINE_START + as_line(text))
     stream.flush()
 
 

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
+from ccb.tunnel.plain_text import neutralise
+
 from .input_machine import typed_line
 from .stdio import in_thread
 
@@ -85,7 +87,7 @@ def _asking(prompt: str, *, hidden: bool, loop: asyncio.AbstractEventLoop | None
             if hidden and (modes := _modes(terminal)) is not None:
                 modes[3] &= ~termios.ECHO
                 _set(terminal, termios.TCSAFLUSH, modes)
-            _write(terminal, prompt)
+            _write(terminal, neutralise(prompt))
 
         def resume(_number: int, _frame: FrameType | None) -> None:
             with contextlib.suppress(OSError):
@@ -123,7 +125,7 @@ def _terminal() -> Iterator[int]:
 def _write(terminal: int, text: str) -> None:
     with contextlib.suppress(OSError):  # the window may be closed
         if terminal == _STDIN:
-            sys.stderr.write(text)
+            sys.stderr.write(text)  # noqa: TID251 - a question ends without a newline
             sys.stderr.flush()
         else:
             os.write(terminal, text.encode("utf-8", "replace"))

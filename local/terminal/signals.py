@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import sys
 from collections.abc import Coroutine
 from types import FrameType
 from typing import Any, Self, TypeVar
 
 from ..command_line.exit_codes import ExitCode
+from .guarded_streams import say
 
 T = TypeVar("T")
 
@@ -90,8 +90,7 @@ async def ended_by_signals(work: Coroutine[Any, Any, T]) -> T | ExitCode:
         if not received:
             raise
         with contextlib.suppress(OSError):  # the window may be closed
-            sys.stderr.write(f"ccb: {'terminated' if received[0] is ExitCode.TERMINATED else 'hung up'}\n")
-            sys.stderr.flush()
+            say(f"ccb: {'terminated' if received[0] is ExitCode.TERMINATED else 'hung up'}")
         return received[0]
     finally:
         for number, before in before_all.items():

@@ -275,7 +275,7 @@ class Repl(SessionKeys, App[int]):
             return
         command, why_not = parse_command(event.text.strip()), refusal(event.text)
         if why_not:
-            self.opening.say(why_not)
+            self.opening.say("\n".join(why_not))
             self.composer.give_back(event.text)
         elif command is not None and command.name == "quit":
             self.leave()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import termios
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 
-from ..terminal.guarded_streams import guarded_streams
+from ..terminal.guarded_streams import guarded_streams, say
 
 if TYPE_CHECKING:
     from ..login.prompts import TerminalPrompts
@@ -110,8 +109,7 @@ class LoginHandover:
 def _suspended(app: App[Any], why: str) -> Iterator[None]:
     try:
         with app.batch_update(), app.suspend(), guarded_streams():
-            sys.stderr.write(f"{why}\n")
-            sys.stderr.flush()
+            say(why)
             yield
             if app.return_value is not None:
                 raise _AppHasEnded

@@ -6,10 +6,9 @@ import asyncio
 import sys
 from contextlib import suppress
 
-from ccb.tunnel.plain_text import neutralise
-
 from ..command_line.exit_codes import ExitCode
 from ..config.log import state_dir
+from ..terminal.guarded_streams import print_line, say
 from ..terminal.restoring import SCREENS, restored_at_the_end
 from ..terminal.signals import Interrupts
 from .app import Repl
@@ -37,8 +36,7 @@ async def run_repl(app: Repl) -> int:
         failed = app.session_task is not None and app.session_task.done()
         with suppress(OSError):  # the window may be closed
             if app.attached is not None:
-                sys.stdout.write(app.attached.farewell() + "\n")
-                sys.stdout.flush()
+                print_line(*app.attached.farewell())
             else:
                 _tell_of_no_session(app, said=failed, why="" if failed else _WORDS.get(code, ""))
         app.left.set()
@@ -54,12 +52,10 @@ async def run_repl(app: Repl) -> int:
 
 def _tell_of_no_session(app: Repl, *, said: bool, why: str) -> None:
     """Write what the person would miss: what the login `said`, what they typed, and `why` ccb ends."""
-    texts = list(app.opening.said) if said else []
+    lines = [line for text in app.opening.said for line in text.splitlines()] if said else []
     unsent = [text for text in (*app.opening.queued, app.composer.text.strip()) if text]
     if unsent:
-        texts.append("ccb: this was not sent:\n" + "\n".join(unsent))
+        lines += ["ccb: this was not sent:", *"\n".join(unsent).split("\n")]
     if why:
-        texts.append(f"ccb: {why}")
-    if texts:
-        sys.stderr.write(neutralise("\n".join(texts)) + "\n")
-        sys.stderr.flush()
+        lines.append(f"ccb: {why}")
+    say(*lines)

@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def _version() -> int:
-    sys.stdout.write(f"{VERSION_ANSWER}\n")
+    sys.stdout.write(f"{VERSION_ANSWER}\n")  # noqa: TID251 - before anything is imported
     try:
         sys.stdout.flush()
     except OSError:
@@ -150,7 +150,7 @@ def _let_interrupts_end_quietly() -> None:
 def _report(error: BaseException) -> int:
     """Report an exception that nothing else has handled. Return the exit code."""
     with suppress(BaseException):
-        sys.stderr.write(_text(error))
+        sys.stderr.write(_text(error))  # noqa: TID251 - it may be that nothing can be imported
     with suppress(BaseException):
         from ccb.local.terminal.console import flush_stdout
 

@@ -30,7 +30,8 @@ from ccb.local.login.prompts import prompts_for
 from ccb.local.session.client import Item, Received, SessionClient
 from ccb.local.tui.app import Repl
 from ccb.local.tui.widgets.info import ReplInfo
-from ccb.tunnel.wire import Hello
+from ccb.tunnel.link.greeting import Greeting
+from ccb.tunnel.plain_text import HostText
 
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "repl.svg"
 HOST, PLACE = "devbox", "/srv/shop"
@@ -112,9 +113,9 @@ class RenamedSession:
         return getattr(self._session, name)
 
     @property
-    def hello(self) -> Hello:
+    def hello(self) -> Greeting:
         """The hello of the session, without what the host says about this machine."""
-        return replace(self._session.hello, cwd=PLACE, notes=[])
+        return replace(self._session.hello, cwd=HostText(PLACE), notes=[])
 
     async def events(self) -> AsyncIterator[Item]:
         """The events of the session, renamed."""

@@ -44,7 +44,7 @@ from ..wire.kinds.lookups import NamesFound
 from .event_order import ACK_SECONDS, EventOrder
 from .frame_reader import FrameReader
 from .frame_writer import FrameWriter
-from .greeting import limited_hello
+from .greeting import Greeting, limited_hello
 from .liveness import DEAD_AFTER, PING_AFTER, Liveness
 from .refusals import refusal_error
 
@@ -93,7 +93,7 @@ class Link:
         self._liveness = Liveness(self, ping_after, dead_after)
         self._events = EventOrder(self._acknowledge, ack_seconds)
         self._dead: asyncio.Future[ConnectionLost] | None = None
-        self._hello: Hello | None = None
+        self._hello: Greeting | None = None
         self._epoch = 0
         self._least_epoch = 0  # frames with a lower epoch are about an earlier connection
         self._pings = 0
@@ -125,7 +125,7 @@ class Link:
         """How many bytes the frame that `frames` yielded last may take in memory, at most."""
         return self._reader.memory
 
-    async def hello(self, timeout: float = HELLO_TIMEOUT) -> Hello:
+    async def hello(self, timeout: float = HELLO_TIMEOUT) -> Greeting:
         """Wait for the worker's first frame and check its version.
 
         Raise what `refusal_error` returns if the worker refuses, DeployError if it ends first, and ProtocolError.

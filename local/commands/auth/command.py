@@ -6,12 +6,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import sys
 from collections.abc import Mapping, Sequence
 
 from ...command_line.exit_codes import ExitCode
 from ...config.settings_loading import load_settings
 from ...credentials.accounts import Kind
+from ...terminal.guarded_streams import say
 from ..running import CommandParser, exit_code
 from .login import LoginWish, login
 from .status import log_out, status
@@ -23,7 +23,7 @@ def run_auth(args: Sequence[str]) -> int:
     try:
         return exit_code(lambda: _run(args, os.environ))
     except (KeyboardInterrupt, EOFError):
-        sys.stderr.write("\nNothing was stored.\n")
+        say("", "Nothing was stored.")
         return ExitCode.INTERRUPTED
 
 

@@ -27,6 +27,7 @@ from ...credentials.keyring_store import KeyStore, NoKeyring
 from ...credentials.sources import ANTHROPIC
 from ...credentials.store import SecretStore, open_store
 from ...login.prompts import TerminalPrompts
+from ...terminal.guarded_streams import print_line, say
 from ...terminal.line_prompt import read_secret
 from .targets import AuthTarget, target
 
@@ -70,7 +71,7 @@ def login(environ: Mapping[str, str], wish: LoginWish | None = None) -> None:
     accounts = ProviderAccounts(store, where.host, state_dir(environ))
     accounts.put(account)
     named = "" if account.name == DEFAULT else f" of account {account.name}"
-    sys.stdout.write(f"Stored the {_what(account)}{named} for {where.host} in {store.described()}.{note}\n")
+    print_line(f"Stored the {_what(account)}{named} for {where.host} in {store.described()}.{note}")
     _say_what_counts(environ, settings, where, account, alone=len(accounts.all()) == 1)
 
 
@@ -86,9 +87,9 @@ def _store(environ: Mapping[str, str], settings: Settings, wish: LoginWish) -> S
     except NoKeyring:
         if settings.credentials.store == "keyring" or wish.from_stdin or not sys.stdin.isatty():
             raise
-        sys.stderr.write(
+        say(
             f"This machine has no keyring. The credential goes into {file.path}, encrypted under a passphrase of at "
-            f"least {MIN_PASSPHRASE} characters; ccb asks for it once in each run.\n"
+            f"least {MIN_PASSPHRASE} characters; ccb asks for it once in each run."
         )
         return file
     return store
@@ -190,19 +191,17 @@ def _say_what_counts(
     """Say it if sessions would not use what was just stored."""
     shadow = shadowed_by(environ, where)
     if shadow:
-        sys.stdout.write(f"{shadow} is set, and ccb uses it instead of the stored key.\n")
+        print_line(f"{shadow} is set, and ccb uses it instead of the stored key.")
         return
     chosen = settings.credentials.account_for(where.name, "")
     taken = where.needs_key and (account.name == (chosen or DEFAULT) or (alone and chosen is None))
     if not taken and chosen != account.name:
         example = json.dumps({"credentials": {"account": {where.name: account.name}}})
-        sys.stdout.write(f"To use it, set {example} in settings.json (`hosts` there sets it for single hosts).\n")
+        print_line(f"To use it, set {example} in settings.json (`hosts` there sets it for single hosts).")
     if settings.credentials.store == "auto" and credentials_path(environ).exists():
         with suppress(ConfigError):
             KeyStore().require()
-            sys.stdout.write(
-                'This machine has a keyring, too. To use the file, set {"credentials": {"store": "file"}}.\n'
-            )
+            print_line('This machine has a keyring, too. To use the file, set {"credentials": {"store": "file"}}.')
 
 
 def shadowed_by(environ: Mapping[str, str], where: AuthTarget) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Mapping
 
@@ -18,6 +17,7 @@ from ...credentials.keyring_store import NoKeyring
 from ...credentials.sources import ANTHROPIC, environ_credential
 from ...credentials.store import SecretStore, open_store
 from ...login.prompts import TerminalPrompts
+from ...terminal.guarded_streams import print_line
 from .login import shadowed_by
 from .targets import AuthTarget, target, targets
 
@@ -52,7 +52,7 @@ async def status(environ: Mapping[str, str], settings: Settings, provider: str, 
     all_found = [await _found(each, environ, settings, store) for each in chosen]
     shown = [each for each in all_found if each.used or each.accounts or each.where.name in (provider, ANTHROPIC)]
     for each in shown:
-        sys.stdout.write((json.dumps(each.object()) if as_json else _lines(each)) + "\n")
+        print_line(*([json.dumps(each.object())] if as_json else _lines(each)))
     wanted = next((each for each in shown if each.where.name == (provider or ANTHROPIC)), shown[0])
     return ExitCode.OK if any(each.used for each in ([wanted] if provider else shown)) else ExitCode.AUTH_FAILED
 
@@ -74,12 +74,12 @@ async def log_out(
         removed = accounts.remove(name or (names[0] if names else DEFAULT))
     what = f"the account {name}" if name else "the key"
     if removed:
-        sys.stdout.write(f"Removed {what} for {where.host} from {place}.\n")
+        print_line(f"Removed {what} for {where.host} from {place}.")
     else:
-        sys.stdout.write(f"{place[0].upper()}{place[1:]} has no key for {where.host}.\n")
+        print_line(f"{place[0].upper()}{place[1:]} has no key for {where.host}.")
     shadow = shadowed_by(environ, where)
     if shadow:
-        sys.stdout.write(f"{shadow} is still set, and ccb goes on using it.\n")
+        print_line(f"{shadow} is still set, and ccb goes on using it.")
     return ExitCode.OK
 
 
@@ -109,19 +109,22 @@ def _before(where: AuthTarget, environ: Mapping[str, str]) -> str:
     return f"{source} in {settings_path(environ)}, which runs when a session needs it." if source else ""
 
 
-def _lines(found: _Found) -> str:
+def _lines(found: _Found) -> list[str]:
     name = "" if found.where.name == ANTHROPIC else f" ({found.where.name})"
     none = "none. Run `ccb auth login`, or export ANTHROPIC_API_KEY."
     if found.where.name != ANTHROPIC:
         none = f"none. Run `ccb auth login {found.where.name}`."
     if found.problem:
-        none = f"none.\n{found.problem}"
+        none = "none."
     elif not found.used and found.accounts:
         none = "none is chosen: set credentials.account in the settings."
-    lines = [f"Credential for {found.where.host}{name}: {found.used or none}"]
+    lines = [
+        f"Credential for {found.where.host}{name}: {found.used or none}",
+        *([found.problem] if found.problem else []),
+    ]
     others = [each for each in found.accounts.values() if each.name != found.chosen]
     lines += [f"  also stored: {_named(each)}{_ends(each)}" for each in others]
-    return "\n".join(lines)
+    return lines
 
 
 def _named(account: Account) -> str:

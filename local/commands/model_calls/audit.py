@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from ccb.tunnel.errors import NoSuchSession
-from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.plain_text import neutralise
 
 from ...command_line.exit_codes import ExitCode
 from ...config.log import state_dir
 from ...ledger.entries import AuditEntry
 from ...ledger.store import read_ledger
+from ...terminal.guarded_streams import print_line
 from ..running import CommandParser, exit_code
 
 _MAX_SHOWN = 1_000
@@ -54,13 +54,15 @@ def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
     options = audit_parser().parse_args(list(args))
     found = _entries(options.session, environ)
     if not found:
-        shown = one_line(options.session)
-        raise NoSuchSession(f"this machine has seen no session {shown}", do="`ccb usage --by session` lists them.")
+        raise NoSuchSession(
+            f"this machine has seen no session {options.session}", do="`ccb usage --by session` lists them."
+        )
     if options.json:
-        sys.stdout.writelines(json.dumps({"session": session, **asdict(each)}) + "\n" for session, each in found)
+        lines: Iterator[str] = (json.dumps({"session": session, **asdict(each)}) for session, each in found)
     else:
-        width = shutil.get_terminal_size((100, 24)).columns
-        sys.stdout.writelines(line + "\n" for line in audit_lines(found, width))
+        lines = audit_lines(found, shutil.get_terminal_size((100, 24)).columns)
+    for line in lines:
+        print_line(line)
     tampered = any(each.kind == "tampering" for _, each in found)
     return ExitCode.AGENT_FAILED if tampered else ExitCode.OK
 
@@ -76,7 +78,7 @@ def audit_lines(found: Sequence[tuple[str, AuditEntry]], width: int = 100) -> It
     before = ("", "")
     for session, each in found:
         if (session, each.host) != before:  # another host may give its session the same ID
-            yield f"session {one_line(session)}{f' on {one_line(each.host)}' if each.host else ''}"
+            yield f"session {session}{f' on {each.host}' if each.host else ''}"
             before = (session, each.host)
         yield from _shown(each, asked, max(width - len(_INDENT) - 1, 20))
     counts = {kind: sum(each.kind == kind for _, each in found) for kind in _TITLES}
@@ -88,10 +90,10 @@ def audit_lines(found: Sequence[tuple[str, AuditEntry]], width: int = 100) -> It
 
 def _shown(each: AuditEntry, asked: set[str], width: int) -> Iterator[str]:
     clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(each.at))
-    name = one_line(each.name)
+    name = each.name
     if each.kind == "also" and name:
         name = f"as {name}"
-    words = [_TITLES.get(each.kind, each.kind), name, one_line(each.tool_use)]
+    words = [_TITLES.get(each.kind, each.kind), name, each.tool_use]
     if each.kind == "wanted" and each.tool_use not in asked:
         words.append("(not asked here)")
     yield f"{clock}  {' '.join(word for word in words if word)}"

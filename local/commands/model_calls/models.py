@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
 
 from ccb.tunnel.errors import CcbError
@@ -19,6 +18,7 @@ from ...config.settings_loading import load_settings
 from ...providers.known_models import current_list, short_names
 from ...providers.model_offers import ModelOffer, default_provider, offers_of, price_text, usable_providers
 from ...providers.named_provider import NamedProvider, named_provider, refuse_provider
+from ...terminal.guarded_streams import print_line, say
 from ..running import CommandParser, exit_code
 from ..sessions.table import cut
 
@@ -50,9 +50,9 @@ def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
     offers, failed = asyncio.run(_all_offers(chosen, environ, settings))
     current = short_names(environ).get(model, model)
     for line in map(_json, offers) if options.json else models_table(offers, current):
-        sys.stdout.write(f"{line}\n")
+        print_line(line)
     for line in failed:
-        sys.stderr.write(f"{line}\n")
+        say(line)
     return ExitCode.OK if offers else ExitCode.UNREACHABLE
 
 
@@ -75,7 +75,7 @@ async def _all_offers(
             listed, why = await current_list(named, environ, settings), ""
         except (ProviderError, CcbError) as error:
             said = error.what if isinstance(error, CcbError) else str(error)
-            listed, why = None, f"{named.name}: no list of models: {one_line(said)}"
+            listed, why = None, f"{named.name}: no list of models: {said}"
         offers = offers_of(named, listed, environ)
         if not offers and not why:
             why = f"{named.name}: {named.why_no_list}"

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from ccb.tunnel.errors import NoSuchSession, UsageError
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import HostText
 
 from ...command_line.exit_codes import ExitCode
 from ...control.client import ask, running
 from ...control.sockets import ProxyState
+from ...terminal.guarded_streams import print_line
 from ..running import CommandParser, exit_code
 
 
@@ -46,12 +46,13 @@ def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
 def _list(environ: Mapping[str, str], *, as_json: bool) -> None:
     found = [state for _, state in running(environ)]
     if as_json:
-        sys.stdout.writelines(json.dumps(asdict(state)) + "\n" for state in found)
+        for state in found:
+            print_line(json.dumps(asdict(state)))
         return
     if not found:
-        sys.stdout.write("No session calls models through this machine now.\n")
+        print_line("No session calls models through this machine now.")
     for state in found:
-        sys.stdout.write(f"{_line(state)}\n")
+        print_line(f"{_line(state)}")
 
 
 def _line(state: ProxyState) -> str:
@@ -59,7 +60,7 @@ def _line(state: ProxyState) -> str:
     may = "may call no models any more" if state.revoked else f"{calls} under way"
     if state.expires_s is not None and not state.revoked:
         may += f", may call models for {state.expires_s / 3600:.1f} h"
-    return f"{one_line(state.session)}  {one_line(state.host)}:{one_line(state.directory)}  {may}  (pid {state.pid})"
+    return f"{state.session}  {state.host}:{HostText(state.directory).path}  {may}  (pid {state.pid})"
 
 
 def _revoke(environ: Mapping[str, str], session: str, *, everything: bool) -> None:
@@ -67,10 +68,10 @@ def _revoke(environ: Mapping[str, str], session: str, *, everything: bool) -> No
         raise UsageError("give the ID of one session, or --all", do="`ccb proxy list` shows them.")
     chosen: list[Path] = [path for path, each in running(environ) if everything or each.session.startswith(session)]
     if not chosen:
-        which = "no session" if everything else f"no session {one_line(session)}"
+        which = "no session" if everything else f"no session {session}"
         raise NoSuchSession(f"{which} calls models through this machine now", do="`ccb proxy list` shows them.")
     for path in chosen:
         state = ask(path, "revoke")
         if state is None or not state.revoked:
             raise NoSuchSession(f"the ccb behind {path} did not answer", do="End it: it is the process in the name.")
-        sys.stdout.write(f"{one_line(state.session)} on {one_line(state.host)} may call no models any more.\n")
+        print_line(f"{state.session} on {state.host} may call no models any more.")

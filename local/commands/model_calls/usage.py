@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -17,6 +16,7 @@ from ...config.log import state_dir
 from ...ledger.dollars import dollars
 from ...ledger.entries import UsageSum
 from ...ledger.store import By, read_ledger
+from ...terminal.guarded_streams import print_line
 from ..running import CommandParser, exit_code
 from ..sessions.table import age_text, cut
 
@@ -57,12 +57,12 @@ def _run(args: Sequence[str], environ: Mapping[str, str]) -> int:
     if options.json:
         for each in sums:
             fields = {options.by if name == "group" else name: value for name, value in asdict(each).items()}
-            sys.stdout.write(json.dumps(fields) + "\n")
+            print_line(json.dumps(fields))
         return ExitCode.OK
     if not sums:
-        sys.stdout.write("No model calls yet.\n")
+        print_line("No model calls yet.")
     for line in usage_table(options.by, sums, time.time()) if sums else ():
-        sys.stdout.write(f"{line}\n")
+        print_line(line)
     return ExitCode.OK
 
 

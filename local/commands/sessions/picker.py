@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 
 from ccb.tunnel.errors import UsageError
-from ccb.tunnel.plain_text import one_line
 
 from ...connect.session_list import SessionRow
 from ...login.prompts import ask_line
+from ...terminal.guarded_streams import say
 from .table import session_table
 
 _MAX_LISTED = 20
@@ -41,7 +41,7 @@ async def choose_session(rows: Sequence[SessionRow]) -> str | None:
         if found:
             shown = found
         else:
-            sys.stderr.write(f"No session matches {one_line(answer)!r}.\n")
+            say(f"No session matches {answer!r}.")
             shown = list(rows)
 
 
@@ -58,9 +58,8 @@ def matching(rows: Sequence[SessionRow], shown: Sequence[SessionRow], answer: st
 def _show(rows: Sequence[SessionRow]) -> None:
     width = shutil.get_terminal_size((100, 24)).columns
     head, *lines = session_table(rows[:_MAX_LISTED], width - 4)
-    sys.stderr.write(f"    {head}\n")
+    say(f"    {head}")
     for number, line in enumerate(lines, 1):
-        sys.stderr.write(f"{number:3} {line}\n")
+        say(f"{number:3} {line}")
     if len(rows) > _MAX_LISTED:
-        sys.stderr.write(f"    … and {len(rows) - _MAX_LISTED} more\n")
-    sys.stderr.flush()
+        say(f"    … and {len(rows) - _MAX_LISTED} more")

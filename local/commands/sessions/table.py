@@ -7,8 +7,6 @@ from pathlib import PurePosixPath
 
 from rich.cells import cell_len, set_cell_size
 
-from ccb.tunnel.plain_text import one_line
-
 from ...connect.session_list import SessionRow
 
 _STATES = {"running": "running", "requires_action": "asks", "idle": "idle", "ended": "ended"}
@@ -44,10 +42,10 @@ def cut(text: str, width: int) -> str:
 def short_ids(rows: Sequence[SessionRow]) -> dict[str, str]:
     """Return for each session ID its shortest unique start, of eight or more characters."""
     for length in (_SHORT_ID, 13, 18, 36):
-        found = {row.session: one_line(row.session[:length]) for row in rows}
+        found = {row.session: row.session[:length] for row in rows}
         if len(set(found.values())) == len(found):
             return found
-    return {row.session: one_line(row.session) for row in rows}
+    return {row.session: row.session for row in rows}
 
 
 def session_table(rows: Sequence[SessionRow], width: int) -> list[str]:
@@ -108,7 +106,7 @@ def _line(cells: Mapping[str, str | None], widths: Mapping[str, int], prompt: st
 def _state(row: SessionRow) -> str:
     if row.host:
         return f"on {row.host.cell}"
-    return _STATES.get(row.state, one_line(row.state)) + (" (memory)" if row.storage == "memory" else "")
+    return _STATES.get(row.state, row.state) + (" (memory)" if row.storage == "memory" else "")
 
 
 def _driver(row: SessionRow, width: int) -> str:

@@ -15,6 +15,8 @@ from ccb.tunnel.errors import ProtocolError, UsageError
 from ccb.tunnel.transports.pipe import Transport
 
 if TYPE_CHECKING:
+    from ccb.tunnel.plain_text import HostText
+
     from ..session_list import Row, SessionRow
 
 _MAX_ABOUT_ONE = 10_000  # reports
@@ -39,12 +41,12 @@ class SessionsOverLink:
 
         return await list_sessions(await self._transport(), self._bundle)
 
-    async def last_said(self, session: str) -> Sequence[str]:
+    async def last_said(self, session: str) -> Sequence[HostText]:
         """See HostSessions."""
         from ..session_list import SaidRow
 
         rows = await self._rows({"command": "logs", "session": session, "lines": _SAID_LINES}, "log", SaidRow)
-        return [row.text for row in rows if row.source != "worker" and row.text.startswith(_SAID)]
+        return [row.text for row in rows if row.source != "worker" and row.text.raw.startswith(_SAID)]
 
     async def rename(self, session: str, title: str) -> None:
         """See HostSessions."""

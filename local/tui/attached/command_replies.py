@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from ccb.tunnel.errors import ConfigError
-from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.plain_text import HostText, neutralise
 
 from ...session.client import SessionClient
 from ...terminal.stdio import in_thread
@@ -78,7 +78,7 @@ class CommandReplies:
         elif typed.command is not None and typed.name in takes_none:
             await takes_none[typed.name]()
         else:
-            self._show(f"There is no command /{one_line(typed.name)}. /help lists them.", Level.WARNING)
+            self._show(f"There is no command /{typed.name}. /help lists them.", Level.WARNING)
 
     def _with_argument(self) -> dict[str, Callable[[str], Awaitable[None]]]:
         steering = self._view.steering
@@ -166,24 +166,24 @@ class CommandReplies:
         try:
             await in_thread(lambda: keep_editor_mode(vim=vim.on, environ=self._shell.appearance.environ))
         except ConfigError as error:
-            self._show(f"This holds until you leave: {one_line(error.what)}.", Level.WARNING)
+            self._show(f"This holds until you leave: {error.what}.", Level.WARNING)
 
     async def _mode(self, mode: str) -> None:
         if mode:
             await self._actions.set_mode(mode)
         else:
-            self._show(f"Permission mode: {one_line(self._reducer.mode)}")
+            self._show(f"Permission mode: {self._reducer.mode}")
 
     async def _trust(self, argument: str) -> None:
         self._show(await self._view.trust.command(argument))
 
     async def _show_cost(self) -> None:
-        self._show("\n".join((self._cost(), *self._agents())))
+        self._show([self._cost(), *self._agents()])
 
     async def _show_status(self) -> None:
         self._show(self._status())
 
-    def _show(self, text: str, level: Level = Level.INFO) -> None:
+    def _show(self, text: str | list[str], level: Level = Level.INFO) -> None:
         self._reducer.notice(text, level)
 
     async def _theme(self, name: str) -> None:
@@ -191,7 +191,7 @@ class CommandReplies:
         try:
             found = appearance.choose(name)
         except ThemeRefused as error:
-            self._show(one_line(str(error)), Level.WARNING)
+            self._show(str(error), Level.WARNING)
             return
         if not found:
             shown = self._shell.theme.removeprefix("ccb-").removeprefix("own-")
@@ -233,22 +233,20 @@ class CommandReplies:
             return []
         return [f"Requests    {size_text(size)} to the model, of which the host sent {size_text(sent)}"]
 
-    def _status(self) -> str:
+    def _status(self) -> list[str]:
         hello, connection, reducer = self._client.hello, self._view.connection, self._reducer
         reason = f": {connection.reason}" if connection.reason else ""
         if connection.unanswered_s:
             reason = f", but no answer for {connection.unanswered_s:.0f} s"
         journal = _JOURNAL.get(hello.storage, "journal on disk")
-        mode = f"permission mode {one_line(reducer.mode)}"
-        return "\n".join(
-            (
-                f"Session     {one_line(hello.session)}",
-                f"Host        {self._info.place}",
-                f"Worker      pid {hello.pid}, Python {one_line(hello.python)} on {one_line(hello.platform)}",
-                f"Connection  {connection.state.value}{reason}; {journal}",
-                *self._uploads(),
-                f"Model       {one_line(reducer.model) or 'not known before the first turn'}, {mode}",
-                f"Sandbox     {one_line(reducer.sandbox) or 'no cage: the worker is of an older version'}",
-                f"Used        {self._cost()}",
-            )
-        )
+        mode = f"permission mode {HostText(reducer.mode).cell}"
+        return [
+            f"Session     {hello.session}",
+            f"Host        {self._info.place}",
+            f"Worker      pid {hello.pid}, Python {hello.python.cell} on {hello.platform.cell}",
+            f"Connection  {connection.state.value}{reason}; {journal}",
+            *self._uploads(),
+            f"Model       {HostText(reducer.model).cell or 'not known before the first turn'}, {mode}",
+            f"Sandbox     {HostText(reducer.sandbox).cell or 'no cage: the worker is of an older version'}",
+            f"Used        {self._cost()}",
+        ]

@@ -172,16 +172,17 @@ def parse_command(text: str) -> TypedCommand | None:
     return TypedCommand(name, argument.strip(), next((each for each in COMMANDS if each.name == name), None))
 
 
-def refusal(text: str) -> str:
-    """Return why an input is not sent, or "" if nothing is wrong with it. A blank in front makes it an ordinary
+def refusal(text: str) -> list[str]:
+    """Return why an input is not sent, or nothing if nothing is wrong with it. A blank in front makes it an ordinary
     prompt."""
     if text.startswith("!") and not text[1:].strip():
         why = "! at the start runs a command on the host, and there is none"
     elif text.startswith("#") and ("\n" in text or not text[1:].strip()):
         why = "# at the start keeps a note for the agent in CLAUDE.md, which is one line"
     else:
-        return ""
-    return f"Nothing was sent: {why}.\nTo send this to the agent as it is, put a space in front of the {text[0]}."
+        return []
+    instead = f"To send this to the agent as it is, put a space in front of the {text[0]}."
+    return [f"Nothing was sent: {why}.", instead]
 
 
 def own_candidates(choices: Mapping[str, Choices]) -> list[Candidate]:

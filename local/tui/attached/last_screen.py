@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ccb.tunnel.wire import Hello
+from ccb.tunnel.link.greeting import Greeting
 from ccb.tunnel.wire.records import parse_page
 
 from ..model.blocks import BlockList
@@ -19,7 +19,7 @@ class LastScreen:
         self._reducer = reducer
         self._ends = 0  # the number of the last event that had happened before
 
-    def show(self, hello: Hello) -> None:
+    def show(self, hello: Greeting) -> None:
         """Show what this hello has brought."""
         early = BlockList()
         loaded = TranscriptReducer(early)

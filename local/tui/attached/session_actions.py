@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from ccb.tunnel.errors import CcbError, UsageError
-from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.kinds.commands import REMEMBER, SHELL_COMMAND
 from ccb.tunnel.wire.kinds.reasoning import LEARN_MODELS
 from ccb.tunnel.wire.requests import SET_MODEL, SET_PERMISSION_MODE, Request, RequestFailed
@@ -65,8 +65,8 @@ class SessionActions:
     def show_error(self, error: CcbError | RequestFailed) -> None:
         """Show an error in the transcript: what happened, the evidence, the one thing to do."""
         do = f"{FIX}{error.do}" if isinstance(error, CcbError) and error.do else ""
-        parts = (error.what, error.evidence, do) if isinstance(error, CcbError) else (str(error),)
-        self._reducer.notice("\n".join(neutralise(part) for part in parts if part), Level.ERROR)
+        parts = (error.what, error.evidence, do) if isinstance(error, CcbError) else (f"{HostText(str(error))}",)
+        self._reducer.notice([line for part in parts for line in part.splitlines()], Level.ERROR)
 
     def hint(self, text: str, seconds: float = HINT_S) -> None:
         """Show a short answer to a key."""
@@ -87,7 +87,7 @@ class SessionActions:
             await self._client.prompt(content or text, uuid=uuid, how=how)
         except UsageError as error:
             self._reducer.prompt_refused(uuid)
-            self._status.hint(f"not sent: {one_line(error.what)}")
+            self._status.hint(f"not sent: {error.what}")
             return False
         except CcbError as error:
             if error is not self._leaving.error:  # the prompt is already on the screen
@@ -161,7 +161,7 @@ class SessionActions:
         except (CcbError, RequestFailed) as error:
             self.show_error(error)
             return False
-        self._reducer.notice(f"Noted in {one_line(str(answer.get('path')))}: {one_line(note)}", Level.DIM)
+        self._reducer.notice(f"Noted in {HostText(str(answer.get('path'))).path}: {note}", Level.DIM)
         return True
 
     async def stop(self, host: str) -> None:
@@ -174,7 +174,7 @@ class SessionActions:
             return
         self._leaving.stop_requested()
         when = "" if self._connection.up else " when the connection is there again"
-        self._reducer.notice(f"Stopping the session on {one_line(host)}{when} …", Level.WARNING)
+        self._reducer.notice(f"Stopping the session on {host}{when} …", Level.WARNING)
         await self._attempt(self._client.stop())
 
     async def _attempt(self, action: Awaitable[object]) -> bool:
@@ -184,7 +184,7 @@ class SessionActions:
         try:
             await action
         except UsageError as error:
-            self._status.hint(one_line(error.what))
+            self._status.hint(error.what)
             return False
         except (CcbError, RequestFailed) as error:
             self.show_error(error)

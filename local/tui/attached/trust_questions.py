@@ -19,7 +19,7 @@ class TrustQuestions:
     keeps the rules that the person grants beyond the session."""
 
     def __init__(self, approvals: Approvals, ring: Callable[[], None]) -> None:
-        self.command: Callable[[str], Awaitable[str]] = _unknown
+        self.command: Callable[[str], Awaitable[list[str]]] = _unknown
         self.keep: Keep | None = None
         self._approvals = approvals
         self._ring = ring
@@ -51,5 +51,5 @@ class TrustQuestions:
         return True
 
 
-async def _unknown(_: str) -> str:
-    return "This terminal keeps nothing of projects."
+async def _unknown(_: str) -> list[str]:
+    return ["This terminal keeps nothing of projects."]

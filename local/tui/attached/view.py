@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.plain_text import HostText
 
 from ...session.client import LaptopNotice, LinkChange, LinkState, SendAs, SessionClient, Skipped
 from ..model.blocks import Level
@@ -131,17 +131,18 @@ class SessionView(Vertical):
         yield from (self._presenter.banner, self._status.todos, steering.files)
 
     def on_mount(self) -> None:
-        host = one_line(self._info.host)
         self.reducer.notice(
-            f"ccb {self._info.version}  {self._info.place}\n"
-            f"The agent works on {host}. {self._keymap.name('help')} or /help shows the keys.",
+            [
+                f"ccb {self._info.version}  {self._info.place}",
+                f"The agent works on {self._info.host}. {self._keymap.name('help')} or /help shows the keys.",
+            ],
             Level.DIM,
         )
         self.transcript.add(tips(self._info.host, self._keymap))
         hello = self._client.hello
         level = Level.DIM if hello.storage == "disk" else Level.WARNING  # show at once that the session may not last
         if hello.notes:
-            self.reducer.notice("On the host: " + "\n".join(map(one_line, hello.notes)), level)
+            self.reducer.notice([f"On the host: {note}" for note in hello.notes], level)
         self._last_screen.show(hello)
         self._pulse = Pulse(self, self._tick)
         self._listen()
@@ -161,7 +162,7 @@ class SessionView(Vertical):
     def say(self, texts: Sequence[str], warnings: Sequence[str]) -> None:
         """Show in the transcript what a login has said, and what the person should know about the session."""
         for text in texts:
-            self.reducer.notice(text, Level.DIM)
+            self.reducer.notice(text.split("\n"), Level.DIM)
         for warning in warnings:
             self.reducer.notice(warning, Level.WARNING)
 
@@ -180,12 +181,12 @@ class SessionView(Vertical):
 
     def tell_of_project(self, text: str) -> None:
         """Show a sentence of the worker about files of the project."""
-        self.reducer.notice(f"On the host: {one_line(text)}", Level.WARNING)
+        self.reducer.notice(f"On the host: {HostText(text)}", Level.WARNING)
 
     def login_says(self, text: str) -> None:
         """Show text of a login that is not a question. A ProxyCommand may print some even after the login."""
         if self.connection.state is not LinkState.CONNECTED:
-            self.reducer.notice(text)
+            self.reducer.notice(text.split("\n"))
 
     def login_asks(self) -> None:
         """Say that a question of a login waits."""
@@ -244,7 +245,7 @@ class SessionView(Vertical):
             self._actions.show_error(error)
             command = self._info.resume
             if command and command not in error.do:
-                self.reducer.notice(f"Come back with:\n{one_line(command)}", Level.WARNING)
+                self.reducer.notice(["Come back with:", command], Level.WARNING)
         self._shell.composer.invite(f"Nothing can be sent any more: {self._keymap.name('leave')} leaves")
 
     def _tick(self) -> bool:
@@ -360,8 +361,8 @@ class SessionView(Vertical):
         if not self.approvals.show_whole():
             self.reading.details_pressed(time.monotonic())
 
-    def farewell(self) -> str:
-        """Return the text that stays on the terminal."""
+    def farewell(self) -> list[str]:
+        """Return the lines that stay on the terminal."""
         return farewell(self._info, self.left_behind)
 
     @property

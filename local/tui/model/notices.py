@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.plain_text import HostText, as_line, one_line
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.rewind import RewindRecord, RewoundRecord
 
@@ -50,12 +50,12 @@ class Notices:
         """The attempt that waits for its time, or has not been answered yet."""
         self._compacting: NoticeBlock | None = None
 
-    def add(self, text: str, level: Level = Level.INFO) -> NoticeBlock:
-        """Show a notice. `text` must not contain control characters of the remote."""
+    def add(self, said: str | list[str], level: Level = Level.INFO) -> NoticeBlock:
+        """Show a notice: a text is one line of it, whatever is in it; a list are several."""
         echo, self.echo = self.echo, ""
         if echo:
             self._container.add(PromptBlock(text=echo, state=PromptState.TAKEN))
-        block = NoticeBlock(text=text, level=level)
+        block = NoticeBlock(text="\n".join(map(as_line, [said] if isinstance(said, str) else said)), level=level)
         self._container.add(block)
         self._warning = block if level is Level.WARNING else None
         return block
@@ -79,29 +79,30 @@ class Notices:
         """Say that a part of the journal cannot be read. `what` is empty for a part that the worker has already
         reported."""
         if what:
-            self.add(f"The session's journal is damaged: {one_line(what)}", Level.WARNING)
+            self.add(f"The session's journal is damaged: {HostText(what)}", Level.WARNING)
 
     def rewind(self, content: RewindRecord) -> None:
         """Say from where the session goes on, and which files are restored."""
         if content.to:
-            before = f" before: {one_line(content.text)[:_MAX_TEXT]}" if content.text else " an earlier message"
-            self.add(f"── Gone back to{before}\nWhat is between that and here is not in the conversation any more.")
+            before = f" before: {content.text[:_MAX_TEXT]}" if content.text else " an earlier message"
+            after = "What is between that and here is not in the conversation any more."
+            self.add([f"── Gone back to{before}", after])
         if content.files:
             names = [path_in(self.cwd, str(each.get("path"))) for each in content.files]
-            more = f"\n… and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+            more = [f"… and {len(names) - _MAX_NAMES} more"] if len(names) > _MAX_NAMES else []
             count = f"{len(names)} file{'s' if len(names) != 1 else ''}"
-            self.add(f"Restored {count}:\n" + "\n".join(names[:_MAX_NAMES]) + more, Level.DIM)
+            self.add([f"Restored {count}:", *names[:_MAX_NAMES], *more], Level.DIM)
 
     def rewound(self, content: RewoundRecord) -> None:
         """Name the files that could not be restored."""
         for each in content.failed[:_MAX_NAMES]:
-            name, why = path_in(self.cwd, str(each.get("path"))), one_line(str(each.get("why")))
+            name, why = path_in(self.cwd, str(each.get("path"))), HostText(str(each.get("why")))
             self.add(f"{name} was not restored: {why}", Level.WARNING)
 
     def system(self, note: SystemNote) -> None:
         """Show a system message, if it is meant for a person."""
         if note.subtype == "informational" and note.content:
-            self.add(neutralise(note.content), Level.WARNING if note.level in ("warning", "error") else Level.DIM)
+            self.add(note.content.split("\n"), Level.WARNING if note.level in ("warning", "error") else Level.DIM)
         elif note.subtype == "compact_boundary":
             self._compacted(note.compact_metadata or {})
         elif note.subtype == "status":
@@ -132,12 +133,13 @@ class Notices:
     def errors(self, result: Result) -> None:
         """Show the errors with which a turn ended."""
         if result.is_error and result.errors and result.terminal_reason not in _ABORTED:
-            text, warned = "\n".join(neutralise(error) for error in result.errors), self._warning
+            lines, warned = [line for error in result.errors for line in error.split("\n")], self._warning
+            text = "\n".join(map(as_line, lines))
             if warned is not None and text in warned.text:  # the laptop has said so before the host did
                 warned.level = Level.ERROR
                 self._container.update_block(warned)
             else:
-                self.add(text, Level.ERROR)
+                self.add(lines, Level.ERROR)
 
     def model_call_over(self) -> None:
         """Note that the model has answered or was given up: the next retry gets a notice of its own. This one names no
@@ -165,7 +167,7 @@ class Notices:
         if self._retry is None:
             self._retry = self.add(text, Level.WARNING)
         else:
-            self._retry.text = text
+            self._retry.text = as_line(text)
             self._container.update_block(self._retry)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.wire.content.attached import is_attached_file
 from ccb.tunnel.wire.kinds.commands import SHELL_COMMAND
 from ccb.tunnel.wire.kinds.queue import BEFORE, LATER, PRIORITY, MovedRecord, TakenRecord, UnqueuedRecord
@@ -129,9 +129,9 @@ class TranscriptReducer(Projection):
         """The newest finished texts of the agent, the newest last."""
         return self._messages.answers
 
-    def notice(self, text: str, level: Level = Level.INFO) -> NoticeBlock:
-        """Show a message of ccb itself."""
-        return self.notices.add(text, level)
+    def notice(self, said: str | list[str], level: Level = Level.INFO) -> NoticeBlock:
+        """Show a message of ccb itself: one line, or a list of them."""
+        return self.notices.add(said, level)
 
     # What the person and the connection do.
 
@@ -336,7 +336,7 @@ class TranscriptReducer(Projection):
             case TaskNote():
                 self._tools.told(message)
                 if self.tasks.told(message) and message.summary:
-                    self.notice(one_line(message.summary), Level.DIM)
+                    self.notice(message.summary, Level.DIM)
             case ApiRetry():
                 self.notices.retry(message)
             case ModelSilent():
@@ -347,7 +347,7 @@ class TranscriptReducer(Projection):
     def _cage_told(self, sandbox: str) -> None:
         """Take the cage in force. Say why there is none on this host, unless the person chose that."""
         if sandbox.startswith("no cage") and sandbox != self.sandbox and self.mode != "bypassPermissions":
-            self.notice(f"On the host: {one_line(sandbox)[:_MAX_CAGE]}", Level.WARNING)
+            self.notice(f"On the host: {HostText(sandbox[:_MAX_CAGE])}", Level.WARNING)
         self.sandbox = sandbox or self.sandbox
 
     def _assistant(self, message: Assistant) -> None:
@@ -361,18 +361,18 @@ class TranscriptReducer(Projection):
         is_note = not message.isReplay and not message.isSynthetic
         if isinstance(content, str):
             if is_note:
-                self.notice(neutralise(content), Level.DIM)
+                self.notice(content.split("\n"), Level.DIM)
             return
         for block in content:
             if isinstance(block, ToolResultBlock):
                 self._tools.result(block, message.tool_use_result)
             elif isinstance(block, TextContent) and (printed := _PRINTED.fullmatch(block.text)):
                 self._tools.line_over()
-                self.notice(_IN_BACKGROUND.sub(_HOW_TO_FOLLOW, neutralise(printed[1])))
+                self.notice(_IN_BACKGROUND.sub(_HOW_TO_FOLLOW, printed[1]).split("\n"))
             elif isinstance(block, TextContent) and is_note:
-                self.notice(neutralise(block.text), Level.DIM)
+                self.notice(block.text.split("\n"), Level.DIM)
             elif isinstance(block, TextContent) and message.isReplay and block.text.startswith(_OUTPUT[0]):
-                self.notice(neutralise(block.text.removeprefix(_OUTPUT[0]).removesuffix(_OUTPUT[1])))
+                self.notice(block.text.removeprefix(_OUTPUT[0]).removesuffix(_OUTPUT[1]).split("\n"))
 
     def _turn_over(self, tools: ToolState) -> None:
         """The turn is over. Tool calls that are still open get the state `tools`."""

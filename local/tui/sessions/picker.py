@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 from textual import work
 from textual.containers import Vertical
@@ -60,9 +60,8 @@ class SessionPicker(Vertical):
     async def on_session_panel_preview_wanted(self, event: SessionPanel.PreviewWanted) -> None:
         event.stop()
         await asyncio.sleep(_SETTLE_S)
-        said: Sequence[str] = ()
         try:
-            said = await self._sessions.last_said(event.row.session)
+            said = [each.cell for each in await self._sessions.last_said(event.row.session)]
         except CcbError as error:
             said = [error.what]
         self.panel.preview(event.row.session, said)

@@ -38,7 +38,7 @@ class Columns:
         """Return one row."""
         width, palette = self.width, self._palette
         here = row.session == self._current
-        state = "here" if here else _STATES.get(row.state, one_line(row.state))
+        state = "here" if here else _STATES.get(row.state, row.state)
         line = Text(no_wrap=True).append("› " if marked else "  ", style=f"bold {palette.accent}")
         used, state = age_text(row.idle_s), cut(state, _STATE_CELLS)
         line.append(f"{used:>{_NUMBER_CELLS}}  {state:<{_STATE_CELLS}}  ", style=f"not bold {palette.dim}")

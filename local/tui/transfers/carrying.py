@@ -63,7 +63,7 @@ class FileCarrying(Vertical):
             await self.open_offered()
         else:
             try:
-                transfer = self.fetched.fetch(argument, self._client.hello.cwd)
+                transfer = self.fetched.fetch(argument, self._client.hello.cwd.raw)
             except UsageError as error:
                 self._reducer.notice(f"{error.what}. {error.do}", Level.WARNING)
             except CcbError as error:
@@ -114,7 +114,7 @@ class FileCarrying(Vertical):
         if argument == STOP and self.transfers.cancel_all():
             return
         try:
-            transfer = self.transfers.start(order_of(argument, self._client.hello.cwd))
+            transfer = self.transfers.start(order_of(argument, self._client.hello.cwd.raw))
         except UsageError as error:
             self._reducer.notice(f"{error.what}. {error.do}", Level.WARNING)
             return

@@ -137,7 +137,7 @@ class DiffPage(ReadingPage):
         try:
             answer = DiffFiles.model_validate(await self._client.request(Request(REWIND_FILES, wanted)))
         except (CcbError, RequestFailed) as error:
-            block.problem = one_line(error.what if isinstance(error, CcbError) else str(error))
+            block.problem = error.what if isinstance(error, CcbError) else one_line(str(error))
             return
         except ValidationError:
             block.problem = "the worker's answer cannot be read"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.records import MAIN_AGENT, agent_of_message
 
 from ...session.client import Received, SessionClient, Skipped, parse_snapshot
@@ -21,7 +20,7 @@ class TranscriptPage(ReadingPage):
     """It loads the session anew from the host, the newest events first, and goes on with what happens meanwhile."""
 
     def __init__(self, client: SessionClient, place: str, own_name: str, shelf: PictureShelf | None = None) -> None:
-        cwd = client.hello.cwd.rstrip("/")
+        cwd = client.hello.cwd.raw.rstrip("/")
         super().__init__(f"Conversation on {place}", cwd, shelf)
         self._client = client
         self._reducer = TranscriptReducer(self.body, own_name=own_name)
@@ -35,7 +34,7 @@ class TranscriptPage(ReadingPage):
         try:
             events = await self._client.earlier(_AFTER_ALL)
         except CcbError as error:
-            self.say(f"The conversation is not loaded: {one_line(error.what)} · Esc closes")
+            self.say(f"The conversation is not loaded: {error.what} · Esc closes")
             return
         if events:
             self._loader.skipped(0, events[0].seq)

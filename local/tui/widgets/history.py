@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import one_line
 
 from ...session.client import Received, SessionClient
 from ..model.blocks import BlockList, HoleBlock, Level, NoticeBlock
@@ -53,7 +52,7 @@ class HistoryLoader:
         try:
             events = await self._client.earlier(hole.before)
         except CcbError as error:
-            self._set_text(hole, f"{_hole_text(hole, hint='')}: {one_line(error.what)} · PgUp tries again")
+            self._set_text(hole, f"{_hole_text(hole, hint='')}: {error.what} · PgUp tries again")
             return
         finally:
             self._loading = False

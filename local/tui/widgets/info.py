@@ -51,17 +51,17 @@ class LeftSession:
     answer: str = ""
 
 
-def farewell(info: ReplInfo, left: LeftSession) -> str:
-    """Return the text that stays on the terminal: the end of the last answer, the session, its tokens and cost, its
+def farewell(info: ReplInfo, left: LeftSession) -> list[str]:
+    """Return the lines that stay on the terminal: the end of the last answer, the session, its tokens and cost, its
     state, and how to return to it."""
     lines = [
         *_end_of(left.answer),
-        f"Session {one_line(left.session_id)} on {info.place}" + (f": {left.used}" if left.used else ""),
+        f"Session {left.session_id} on {info.place}" + (f": {left.used}" if left.used else ""),
     ]
     lines += _fate(left)
     if info.resume and not (left.in_memory and left.stopped):
-        lines += ["Come back with:", f"  {one_line(info.resume)}"]
-    return "\n".join(lines)
+        lines += ["Come back with:", f"  {info.resume}"]
+    return lines
 
 
 def _end_of(answer: str) -> list[str]:
@@ -74,7 +74,7 @@ def _end_of(answer: str) -> list[str]:
 
 def way_back(left: LeftSession) -> str:
     """Return what the person reads above the next session: what becomes of the one before, and how to return to it."""
-    name = one_line(left.session_id)[:_SHORT_ID]
+    name = left.session_id[:_SHORT_ID]
     return " ".join([f"Before this: session {name}.", *_fate(left), f"/resume {name} goes back to it."])
 
 
@@ -84,7 +84,7 @@ def _fate(left: LeftSession) -> list[str]:
     if left.stopped:
         sentences.append("It was stopped on the host.")
     elif left.lost:
-        sentences.append(f"Lost: {one_line(left.lost)}.")
+        sentences.append(f"Lost: {left.lost}.")
     elif left.asking:
         sentences.append("The agent waits there for an answer.")
     elif left.working:

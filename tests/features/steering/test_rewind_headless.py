@@ -49,7 +49,7 @@ async def test_files_and_conversation_go_back_by_options(tmp_path: Path, fake_mo
     assert restored.code == 0 and "put back: " in restored.stderr, restored
     assert not (project / "new.txt").exists()
     refused = await laptop.run([str(project), "--resume", session, "--rewind-files", LATER])
-    assert refused.code == 2 and "the files were not put back: No prompt with the id" in refused.stderr
+    assert refused.code == 2 and "the files were not put back: “No prompt with the id" in refused.stderr
     at = [*words, "--resume", session, "--resume-session-at", LATER]
     refused = await laptop.run(at, stdin=line("again", "44444444-4444-4444-8444-444444444444"))
     assert refused.code == 2 and "the session cannot go on from that message" in refused.stderr

@@ -15,10 +15,11 @@ from ccb.local.connect.project_trust import ProjectDesk
 from ccb.local.connect.session_request import session_options
 from ccb.remote.hooks.table import HookSource, read_hooks
 from ccb.tunnel.errors import ConfigError, UsageError
+from ccb.tunnel.link.greeting import limited_hello
 from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.requests import ProjectTrust
 
-HELLO = Hello(1, "bundle", "session", 1, "3.11", "linux", "/srv/shop", 0, 0, "idle")
+HELLO = limited_hello(Hello(1, "bundle", "session", 1, "3.11", "linux", "/srv/shop", 0, 0, "idle"), "devbox")
 QUESTION = ProjectTrust("/srv/shop", "mark", [{"kind": "hook", "name": "Stop", "detail": "make"}], ["it is broken"])
 LOCAL = HostIdentity("local", ("local",))
 

@@ -156,9 +156,8 @@ async def test_one_session_is_looked_at_named_and_removed(transport: Watched) ->
         return SessionsOverLink(reached, worker(frames(*said, Bye())))
 
     said = [Report("log", {"source": "session", "text": text}) for text in ("driver: me", "prompt: go", "agent: done")]
-    assert await over(*said, Report("log", {"source": "worker", "text": "call x"})).last_said("1") == [
-        "prompt: go", "agent: done",
-    ]  # fmt: skip
+    last = await over(*said, Report("log", {"source": "worker", "text": "call x"})).last_said("1")
+    assert [each.raw for each in last] == ["prompt: go", "agent: done"]
     (row,) = await over(session(1, driver="me")).listed()
     await over(Report("renamed", {"session": "1"})).rename("1", "a name")
     await over(Report("stopped", {"session": "1"}), Report("removed", {"path": "/x"})).remove(row)

@@ -31,6 +31,7 @@ from ccb.local.providers.model_choice import ModelChoice
 from ccb.local.session.client import LinkState
 from ccb.local.tui.widgets.info import ReplInfo
 from ccb.tunnel.errors import CcbError
+from ccb.tunnel.plain_text import as_line
 from ccb.tunnel.transports.local import LocalTransport
 from ccb.tunnel.transports.pipe import Transport
 from ccb.tunnel.wire.kinds.commands import CHANGE_RULES, LIST_RULES
@@ -91,7 +92,7 @@ async def plain(
     session = session or ScriptedSession(greeting=hello(cwd=cwd))
     printed: list[str] = []
     info = ReplInfo("devbox", "/srv/shop", MODEL, "default", "0.1.0", "ccb ssh x")
-    repl = LineRepl(session, info, printed.append, transfers, models)
+    repl = LineRepl(session, info, lambda line: printed.append(as_line(line)), transfers, models)
     person = Person(repl, session, printed)
     person.running = asyncio.create_task(repl.run(person.lines(), waits=waits))
     try:
@@ -224,7 +225,7 @@ async def test_the_connection_and_the_end_are_told_as_lines(monkeypatch: pytest.
         assert at.session.command_lines == ["make"] and "mode default" in at.text
         at.types("/quit")
         assert at.running is not None and await at.running is None
-        assert "ccb ssh x" in at.repl.farewell()
+        assert "ccb ssh x" in "".join(at.repl.farewell())
 
 
 async def test_ctrl_c_interrupts_a_turn_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,4 +423,4 @@ async def test_a_host_that_refuses_a_command_is_an_error_in_a_line(monkeypatch: 
     async with plain(monkeypatch) as at:
         at.session.refuse_controls = "not now"
         at.types("/rename x")
-        await at.reads("ccb: error: not now")
+        await at.reads("ccb: error: “not now”")

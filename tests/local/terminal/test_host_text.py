@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ccb.local.command_line.arguments import parse_arguments
-from ccb.local.command_line.error_text import error_text
+from ccb.local.command_line.error_text import error_lines
 from ccb.local.command_line.resume_hint import resume_command
 from ccb.local.commands.hosts import ChangeRow, change_line
 from ccb.local.commands.sessions.table import session_table
@@ -48,7 +48,7 @@ CODES = (
 
 
 def _error_lines(error: CcbError) -> list[str]:
-    return error_text(error).removesuffix("\n").split("\n")
+    return error_lines(error)
 
 
 def _reported(act: Callable[[], None]) -> list[str]:
@@ -70,7 +70,7 @@ def _farewell(directory: str) -> list[str]:
     arguments = parse_arguments(["ssh", "devbox:/srv"])
     info = ReplInfo("devbox", directory, "", "", "1", resume_command(arguments, "5e55", directory=directory))
     left = LeftSession("5e55", "", False, False, "", False, False)
-    return farewell(info, left).split("\n")
+    return farewell(info, left)
 
 
 def _table(text: str) -> list[str]:

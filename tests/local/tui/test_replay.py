@@ -342,7 +342,7 @@ async def test_a_copy_of_a_session_in_the_middle_of_a_turn_waits_for_a_prompt_an
         assert "working" not in at.status
         assert at.app.view.card is None
         assert "and then test it" not in at.screen  # only the original has it
-        assert "The agent" not in at.app.view.farewell()
+        assert "The agent" not in "".join(at.app.view.farewell())
         await at.pilot.press("ctrl+c")
         await at.sees("press Ctrl+C again to quit")
         await at.pilot.press("ctrl+c")

@@ -79,7 +79,7 @@ async def test_what_does_not_fit_in_the_status_line_is_left_out_and_the_place_st
 @pytest.mark.parametrize(("storage", "level"), [("disk", Level.DIM), ("memory", Level.WARNING)])
 async def test_a_note_stands_out_when_the_session_may_not_last(storage: str, level: Level) -> None:
     async with desk(ScriptedSession(greeting=hello(notes=["kept somewhere"], storage=storage))) as at:
-        await at.sees("On the host: kept somewhere")
+        await at.sees("On the host: “kept somewhere”")
         (note,) = [
             b for b in at.app.view.transcript.blocks if isinstance(b, NoticeBlock) and "kept somewhere" in b.text
         ]
@@ -88,7 +88,7 @@ async def test_a_note_stands_out_when_the_session_may_not_last(storage: str, lev
 
 async def test_notes_of_the_host_are_shown() -> None:
     async with desk(ScriptedSession(greeting=hello(notes=["no rg here: searches are slower"]))) as at:
-        await at.sees("On the host: no rg here: searches are slower")
+        await at.sees("On the host: “no rg here: searches are slower”")
 
 
 async def test_the_bell_rings_for_a_question_and_for_the_end_only_while_another_window_is_used() -> None:

@@ -63,9 +63,9 @@ class Shelf:
             raise self.rows
         return self.rows
 
-    async def last_said(self, session: str) -> Sequence[str]:
+    async def last_said(self, session: str) -> Sequence[HostText]:
         call = 'call Bash {"command": "say \\"hi\\"\\n\\u001b[2Jnow", "desc…'
-        return [f"prompt: what is {session}?", call, f"agent: \x1b[31m{session} is a session"]
+        return [*map(HostText, (f"prompt: what is {session}?", call, f"agent: \x1b[31m{session} is a session"))]
 
     async def rename(self, session: str, title: str) -> None:
         self._change("rename", session, title)
@@ -94,7 +94,7 @@ async def switching(
 
     async def attend(app: Repl) -> None:
         for session in sessions:
-            info = ReplInfo("devbox", session.hello.cwd, MODEL, "default", "0.1.0")
+            info = ReplInfo("devbox", session.hello.cwd.raw, MODEL, "default", "0.1.0")
             await app.attach(session, info, (), LaptopSide(cast(Any, Projects()), None, there))
             following = await app.switching.wait(app.left)
             if following is None:

@@ -25,7 +25,7 @@ from ccb.local.tui.app import Repl
 
 SIZE = (120, 30)
 TITLES = r"\x1b\]2;(?:(?:working|waits for you|waits for the model|reconnecting|lost) · )?(?:ccb devbox:/srv/shop)?\x07"
-NEUTRALISERS = ("neutralise", "one_line", "escaped", "escaped_name", "_without_hidden_links")
+NEUTRALISERS = ("neutralise", "one_line", "as_line", "escaped", "escaped_name", "_without_hidden_links")
 
 
 def unfiltered(app: Repl) -> None:

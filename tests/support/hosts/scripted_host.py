@@ -12,8 +12,9 @@ from tests.support.network.link_peer import HELLO, Peer, link_pair
 from ccb.local.session.connection import AttachOptions, KnownSession
 from ccb.local.session.remote_session import RemoteSession
 from ccb.tunnel.errors import CcbError
+from ccb.tunnel.link.greeting import Greeting
 from ccb.tunnel.link.link import Link, new_nonce
-from ccb.tunnel.wire import Attach, Attached, Hello
+from ccb.tunnel.wire import Attach, Attached
 
 
 class NoCalls:
@@ -26,7 +27,7 @@ class NoCalls:
 class LinkConnection:
     """A `connection.Connection` without model calls."""
 
-    def __init__(self, link: Link, hello: Hello) -> None:
+    def __init__(self, link: Link, hello: Greeting) -> None:
         self.link = link
         self.hello = hello
 

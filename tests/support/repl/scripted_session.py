@@ -15,6 +15,7 @@ from typing import Any
 
 from ccb.local.session.client import AS_PROMPT, FoundNames, Item, LinkChange, LinkState, Received, SendAs, Skipped
 from ccb.tunnel.errors import CcbError, ConnectionLost, UsageError
+from ccb.tunnel.link.greeting import Greeting, limited_hello
 from ccb.tunnel.wire import Hello
 from ccb.tunnel.wire.kinds.commands import LIST_COMMANDS, SHELL_COMMAND
 from ccb.tunnel.wire.kinds.mcp import ELICITATION
@@ -27,12 +28,13 @@ Play = Callable[["ScriptedSession", str], Coroutine[Any, Any, None]]
 MODEL = "claude-sonnet-4-5"
 
 
-def hello(*, notes: list[str] | None = None, cwd: str = "/srv/shop", storage: str = "disk") -> Hello:
+def hello(*, notes: list[str] | None = None, cwd: str = "/srv/shop", storage: str = "disk") -> Greeting:
     """The hello of a session that waits for its first prompt."""
-    return Hello(
+    said = Hello(
         1, "b" * 64, "5e55", 4242, "3.11.2", "Linux x86_64", cwd, 1, 0, "idle", storage=storage, notes=notes or [],
         capabilities=[SHELL_COMMAND, MOVE_ASYNC_MESSAGE.name, "steer"],
     )  # fmt: skip
+    return limited_hello(said, "devbox")
 
 
 class ScriptedSession:
@@ -41,7 +43,7 @@ class ScriptedSession:
     (with `swallow`, whatever is sent) waits for `deliver`. With `play`, every prompt starts it; an interrupt or the end
     of the session cancels it. `past` is what `earlier` gives, `page` events at a time."""
 
-    def __init__(self, *, greeting: Hello | None = None, play: Play | None = None, driving: bool = True) -> None:
+    def __init__(self, *, greeting: Greeting | None = None, play: Play | None = None, driving: bool = True) -> None:
         self._hello = greeting or hello()
         self._play = play
         self._state = LinkState.CONNECTED
@@ -84,7 +86,7 @@ class ScriptedSession:
         self.request_bytes = (0, 0)
 
     @property
-    def hello(self) -> Hello:
+    def hello(self) -> Greeting:
         return self._hello
 
     @property
@@ -296,7 +298,7 @@ class ScriptedSession:
             "prompt", context=[], items=[{"input": each} for each in self.identities[self._taken : self._taken + 1]]
         )
         self._taken += 1
-        init = {"type": "system", "subtype": "init", "session_id": "5e55", "cwd": self._hello.cwd}
+        init = {"type": "system", "subtype": "init", "session_id": "5e55", "cwd": self._hello.cwd.raw}
         self.say({**init, "model": model, "permissionMode": mode, "tools": ["Bash", "Edit"]})
 
     def take(self, identity: str) -> None:

@@ -237,8 +237,9 @@ async def sessions(at: Desk) -> None:
     async def listed() -> list[SessionRow]:
         return _ROWS
 
-    async def last_said(session: str) -> list[str]:
-        return ["prompt: fix the flaky test", "call Bash pytest -q tests/test_api.py", "agent: It waits for a port."]
+    async def last_said(session: str) -> list[HostText]:
+        said = ["prompt: fix the flaky test", "call Bash pytest -q tests/test_api.py", "agent: It waits for a port."]
+        return [*map(HostText, said)]
 
     choosing = at.app.view.steering.choosing
     choosing.sessions = cast(Any, SimpleNamespace(listed=listed, last_said=last_said))
@@ -264,8 +265,11 @@ def set_up() -> str:
         shown.append(f"{question}\n")
         return ""
 
-    with mock.patch.object(first_run, "_line", enter):
-        first_run._steps(COLOURFUL, shown.append, samples=True)
+    def say(*lines: str) -> None:
+        shown.extend(f"{line}\n" for line in lines)
+
+    with mock.patch.object(first_run, "_line", enter), mock.patch.object(first_run, "say", say):
+        first_run._steps(COLOURFUL, samples=True)
     return "".join(shown)
 
 

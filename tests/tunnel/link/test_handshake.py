@@ -18,7 +18,7 @@ async def test_hello_is_read_and_the_next_epoch_asked_for() -> None:
     async with link_pair() as (pipe, peer), Link(pipe) as link:
         await peer.hello(epoch=6, seq=41)
         hello = await link.hello()
-        assert (hello.cwd, hello.seq) == ("/srv/app", 41)
+        assert (hello.cwd.raw, hello.seq) == ("/srv/app", 41)
         nonce = new_nonce()
         await link.attach(have=0, nonce=nonce, options={"model": "opus"}, streams=NoCalls())
         attach = await peer.next(Attach)
@@ -34,9 +34,9 @@ async def test_the_notes_of_a_worker_are_limited_and_the_rest_is_counted() -> No
             last={"records": [json.loads("[" * 500 + "]" * 500)]},
         )
         hello = await link.hello()
-    assert len(hello.notes) == MAX_NOTES + 1 and hello.notes[1] == "note 0"
-    assert hello.notes[-1] == "… and 481 more notes"
-    assert sum(map(len, hello.notes)) < 2_000 and len(hello.capabilities) == 100
+    assert len(hello.notes) == MAX_NOTES + 1 and hello.notes[1].raw == "note 0"
+    assert hello.notes[-1].raw == "… and 481 more notes"
+    assert sum(len(note.raw) for note in hello.notes) < 2_000 and len(hello.capabilities) == 100
     assert hello.last == {}  # no widget takes so many levels
 
 

@@ -85,7 +85,7 @@ class KnownArguments:
         sessions = self._choosing.sessions
         rows = await sessions.listed() if sessions is not None else []
         return {
-            one_line(row.session)[:_SHORT_ID]: _said(f"{row.cwd.cell} · {row.prompt.cell}")
+            row.session[:_SHORT_ID]: _said(f"{row.cwd.cell} · {row.prompt.cell}")
             for row in rows
             if row.session != self._choosing.here
         }

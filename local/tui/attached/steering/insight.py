@@ -11,7 +11,6 @@ from textual.app import SuspendNotSupported
 from textual.widget import Widget
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RunsOn, traits_of
 
 from ....session.client import SessionClient
@@ -89,7 +88,7 @@ class Insight(Widget):
                 if self._reading.shown is not panel:
                     return
         except CcbError as error:
-            self._reducer.notice(f"The doctor did not come to an end: {one_line(error.what)}", Level.WARNING)
+            self._reducer.notice(f"The doctor did not come to an end: {error.what}", Level.WARNING)
         bad = [sum(each.state.value == name for each in found) for name in ("block", "warn")]
         panel.show(_sections(found), f"Doctor: {summary(*bad)}")
 
@@ -106,7 +105,7 @@ class Insight(Widget):
         try:
             settings = await in_thread(lambda: load_settings(self._environ))
         except CcbError as error:
-            self._reducer.notice(f"{one_line(error.what)}\n{one_line(error.do)}", Level.ERROR)
+            self._reducer.notice([error.what, error.do], Level.ERROR)
             return
         rows = [(name, f"{value}\n{origin}") for name, value, origin in setting_lines(settings)]
         rows = rows or [("nothing", "No setting is set: all have their defaults.")]
@@ -127,8 +126,8 @@ class Insight(Widget):
         try:
             await in_thread(lambda: load_settings(self._environ))
         except CcbError as error:
-            said = "\n".join(one_line(each) for each in (error.what, error.evidence, error.do) if each)
-            self._reducer.notice(f"The settings cannot be read as they are now.\n{said}", Level.ERROR)
+            said = [each for each in (error.what, error.evidence, error.do) if each]
+            self._reducer.notice(["The settings cannot be read as they are now.", *said], Level.ERROR)
         else:
             self._reducer.notice("The settings are read from the next run on.", Level.DIM)
 
@@ -148,7 +147,7 @@ class Insight(Widget):
         try:
             places = await in_thread(lambda: recent_places(self._environ))
         except CcbError as error:
-            self._reducer.notice(one_line(error.what), Level.WARNING)
+            self._reducer.notice(error.what, Level.WARNING)
             return
         here = RecentHost(self._info.host, self._info.path, state=self._client.state.value, here=True)
         others = [
@@ -170,7 +169,7 @@ class Insight(Widget):
             await self._choosing.resume("" if host.here else host.directory)
             return
         said = await self._shell.copied(host.command)
-        self._reducer.notice(f"{one_line(host.command)}\nThis command opens it; it was {said}.")
+        self._reducer.notice([host.command, f"This command opens it; it was {said}."])
 
     async def bug(self) -> None:
         """Write a report for the people who make ccb, and say where it is."""
@@ -183,7 +182,8 @@ class Insight(Widget):
         ]
         hello = self._client.hello
         facts = {
-            "worker": f"Python {hello.python} on {hello.platform}, protocol capabilities {len(hello.capabilities)}",
+            "worker": f"Python {hello.python.cell} on {hello.platform.cell}, "
+            f"protocol capabilities {len(hello.capabilities)}",
             "journal": hello.storage,
             "connection": self._client.state.value,
             "model": self._reducer.model,
@@ -197,11 +197,8 @@ class Insight(Widget):
         except OSError as error:
             self._reducer.notice(f"No report was written: {error.strerror or error}.", Level.WARNING)
             return
-        self._reducer.notice(
-            f"The report is in {path}, on the laptop.\n"
-            "It has versions, state and the last errors, no prompts, no answers and no secrets. Read it before you "
-            "send it."
-        )
+        contents = "It has versions, state and the last errors, no prompts, no answers and no secrets."
+        self._reducer.notice([f"The report is in {path}, on the laptop.", f"{contents} Read it before you send it."])
 
 
 def tool_words(name: str) -> str:

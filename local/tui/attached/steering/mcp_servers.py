@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.kinds.mcp import MCP_RECONNECT, MCP_STATUS
 from ccb.tunnel.wire.requests import Request, RequestFailed, RequestRefused
 
@@ -53,7 +53,7 @@ class McpServerList:
             else:
                 self._show("/mcp lists the servers, /mcp reconnect NAME connects one again.", Level.WARNING)
         except (CcbError, RequestFailed) as error:
-            self._show(neutralise(error.what if isinstance(error, CcbError) else str(error)), Level.ERROR)
+            self._show(error.what if isinstance(error, CcbError) else f"{HostText(str(error))}", Level.ERROR)
 
     async def _list(self) -> None:
         listed = (await self._client.request(Request(MCP_STATUS, None))).get("mcpServers")
@@ -64,7 +64,7 @@ class McpServerList:
         lines += [f"{each.name}: not used by the agent, on this laptop: {each.shown}" for each in missing]
         if any(each.get("status") in ("failed", "needs-auth") for each in servers):
             lines.append("/mcp reconnect NAME tries again.")
-        self._show("\n".join(lines) or _NONE)
+        self._show(lines or _NONE)
 
     async def _reconnect(self, name: str) -> None:
         own = {each.name for each in self.laptop.states()} if self.laptop is not None else set()
@@ -73,29 +73,27 @@ class McpServerList:
                 await self.laptop.restart(name)
             except RequestRefused as refused:
                 why = next((each.why for each in self.laptop.states() if each.name == name), "")
-                self._show(f"{one_line(str(refused))}{f': {one_line(why)}' if why else ''}", Level.ERROR)
+                self._show(f"{refused}{f': {why}' if why else ''}", Level.ERROR)
                 return
         await self._client.request(Request(MCP_RECONNECT, name))
-        self._show(f"{one_line(name)} is being connected again. Its tools count from the next turn.")
+        self._show(f"{name} is being connected again. Its tools count from the next turn.")
 
-    def _show(self, text: str, level: Level = Level.INFO) -> None:
+    def _show(self, text: str | list[str], level: Level = Level.INFO) -> None:
         self._reducer.notice(text, level)
 
 
 def _line(server: Json, own: Mapping[str, ServerState]) -> str:
     """Return a line about a server: the host says what the agent sees of it, the laptop why one of its own fails."""
-    name, status = one_line(str(server.get("name")))[:64], one_line(str(server.get("status")))[:20]
+    name, status = (HostText(str(server.get(each))).line(most) for each, most in (("name", 64), ("status", 20)))
     tools = server.get("tools")
     offers = _counted(tools) if isinstance(tools, list) else ""
     transport = str(server.get("transport"))
     state = own.get(str(server.get("name"))) if transport == "laptop" else None
-    where = _WHERE.get(transport, one_line(transport)[:20]) + (
-        f": {one_line(state.shown)}" if state is not None else ""
-    )
+    where = _WHERE.get(transport, HostText(transport).line(20)) + (f": {state.shown}" if state is not None else "")
     why = (state.why if state is not None else "") or str(server.get("error") or "")
     wait = server.get("retryInSeconds")
     again = f"; next try in {wait} s" if isinstance(wait, int) else ""
-    reason = f" ({one_line(why)[:300]}{again})" if why and status != "connected" else ""
+    reason = f" ({HostText(why).line(300)}{again})" if why and status != "connected" else ""
     return f"{name}: {status}{offers}, {where}{reason}"
 
 

@@ -9,7 +9,6 @@ from textual import work
 from textual.widget import Widget
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.models import ALIASES, may_be_model
 
 from ...model.blocks import Level
@@ -57,7 +56,7 @@ class ModelChoosing(Widget):
         if name:
             await self._use(name)
         elif self._models is None:
-            self._show(f"Model: {one_line(self._reducer.model) or 'not known before the first turn'}")
+            self._show(f"Model: {self._reducer.model or 'not known before the first turn'}")
         else:
             panel = ModelPanel(await self._models.kept(), self._reducer.model, self._chosen)
             self._reading.open(panel)
@@ -82,21 +81,21 @@ class ModelChoosing(Widget):
             near = difflib.get_close_matches(name.lower(), ALIASES, n=1)
             meant = f" Did you mean /model {near[0]}?" if near else ""
             takes = f"/model takes {', '.join(ALIASES)}, or the full id of a model as its provider writes it."
-            self._show(f"{one_line(name)} is no model: the model stays.{meant}\n{takes}", Level.WARNING)
+            self._show([f"{name} is no model: the model stays.{meant}", takes], Level.WARNING)
             return
         said: list[str] = []
         if self._models is not None:
             try:
                 said = await self._models.check(name)
             except CcbError as error:
-                texts = (f"{one_line(error.what)}: the model stays.", error.evidence, error.do)
-                self._show("\n".join(one_line(each) for each in texts if each), Level.WARNING)
+                texts = (f"{error.what}: the model stays.", error.evidence, error.do)
+                self._show([each for each in texts if each], Level.WARNING)
                 return
             await self._actions.teach(self._models.known(name))
         known = name in ALIASES or (self._models is not None and name in self._models.names)
         judged = "" if known else ", where the provider refuses it if it does not exist"
         if await self._actions.set_model(name):
-            self._show("\n".join([f"Model: {one_line(name)}, from the next model call on{judged}", *said]))
+            self._show([f"Model: {name}, from the next model call on{judged}", *said])
 
-    def _show(self, text: str, level: Level = Level.INFO) -> None:
+    def _show(self, text: str | list[str], level: Level = Level.INFO) -> None:
         self._reducer.notice(text, level)

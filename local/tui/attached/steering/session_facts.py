@@ -8,7 +8,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.plain_text import HostText, one_line
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.commands import CHANGE_RULES, LIST_RULES, RENAME_SESSION
 from ccb.tunnel.wire.kinds.rewind import REWIND_FILES, REWIND_POINTS, FileRewind
@@ -74,7 +74,7 @@ class SessionFacts:
 
         async def renamed() -> str:
             await self._client.request(Request(RENAME_SESSION, title))
-            return f"This session is now called {one_line(title)}."
+            return f"This session is now called {title}."
 
         await self._answer(renamed)
 
@@ -132,9 +132,9 @@ class SessionFacts:
             if said:
                 self._show(said)
         except CcbError as error:
-            self._show(neutralise(error.what), Level.ERROR)
+            self._show(error.what, Level.ERROR)
         except RequestFailed as error:
-            self._show(neutralise(str(error)), Level.ERROR)
+            self._show(f"{HostText(str(error))}", Level.ERROR)
         except ValidationError:
             self._show("The worker's answer cannot be read.", Level.ERROR)
 

@@ -6,7 +6,7 @@ import time
 from typing import Protocol
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import neutralise, one_line
+from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.kinds.tasks import BACKGROUND_TASKS, READ_TASK, STOP_TASK
 from ccb.tunnel.wire.requests import P, Request, RequestFailed
 
@@ -40,12 +40,12 @@ class TaskSteering:
         elif word == "stop" and rest.strip():
             task_id = rest.strip()
             if await self._ask(Request(STOP_TASK, task_id)) is not None:
-                self._hint(f"{one_line(task_id)} is being stopped")
+                self._hint(f"{task_id} is being stopped")
         else:
             answer = await self._ask(Request(READ_TASK, word))
             if answer is not None:
-                output = neutralise(str(answer.get("output") or "")).rstrip() or "(no output yet)"
-                self._reducer.notice(f"{one_line(word)}, {one_line(str(answer.get('status')))}:\n{output}")
+                output = str(answer.get("output") or "").rstrip() or "(no output yet)"
+                self._reducer.notice([f"{word}, {HostText(str(answer.get('status'))).cell}:", *output.split("\n")])
 
     async def move(self) -> None:
         """Let the commands that the agent waits for go on in the background."""
@@ -54,18 +54,15 @@ class TaskSteering:
             moved = answer.get("moved") is True
             self._hint("moved to the background" if moved else "no command runs that could go to the background")
 
-    def _list(self) -> str:
+    def _list(self) -> list[str]:
         tasks = self._reducer.tasks.running
         if not tasks:
-            return "Nothing runs in the background."
+            return ["Nothing runs in the background."]
         now = time.monotonic()
-        lines = [
-            f"{one_line(task.id)}  {now - task.since:.0f} s  {one_line(task.description)}"
-            for task in tasks[:_MAX_SHOWN]
-        ]
+        lines = [f"{task.id}  {now - task.since:.0f} s  {task.description}" for task in tasks[:_MAX_SHOWN]]
         if len(tasks) > _MAX_SHOWN:
             lines.append(f"and {len(tasks) - _MAX_SHOWN} more")
-        return "\n".join((*lines, "/tasks ID shows the output of one, /tasks stop ID ends it."))
+        return [*lines, "/tasks ID shows the output of one, /tasks stop ID ends it."]
 
     async def _ask(self, request: Request[P, Json]) -> Json | None:
         try:

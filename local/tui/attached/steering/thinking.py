@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ccb.tunnel.errors import CcbError
-from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.kinds.reasoning import DEFAULT_THINKING_TOKENS, EFFORTS, SET_EFFORT, SET_MAX_THINKING_TOKENS
 from ccb.tunnel.wire.requests import P, Request, RequestFailed
 
@@ -26,20 +25,20 @@ class ThinkingSteering:
     async def effort(self, level: str) -> None:
         """Set the effort; "" or `default` leaves it to the model."""
         if level not in (*EFFORTS, "", "default"):
-            text = f"{one_line(level)} is no level: the effort stays. /effort takes {', '.join(EFFORTS)} or default."
+            text = f"{level} is no level: the effort stays. /effort takes {', '.join(EFFORTS)} or default."
             self._reducer.notice(text, Level.WARNING)
             return
         wanted = level if level in EFFORTS else None
         answer = await self._ask(Request(SET_EFFORT, wanted))
         if answer is None:
             return
-        applied, model = str(answer.get("applied") or ""), one_line(self._reducer.model) or "the model"
+        applied, model = str(answer.get("applied") or ""), self._reducer.model or "the model"
         if wanted is None:
             self._reducer.notice("Effort: the model's own, from the next turn on")
         elif not applied:
             self._reducer.notice(f"Effort: {wanted}, for models that have levels; {model} has none", Level.WARNING)
         elif applied != wanted:
-            self._reducer.notice(f"Effort: {wanted}; {model} knows {one_line(applied)} at most")
+            self._reducer.notice(f"Effort: {wanted}; {model} knows {applied} at most")
         else:
             self._reducer.notice(f"Effort: {wanted}, from the next turn on")
 
@@ -55,7 +54,7 @@ class ThinkingSteering:
         if answer is None:
             return
         if tokens and answer.get("can_think") is not True:
-            model = one_line(self._reducer.model) or "the model"
+            model = self._reducer.model or "the model"
             self._reducer.notice(f"Thinking: on, for models that can; {model} is not known to think", Level.WARNING)
         else:
             how = f"on, with at most {tokens:,} tokens" if tokens else "off"

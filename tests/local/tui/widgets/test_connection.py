@@ -386,7 +386,7 @@ async def test_who_leaves_a_lost_session_gets_the_exit_code_of_the_loss_and_the_
         await at.until(lambda: at.app.return_value is not None)
         assert at.app.return_value == ExitCode.LINK_LOST
         said = ["Session 5e55 on devbox:/srv/shop", "Lost: devbox is gone.", "Come back with:", f"  {RESUME}"]
-        assert at.app.view.farewell().splitlines() == said
+        assert at.app.view.farewell() == said
 
 
 async def test_a_session_that_has_ended_on_the_host_is_left_with_code_0() -> None:
@@ -443,7 +443,7 @@ async def test_the_farewell_says_what_becomes_of_the_work_and_how_to_come_back(w
         await at.pilot.press("ctrl+d")
         await at.until(lambda: at.app.return_value == 0)
         lines = ["Session 5e55 on devbox:/srv/shop", *seen, "Come back with:", f"  {RESUME}"]
-        assert at.app.view.farewell().splitlines() == lines
+        assert at.app.view.farewell() == lines
         assert not at.app.leaving.stopped
 
 
@@ -455,7 +455,7 @@ async def test_the_last_answer_stays_on_the_terminal_above_the_way_back() -> Non
             at.session.text(text, f"msg_{number}")
             at.session.finish()
             await at.until(lambda: not at.app.view.reducer.running)
-        said = at.app.view.farewell().splitlines()
+        said = at.app.view.farewell()
         assert said[0] == "… 40 earlier lines of the last answer are in the session"
         assert said[60].endswith("99") and said[61:63] == ["", said[62]] and said[62].startswith("Session 5e55")
         assert "\x1b" not in "".join(said)
@@ -470,7 +470,7 @@ async def test_the_farewell_to_a_session_in_memory_says_so_and_promises_no_way_b
             await at.type("/stop")
         await at.pilot.press("enter" if stopped else "ctrl+d")
         await at.until(lambda: at.app.return_value == 0)
-        said = at.app.view.farewell()
+        said = "\n".join(at.app.view.farewell())
         assert "in memory only" in said and (RESUME in said) != stopped
 
 

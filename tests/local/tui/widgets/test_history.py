@@ -270,7 +270,7 @@ async def test_what_the_host_has_lost_to_damage_leaves_nothing_running_and_no_ho
         for _ in range(3):
             at.session.fact("damaged")  # what cannot be read is told as often as there is of it
         at.session.lose(2)
-        await at.sees("is damaged: the host has lost the last 2", "? Bash make")
+        await at.sees("is damaged: “the host has lost the last 2", "? Bash make")
         await at.loses("working")
         at.session.finish(is_error=True, errors=["the worker was stopped"])
         await at.sees("the worker was stopped")
