@@ -15,7 +15,7 @@ from typing import IO, Any, Callable
 
 from ...system.host import Host, LocalHost
 from ...system.process import MARK, child_environment, new_mark
-from .run_program import BOOT, NAMES, load_program
+from .run_program import BOOT, NAMES, OWNERS, load_program
 
 Json = dict[str, Any]
 
@@ -84,7 +84,7 @@ class NameFinder:
         self._end()
         mark = new_mark(self._token)
         argv = [sys.executable or "python3", "-I", "-S", "-c", BOOT]
-        argv += [load_program(("running", NAMES, "globs", "ignore", "names")), self._root]
+        argv += [load_program(("running", NAMES, OWNERS, "globs", "ignore", "names")), self._root]
         given, self._stdin = os.pipe()
         try:
             os.set_blocking(self._stdin, False)

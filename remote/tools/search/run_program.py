@@ -30,8 +30,10 @@ MAX_PATTERN = 10_000
 _KILL_AFTER = 5.0  # seconds after the limit at which a program that is stuck in a pattern is killed
 _MAX_ANSWER = 16 << 20
 NAMES, TEXTS = "ccb.tunnel.wire.spelling", "ccb.remote.system.text_encoding"
+OWNERS = "ccb.remote.system.owners"
 _MODULES = (  # in the order of their imports
-    *("running", NAMES, TEXTS, "globs", "ignore", "literals", "file_types", "narrowing", "walk", "scan", "main"),
+    *("running", NAMES, TEXTS, OWNERS, "globs", "ignore"),
+    *("literals", "file_types", "narrowing", "walk", "scan", "main"),
 )
 
 BOOT = """
@@ -70,7 +72,7 @@ def unsearched(found: Json) -> list[str]:
     unobeyed = found.get("unobeyed", {"count": 0})
     if unobeyed["count"]:
         such = ", ".join(unobeyed["named"])
-        notes.append(f"Not obeyed, because it is no regular file of at most 1 MiB that can be read: {such}.")
+        notes.append(f"Not obeyed, as no readable regular file of at most 1 MiB and 10,000 lines: {such}.")
     if unread:
         notes.append(f"{_counted(unread, 'file or directory', 'files or directories')} could not be read.")
     if cut:
@@ -155,7 +157,8 @@ async def search(context: ToolContext, request: Json, seconds: float = SECONDS) 
 
     host = context.host
     programs = {"rg": host.which("rg") or "", "grep": host.which("grep") or ""}
-    kept = {"left_out": context.call.left_out, "sessions": context.spill.sessions}
+    project = [context.cwd, *context.add_dirs]
+    kept = {"left_out": context.call.left_out, "sessions": context.spill.sessions, "project": project}
     whole = {**programs, "seconds": seconds, **kept, **request}
     answer = bytearray()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -94,25 +96,47 @@ async def test_the_model_is_told_in_the_result_of_the_command(tmp_path: Path) ->
         assert "rg left out what .rgignore" in await box.text("BashOutput", bash_id="bash_1")
 
 
-@pytest.mark.parametrize(("backend", "kind"), [((), "pipe"), ((), "/dev/zero"), (("rg", "grep"), "pipe")])
-@pytest.mark.parametrize("where", ["", "lib"])
+@pytest.mark.parametrize("more", [{}, {"op": "glob", "globs": ["**/*.py"]}], ids=["grep", "glob"])
+@pytest.mark.parametrize("backend", [(), ("rg", "grep")], ids="-".join)
+@pytest.mark.parametrize(
+    ("where", "kind"),
+    [
+        *itertools.product(["", "lib"], ["pipe", "/dev/zero", "/dev/urandom", ".gitignore"]),
+        ("", "large"),
+        ("", "many lines"),
+    ],
+)
 def test_what_is_no_regular_gitignore_blinds_no_search(
-    tree: Path, backend: tuple[str, ...], where: str, kind: str
+    tree: Path, backend: tuple[str, ...], where: str, kind: str, more: dict[str, Any]
 ) -> None:
     path = tree / where / ".gitignore"
     if kind == "pipe":
         os.mkfifo(path)
+    elif kind == "large":
+        path.write_text("evil.py\n" * (1 << 18))
+    elif kind == "many lines":
+        path.write_text("".join(f"*x{number}*y*z*\n" for number in range(80_000)))
     else:
         path.symlink_to(kind)
-    found = searched(tree, backend, seconds=4)
+    started = time.monotonic()
+    found = searched(tree, backend, seconds=20, **{"globs": ["*.py"], **more})
+    assert time.monotonic() - started < 8
     assert (len(found["items"]), found["partial"]) == (5, False)
     assert found["unobeyed"] == {"count": 1, "named": [str(path)]}
     assert any(str(path) in note for note in unsearched(found))
 
 
-def test_a_gitignore_above_counts_only_where_others_cannot_put_it(tree: Path) -> None:
+@pytest.mark.parametrize("more", [{}, {"op": "glob", "globs": ["**/*.py"]}], ids=["grep", "glob"])
+@pytest.mark.parametrize("backend", [(), ("rg", "grep")], ids="-".join)
+def test_a_gitignore_above_the_project_counts_only_where_others_cannot_put_it(
+    tree: Path, backend: tuple[str, ...], more: dict[str, Any]
+) -> None:
     (tree / ".gitignore").write_text("*.py\n")
     (tree / "lib").chmod(0o755)
-    assert searched(tree / "lib", ())["items"] == []
+    assert searched(tree / "lib", backend, **more)["items"] == []
     tree.chmod(0o1777)
-    assert len(searched(tree / "lib", ())["items"]) == 2
+    assert len(searched(tree / "lib", backend, **more)["items"]) == 2
+    assert searched(tree / "lib", backend, **more, project=[str(tree)])["items"] == []
+    tree.chmod(0o775)
+    os.chown(tree, -1, 4711) if os.geteuid() == 0 else None
+    assert len(searched(tree / "lib", backend, **more)["items"]) == (2 if os.geteuid() == 0 else 0)

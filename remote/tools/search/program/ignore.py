@@ -7,23 +7,34 @@ import os
 import re
 import stat
 
+from ....system.owners import only_we_write
 from .globs import translate
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # each import is felt where each search starts the program anew
+    from collections.abc import Sequence
+
 _MAX_BYTES = 1 << 20
+_MAX_LINES = 10_000  # Python takes two seconds to compile as many patterns
 
 
 class Rules:
     """One .gitignore file. Paths are relative to its directory."""
 
     def __init__(self, text: str) -> None:
-        rules = [rule for line in text.removeprefix("\ufeff").split("\n") if (rule := _rule(line)) is not None]
-        self._rules = rules[::-1]
-        self._any = re.compile("|".join(f"(?:{body})" for body, _, _ in rules), re.DOTALL) if rules else None
+        self._text: str | None = text  # until it is needed: ripgrep may answer without it
+        self._any: re.Pattern[str] | None = None
+        self._rules: list[tuple[str, bool, bool]] = []
         self._compiled: list[tuple[re.Pattern[str], bool, bool]] = []
 
     def verdict(self, path: str, is_directory: bool) -> bool | None:
         """Return True for an ignored path, False for a path that a `!` rule includes again, None if no rule matches.
         The last matching rule wins."""
+        if self._text is not None:
+            lines, self._text = self._text.removeprefix("\ufeff").split("\n"), None
+            rules = [rule for line in lines if (rule := _rule(line)) is not None]
+            self._any = re.compile("|".join(f"(?:{body})" for body, _, _ in rules), re.DOTALL) if rules else None
+            self._rules = rules[::-1]
         if self._any is None or not self._any.fullmatch(path):
             return None
         if not self._compiled:
@@ -37,7 +48,8 @@ class Rules:
 class Ignore:
     """The ignore rules in force in one directory. `below` returns the rules for a directory inside it. `excludes`: the
     files `.git/info/exclude` count too. `unobeyed` are the files that are no regular ones, as a link to a device or a
-    pipe that never opens, or too large."""
+    pipe that never opens, or too large. `is_strangers`: the repository that ripgrep would see is one of somebody else,
+    above the project."""
 
     def __init__(
         self, frames: list[tuple[int, Rules]], in_repository: bool, excludes: bool, unobeyed: set[str]
@@ -46,20 +58,23 @@ class Ignore:
         self._in_repository = in_repository
         self._excludes = excludes
         self.unobeyed = unobeyed
+        self.is_strangers = False
 
     @staticmethod
-    def at(root: str, excludes: bool = False) -> Ignore:
+    def at(root: str, project: Sequence[str] = (), excludes: bool = False) -> Ignore:
         """Return the rules in force where a search starts, including those of the parent directories in the same
-        repository, up to one that others may write to."""
+        repository. Above the directories of the `project`, only those count to which nobody else may write."""
         found = Ignore([], False, excludes, set())
-        directories = [root]
-        while directories[-1] != os.path.dirname(directories[-1]):
-            above = os.path.dirname(directories[-1])
-            if is_strangers(above, root):
-                break
-            directories.append(above)
+        own = tuple(os.path.join(os.path.realpath(each), "") for each in project)
+        directories, here, counts = [root], root, True
+        while here != os.path.dirname(here) and not os.path.lexists(os.path.join(here, ".git")):
+            here = os.path.dirname(here)
+            counts = counts and (os.path.join(os.path.realpath(here), "").startswith(own) or only_we_write(here))
+            if counts:
+                directories.append(here)
         for directory in reversed(directories):
             found = found.below(directory)
+        found.is_strangers = not counts and os.path.lexists(os.path.join(here, ".git"))
         return found
 
     def below(self, directory: str, names: set[str] | None = None) -> Ignore:
@@ -88,22 +103,16 @@ class Ignore:
             with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb") as file:
                 info = os.fstat(file.fileno())
                 if stat.S_ISREG(info.st_mode) and info.st_size <= _MAX_BYTES:
-                    return os.fsdecode(file.read(_MAX_BYTES))
+                    data = file.read(_MAX_BYTES)
+                    if data.count(b"\n") <= _MAX_LINES:
+                        return os.fsdecode(data)
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ENOTDIR):
                 return None
+            if error.errno == errno.EACCES and os.access(path, os.R_OK):
+                return None  # the cage hides what is outside of the project
         self.unobeyed.add(path)
         return None
-
-
-def is_strangers(directory: str, root: str) -> bool:
-    """Return whether somebody may have put files into a directory above `root` who is neither this user nor the owner
-    of `root`."""
-    try:
-        info, own = os.stat(directory), os.stat(root)
-    except OSError:
-        return True
-    return bool(info.st_mode & stat.S_IWOTH) or info.st_uid not in (0, os.geteuid(), own.st_uid)
 
 
 def _rule(line: str) -> tuple[str, bool, bool] | None:

@@ -14,6 +14,7 @@ from ccb.tunnel.wire.spelling import spelled
 
 from .file_types import TYPES
 from .globs import BadGlob, Globs
+from .ignore import Ignore
 from .literals import required
 from .running import limit
 from .scan import MAX_LINE, MAX_SHOWN, Line, Pattern, scan
@@ -70,6 +71,10 @@ def answer(request: Json, limits: Limits | None = None) -> Json:
     limits = limits or Limits(time.monotonic() + request["seconds"])
     if "root" in request:
         _check_readable(request["root"], request.get("file") or "")
+        limits.start = Ignore.at(request["root"], request.get("project", ()))
+        limits.unobeyed = limits.start.unobeyed
+        if limits.unobeyed or limits.start.is_strangers:  # ripgrep would obey it, or wait for it
+            request = {**request, "rg": ""}
     operation: Callable[[Json, Limits], Json] = {"glob": _glob, "grep": _grep, "filter": _filter}[request["op"]]
     return operation(request, limits)
 

@@ -9,11 +9,12 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # each import is felt where each search starts the program anew
-    from typing import Any
+    from typing import Any, Callable
 
 _SIGKILL = 9  # `signal` imports much
 _MEMORY = 1 << 30
 _COMPUTING_S = 300  # of all threads together
+_SOON_S = 1.0
 
 
 def limit() -> None:
@@ -50,17 +51,21 @@ class Running:
             os.close(out_end)
             os.close(err_end)
 
-    def end(self, seconds: float, silent: float = 1e9) -> tuple[bytes, bytes, int | None]:
+    def end(self, seconds: float, is_stuck: Callable[[], bool] | None = None) -> tuple[bytes, bytes, int | None]:
         """Wait. Return the command's stdout, its stderr, and its exit code: None if it was killed, because its time was
-        over, or because it had printed nothing after `silent` seconds."""
+        over, or because it had printed nothing: for a second if `is_stuck` says so, or for half of its time."""
         now = time.monotonic()
-        until, silent_until = now + seconds, now + silent
+        until, silent_until = now + seconds, now + (min(_SOON_S, seconds / 2) if is_stuck else seconds)
         with open(self._out, "rb", 0) as found, open(self._err, "rb", 0) as told:
             texts, waiting = {found: bytearray(), told: bytearray()}, [found, told]
             while waiting:
                 left = (until if texts[found] else min(until, silent_until)) - time.monotonic()
                 ready = select.select(waiting, [], [], max(0, left))[0]
                 if not ready:
+                    asked, is_stuck = is_stuck, None
+                    if asked is not None and not texts[found] and not asked():
+                        silent_until = now + seconds / 2
+                        continue
                     os.kill(self._pid, _SIGKILL)
                     break
                 for pipe in ready:

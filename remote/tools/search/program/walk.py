@@ -23,6 +23,7 @@ _MAX_ARGUMENTS = 96 * 1024  # bytes of file names in one command line
 _SLOW_S = 3.0  # for 1 MiB of a file, or 4,096 lines
 _NAME_S = 0.5  # for one name
 _LOST_S = 30.0
+_LOOK_S = 2.0  # to find out why ripgrep prints nothing
 _TO_FINISH = 2.0  # extra seconds to build a result from what was found in time
 
 
@@ -38,7 +39,8 @@ class Limits:
     """The time to stop (`until`, monotonic seconds), and a record of what was not searched. `late`: something was left
     out for lack of time. `unread`: the paths that could not be read. `cut`: the number of lines that were not searched
     to their end. `large`: the number of files that are too large for a multi-line search. `ignored`: the entries that
-    .gitignore leaves out. `unobeyed`: the files .gitignore that are none. `foreign`: the files that are not in UTF-8.
+    .gitignore leaves out. `unobeyed`: the files .gitignore that are none. `start`: the rules of .gitignore where the
+    search starts. `foreign`: the files that are not in UTF-8.
     `binary`: how many files are no text. `slow`: the files in which a pattern took too long. `stopped_in`: the file in
     which the time was over. `listed`: what a program has found that failed then."""
 
@@ -50,6 +52,7 @@ class Limits:
         self.large = 0
         self.ignored: set[str] = set()
         self.unobeyed: set[str] = set()
+        self.start: Ignore | None = None
         self.foreign: set[str] = set()
         self.binary = 0
         self.slow: list[str] = []
@@ -132,12 +135,14 @@ MAX_WHOLE = 16 << 20
 scanned piece by piece."""
 
 _MAX_SIZE = f"--max-filesize={MAX_WHOLE}"
+_NO_FILE = re.compile(rb"ignoring \./((?:[^\n]*/)?)\.gitignore: failed to pass")
 _TOO_LARGE = re.compile(rb"ignoring \./(.+?): [0-9]+ bytes$", re.DOTALL | re.MULTILINE)
 
 
 def files(root: str, chosen: list[Globs], rg: str, limits: Limits) -> Iterator[str]:
     """Yield the relative paths of all files that every one of `chosen` matches."""
-    listed = _by_ripgrep(root, listing_command(rg, chosen), limits, False) if rg else None
+    use_rg = rg and not limits.unobeyed
+    listed = _by_ripgrep(root, listing_command(rg, chosen), limits, False) if use_rg else None
     yield from matched(walk(root, limits) if listed is None else listed, chosen, limits)
 
 
@@ -263,7 +268,7 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits, reads: bool) -> l
         narrowing = Running(root, listing, quiet=True) if _OF_A_TYPE in command else None
     except OSError:
         return None
-    out, told, code = search.end(limits.left, limits.left / 2)  # a pipe called .gitignore would keep it for ever
+    out, told, code = search.end(limits.left, lambda: _is_blinded(root, limits))
     if code is None and out:
         limits.end_listing()
     told_apart = narrowing.end(0.1 if code is None else limits.left)[1] if narrowing else told
@@ -275,8 +280,21 @@ def _by_ripgrep(root: str, command: list[str], limits: Limits, reads: bool) -> l
         limits.listed = _names(out) if failed else []
         return None
     limits.ignored |= ignored
+    for name in _NO_FILE.findall(told_apart):
+        (limits.start or Ignore.at(root)).below(os.path.join(root, os.fsdecode(name)))  # finds out what it is
     large = [os.fsdecode(name) for name in _TOO_LARGE.findall(told_apart)] if reads else []
     return _names(out) + _unread(root, told, limits, reads) + large
+
+
+def _is_blinded(root: str, limits: Limits) -> bool:
+    """Return whether there is a .gitignore that may keep ripgrep for ever, as a pipe or a link to a device."""
+    until, limits.until = limits.until, min(limits.until, time.monotonic() + _LOOK_S)
+    try:
+        return any(bool(limits.unobeyed) for _ in walk(root, limits)) or bool(limits.unobeyed)
+    except Deadline:
+        return bool(limits.unobeyed)
+    finally:
+        limits.until = until
 
 
 def _unread(root: str, complaints: bytes, limits: Limits, reads: bool) -> list[str]:
@@ -310,7 +328,7 @@ def in_time(paths: Iterable[str], limits: Limits) -> list[str]:
 
 def walk(root: str, limits: Limits) -> Iterator[str]:
     """Yield every file below `root`, as a relative path. Directories that cannot be read are noted and skipped."""
-    start = Ignore.at(root)
+    start = limits.start or Ignore.at(root)
     limits.unobeyed = start.unobeyed
     waiting = [(root, "", start)]
     while waiting:
