@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from ..system.owners import repository_top
+
 _MAX_BYTES = 4096
 _SHORT_HASH = 9
 _REF, _LINK = "ref: refs/heads/", "gitdir: "
@@ -11,15 +13,10 @@ _REF, _LINK = "ref: refs/heads/", "gitdir: "
 
 def current_branch(cwd: str) -> str:
     """Return the checked-out branch, the start of the commit's hash without one, and "" outside of a repository."""
-    directory = os.path.abspath(cwd)
-    while True:
-        dot_git = os.path.join(directory, ".git")
-        if os.path.lexists(dot_git):
-            break
-        parent = os.path.dirname(directory)
-        if parent == directory:
-            return ""
-        directory = parent
+    directory = repository_top(cwd)
+    if not directory:
+        return ""
+    dot_git = os.path.join(directory, ".git")
     linked = _first_line(dot_git)  # in a worktree and a submodule, .git is a file that names the directory
     if linked.startswith(_LINK):
         dot_git = os.path.join(directory, linked[len(_LINK) :])

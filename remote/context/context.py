@@ -16,7 +16,7 @@ from ccb.tunnel.wire.dataclass import dataclass
 
 from ..permissions.sandbox_mode import Cages
 from ..system.host import Host
-from .git import is_repository
+from ..system.owners import repository_top
 from .git_state import GitState, git_state
 from .instructions import SCOPES, InstructionFile, find_instructions
 
@@ -63,7 +63,7 @@ async def gather(
         account=_account(),
         host=uname.nodename,
         has_rg=host.which("rg") is not None,
-        is_repository=git is not None or is_repository(cwd),
+        is_repository=git is not None or repository_top(cwd) != "",
         git=git,
         instructions=tuple(files),
     )

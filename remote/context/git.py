@@ -12,6 +12,7 @@ from dataclasses import replace
 from ..permissions.sandbox_mode import Cages
 from ..system.deadline import within
 from ..system.host import Host
+from ..system.owners import repository_top
 from ..system.process import LIMITED
 
 _SECONDS = 2.5
@@ -23,6 +24,7 @@ _OPTIONS = (
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "log.showSignature=false"),
 )
+_CEILING = "GIT_CEILING_DIRECTORIES"  # git looks for a repository no further up than ccb
 _NAME = re.compile(r"GIT_[A-Za-z0-9_]+")
 _QUIET = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_LFS_SKIP_SMUDGE": "1", "LC_ALL": "C.UTF-8"}
 
@@ -35,6 +37,7 @@ class Git:
         self._program, self._shell = host.which("git"), host.which("sh")
         self._host = host
         self._cwd = cwd
+        self._top = repository_top(cwd)
         self._home = cages.home
         self._environ = cages.environ
         cage = cages.read_only([cwd]) if self.available else None
@@ -43,7 +46,7 @@ class Git:
     @property
     def available(self) -> bool:
         """Whether there is a git, and the directory is in a repository."""
-        return self._program is not None and self._shell is not None and is_repository(self._cwd)
+        return self._program is not None and self._shell is not None and self._top != ""
 
     async def why_unsafe(self) -> str:
         """Return why git may run a program that the repository names, "" if it does not."""
@@ -71,7 +74,8 @@ class Git:
         script = f'{LIMITED}{_unset(self._environ)}exec "$@" 2>{errors}'
         argv = [str(self._shell), "-c", script, "sh", str(self._program), *_OPTIONS, *command]
         try:
-            process = await self._host.start(argv, self._cwd, take, _QUIET, self._cage)
+            variables = {**_QUIET, _CEILING: os.path.dirname(self._top).rstrip(os.sep)}
+            process = await self._host.start(argv, self._cwd, take, variables, self._cage)
         except OSError as error:
             return None, str(error)
         code: int | None = None
@@ -86,16 +90,5 @@ class Git:
 
 def _unset(environ: Mapping[str, str]) -> str:
     """Return the line that removes the variables of an environment that would steer git."""
-    named = " ".join(name for name in environ if _NAME.fullmatch(name) and name not in _QUIET)
+    named = " ".join(name for name in environ if _NAME.fullmatch(name) and name not in (_CEILING, *_QUIET))
     return f"unset {named}\n" if named else ""
-
-
-def is_repository(cwd: str) -> bool:
-    """Return whether a directory is in a repository."""
-    directory = os.path.realpath(cwd)
-    while True:
-        if os.path.exists(os.path.join(directory, ".git")):
-            return True
-        if directory == os.path.dirname(directory):
-            return False
-        directory = os.path.dirname(directory)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from ..system.host import is_under
-from ..system.owners import is_ours
+from ..system.owners import is_ours, repository_top
 
 _MAX_BYTES = 4096
 _MAX_CONFIGURATION = 256 << 10
@@ -19,12 +19,10 @@ def repository_around(directory: str, home: str) -> list[str]:
     directory is a part of, or of which it is a linked worktree or a submodule. What files in the directory claim does
     not count, because anybody may have written them: the repository itself must confirm it."""
     real = os.path.realpath(directory)
-    top = _top(real)
+    top = repository_top(real)
     if not top:
         return []
     marker = os.path.join(top, ".git")
-    if top != real and not is_ours(marker):
-        return []  # git does not use it either
     found = [] if top == real else [marker if is_under(os.path.realpath(home), top) else top]
     if os.path.isfile(marker):
         found += _linked(marker, real)
@@ -56,18 +54,10 @@ def _named_in(paths: Iterable[str], home: str) -> list[str]:
     return found
 
 
-def _top(directory: str) -> str:
-    """Return the nearest directory from here up that has a `.git`, "" for none."""
-    while not os.path.lexists(os.path.join(directory, ".git")):
-        if directory == os.path.dirname(directory):
-            return ""
-        directory = os.path.dirname(directory)
-    return directory
-
-
 def _linked(marker: str, session: str) -> list[str]:
     """Return the directory of the repository that a `.git` file names, if it is outside of the session's directory and
-    was made for this file by git: nobody who can only write in the session's directory can fake that."""
+    was made for this file by git: nobody who can only write in the session's directory can fake that. It must be this
+    user's own."""
     named = _line(marker)
     if not named.startswith("gitdir: ") or "\0" in named:
         return []
@@ -77,10 +67,10 @@ def _linked(marker: str, session: str) -> list[str]:
     common = os.path.dirname(os.path.dirname(inner))
     if os.path.basename(os.path.dirname(inner)) == "worktrees" and os.path.basename(common) == ".git":
         confirmed = os.path.realpath(_line(os.path.join(inner, "gitdir"))) == os.path.realpath(marker)
-        return [common] if confirmed else []
-    outer = _top(os.path.dirname(os.path.dirname(marker)))
+        return [common] if confirmed and is_ours(common) and is_ours(inner) else []
+    outer = repository_top(os.path.dirname(os.path.dirname(marker)))
     modules = os.path.realpath(os.path.join(outer, ".git", "modules")) if outer else ""
-    return [inner] if modules and is_under(inner, modules) and not is_under(outer, session) else []
+    return [inner] if modules and is_under(inner, modules) and is_ours(inner) and not is_under(outer, session) else []
 
 
 def _line(path: str) -> str:

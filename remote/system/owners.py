@@ -33,6 +33,17 @@ def owner_of(path: str) -> str:
         return str(user)
 
 
+def repository_top(directory: str) -> str:
+    """Return the nearest directory from here up that has a `.git`; "" for none, or if that is above `directory` and
+    somebody else may have put it there."""
+    first = here = os.path.realpath(directory)
+    while not os.path.lexists(os.path.join(here, ".git")):
+        if here == os.path.dirname(here):
+            return ""
+        here = os.path.dirname(here)
+    return here if here == first or is_ours(os.path.join(here, ".git")) else ""
+
+
 def only_we_write(path: str) -> bool:
     """Return whether a path exists, and this user or root owns it, and nobody else may write to it."""
     try:

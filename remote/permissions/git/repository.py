@@ -102,9 +102,14 @@ def _pointed(file: str) -> str:
 
 def _points_back(own: str, entry: str) -> bool:
     """Return whether the directory of a linked work tree names the `.git` that leads to it. Whoever owns the repository
-    has made that link."""
+    has made that link, and must be this user or root."""
     back = _text(os.path.join(own, "gitdir")) or ""
-    return bool(back) and os.path.realpath(os.path.join(own, back.strip("\r\n"))) == os.path.realpath(entry)
+    return (
+        is_ours(own)
+        and is_ours(os.path.dirname(os.path.dirname(own)))
+        and bool(back)
+        and os.path.realpath(os.path.join(own, back.strip("\r\n"))) == os.path.realpath(entry)
+    )
 
 
 def _check_place(path: str, roots: Sequence[str], why: str) -> None:

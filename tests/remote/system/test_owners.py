@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from ccb.remote.context.branch import current_branch
+from ccb.remote.context.git import Git
 from ccb.remote.context.instructions import find_instructions, instruction_text, project_root
 from ccb.remote.permissions.git.repository import why_unsafe
 from ccb.remote.permissions.repositories import repository_around
+from ccb.remote.permissions.sandbox_mode import Cages
+from ccb.remote.sandbox.server import Availability, Mechanism
 from ccb.remote.settings.project import read_project
+from ccb.remote.system.host import LocalHost
 from ccb.remote.system.owners import is_ours
 
 _STRANGER = 4711
@@ -135,3 +141,38 @@ def test_whose_each_file_of_a_project_is_does_not_change_its_fingerprint(tmp_pat
     theirs = read_project(str(tmp_path), "/nowhere", frozenset(("project",)))
     assert [each.owner for each in (*mine.switches, *theirs.switches)] == ["root", str(_STRANGER)]
     assert mine.fingerprint == theirs.fingerprint
+
+
+async def test_no_git_that_ccb_runs_finds_a_repository_above_that_others_can_make(shared: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(shared)], check=True)
+    (shared / "own" / ".git").mkdir()  # no repository: git goes on to look above it
+    cages = Cages(lambda: Availability(Mechanism.NONE, 0, False), dict(os.environ), "/nowhere")
+    host = LocalHost()
+    try:
+        ours = Git(host, cages, str(shared))
+        assert await ours.run("rev-parse", "--show-toplevel") == f"{shared}\n"
+        assert await Git(host, cages, str(shared / "own")).run("rev-parse", "--show-toplevel") is None
+        (shared / "own" / ".git").rmdir()
+        assert await Git(host, cages, str(shared / "own")).run("rev-parse", "--show-toplevel") == f"{shared}\n"
+        assert current_branch(str(shared / "own"))
+        shared.chmod(0o1777)
+        assert not Git(host, cages, str(shared / "own")).available
+        assert current_branch(str(shared / "own")) == ""
+    finally:
+        host.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_work_tree_of_a_strangers_repository_opens_nothing_outside_of_it(tmp_path: Path) -> None:
+    made = tmp_path / "theirs"
+    subprocess.run(["git", "init", "-q", str(made)], check=True)
+    commit = ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x"]
+    subprocess.run(["git", "-C", str(made), *commit], check=True)
+    tree = tmp_path / "tree"
+    subprocess.run(["git", "-C", str(made), "worktree", "add", "-q", str(tree)], check=True)
+    assert repository_around(str(tree), "/nowhere") == [str(made / ".git")]
+    assert why_unsafe(str(tree), [str(tree)], "/nowhere") == ""
+    for path in (made, *made.rglob("*")):
+        os.chown(path, _STRANGER, _STRANGER)
+    assert repository_around(str(tree), "/nowhere") == []
+    assert "outside the working directories" in why_unsafe(str(tree), [str(tree)], "/nowhere")
