@@ -38,6 +38,7 @@ class SwitchRow(ReportRow):
     name: HostWords = HostText("")
     detail: HostWords = HostText("")
     path: HostWords = HostText("")
+    owner: HostWords = HostText("")
     source: HostWords = HostText("project")
     at: Count = 0
 
@@ -45,6 +46,11 @@ class SwitchRow(ReportRow):
     def origin(self) -> str:
         """Where it stands, as safe text: the source, the file on the host, and the line where that is known."""
         return f"{self.source.cell}: {self.path.path}" + (f", line {self.at}" if self.at else "")
+
+    @property
+    def file(self) -> str:
+        """Its file on the host and whose that is, as safe text."""
+        return self.path.path + (f", of {self.owner.cell}" if self.owner.raw else "")
 
     @property
     def line(self) -> str:

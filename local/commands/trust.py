@@ -43,7 +43,7 @@ async def run_trust(arguments: Arguments, environ: Mapping[str, str] = os.enviro
     trusted = (await asyncio.to_thread(projects.find, found.host, found.directory.raw)).trusted
     print_line(f"{where} {'is trusted' if trusted == found.fingerprint else 'would switch on'}:")
     for switch in found.switches:
-        print_line(f"  {switch.line}  ({switch.path.path})")
+        print_line(f"  {switch.line}  ({switch.file})")
     if trusted == found.fingerprint:
         return ExitCode.OK
     return await _ask(arguments, projects, found, where)

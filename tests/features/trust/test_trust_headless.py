@@ -95,6 +95,8 @@ async def test_trust_belongs_to_the_host_key_and_the_directory(
     where = [f"{host_user.name}@127.0.0.1:~/project", *sshd.client_options()]
     asked = await laptop.run(["trust", *where])
     assert (asked.code, asked.stderr) == (1, "") and "Nobody can be asked" in asked.stdout
+    file = project / ".claude/settings.json"
+    assert f"({file}, of {file.owner()})" in asked.stdout
     trusted = await laptop.run(["trust", *where, "--yes"])
     assert 'permissions.allow = "Bash(touch *)"' in trusted.stdout and "is trusted until" in trusted.stdout
     (record,) = Projects(laptop.env).all()
