@@ -37,6 +37,7 @@ class CommandFile:
     for_model: bool = False
     agent: str = ""
     paths: tuple[str, ...] = ()
+    within: str = ""
 
     @property
     def directory(self) -> str:
@@ -45,17 +46,17 @@ class CommandFile:
     def body(self) -> tuple[str, bool]:
         """Return the text of the file below its front matter as it is now, and whether the file is unchanged. Raise
         ValueError if it cannot be read."""
-        text = read_text(self.path)
+        text = read_text(self.path, self.within)
         if text is None:
             raise ValueError(f"{self.path} is gone")
         return read_markdown(text).body.strip(), digest_of(text) == self.digest
 
 
-def read_definition(name: str, kind: str, path: str, source: str) -> CommandFile:
-    """Read a file. Raise ValueError if it cannot be used."""
+def read_definition(name: str, kind: str, path: str, source: str, within: str = "") -> CommandFile:
+    """Read a file. No link may lead out of the directory `within`. Raise ValueError if it cannot be used."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name[:100]!r} cannot be the name of a command")
-    text = read_text(path)
+    text = read_text(path, within)
     if text is None:
         raise ValueError("it is gone")
     parsed = read_markdown(text)
@@ -80,6 +81,7 @@ def read_definition(name: str, kind: str, path: str, source: str) -> CommandFile
         for_model=kind == SKILL and _text(fields, "disable-model-invocation").lower() != "true",
         agent=(_text(fields, "agent") or DEFAULT_AGENT) if _text(fields, "context") == "fork" else "",
         paths=tuple(_listed(fields.get("paths"))) if kind == SKILL else (),
+        within=within,
     )
 
 

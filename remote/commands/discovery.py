@@ -37,7 +37,9 @@ def discover(settings: WorkerSettings, homes: Sequence[str], report: Callable[[s
                 report(f"{path}: more than {_MAX_FILES} commands and skills; the others do not count")
                 return list(found.values())
             try:
-                found[name] = read_definition(name, kind, path, source)
+                found[name] = read_definition(
+                    name, kind, path, source, settings.project_top if source == PROJECT else ""
+                )
             except ValueError as error:
                 report(f"{path}: {error}")
     return list(found.values())

@@ -33,7 +33,7 @@ def style_name(settings: WorkerSettings) -> str:
 def style_names(settings: WorkerSettings, home: str) -> list[str]:
     """Return the names of the output styles that can be chosen."""
     found = [DEFAULT, *_BUILT_IN]
-    for path in _places("*", settings, home):
+    for path, _ in _places("*", settings, home):
         with suppress(OSError):
             names = sorted(os.listdir(os.path.dirname(path)))
             found += [name[:-3] for name in names if name.endswith(".md") and _NAME.fullmatch(name[:-3])]
@@ -54,9 +54,9 @@ def style_text(settings: WorkerSettings, home: str) -> str:
 def _style(name: str, settings: WorkerSettings, home: str) -> str:
     if name == DEFAULT:
         return ""
-    for path in _places(name, settings, home):
+    for path, within in _places(name, settings, home):
         try:
-            text = read_text(path)
+            text = read_text(path, within)
         except (ValueError, OSError):
             continue
         if text is not None:
@@ -64,6 +64,8 @@ def _style(name: str, settings: WorkerSettings, home: str) -> str:
     return next((text for known, text in _BUILT_IN.items() if known.lower() == name.lower()), "")
 
 
-def _places(name: str, settings: WorkerSettings, home: str) -> Iterator[str]:
-    for directory in (*settings.trusted_directories, home):
-        yield os.path.join(directory, ".claude", "output-styles", f"{name}.md")
+def _places(name: str, settings: WorkerSettings, home: str) -> Iterator[tuple[str, str]]:
+    """Yield the files that may hold a style, each with the directory out of which no link may lead, "" for any."""
+    top = settings.project_top
+    for directory, within in (*((each, top) for each in settings.trusted_directories), (home, "")):
+        yield os.path.join(directory, ".claude", "output-styles", f"{name}.md"), within

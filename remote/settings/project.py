@@ -109,7 +109,7 @@ def read_project(cwd: str, home: str, sources: frozenset[str]) -> Project:
             if servers is not None:
                 only = {"mcpServers": servers.get("mcpServers")}
                 shared.append(Layer(PROJECT, path, only, on_host=True))
-            texts += _texts(directory, agents, _TEXTS[:1] if directory == own else _TEXTS)
+            texts += _texts(directory, directories[-1], agents, _TEXTS[:1] if directory == own else _TEXTS)
         texts += _memories(directories[0]) if directories[0] != own else ()
     layers = shared + layers
     switches = [each for layer in layers for each in switches_of(layer)] + texts
@@ -301,15 +301,16 @@ def _cut(text: str) -> str:
     return f"{text[:_MAX_DETAIL]}… ({hashlib.sha256(text.encode()).hexdigest()[:16]})"
 
 
-def _texts(directory: str, agents: dict[str, str], kinds: Sequence[tuple[str, str]]) -> Iterator[Switch]:
+def _texts(directory: str, top: str, agents: dict[str, str], kinds: Sequence[tuple[str, str]]) -> Iterator[Switch]:
     """Yield the agents, commands and skills in the `.claude` directory of a directory, and the hooks and MCP servers of
-    agents, whose files are added to `agents`. What counts of a text is its front matter and the commands that it
-    runs. Skills are left out where commands are: those in the home directory are the person's own and count anyway."""
+    agents, whose files are added to `agents`. `top` is the directory of the project. What counts of a text is its front
+    matter and the commands that it runs. Skills are left out where commands are: those in the home directory are the
+    person's own and count anyway."""
     for kind, below in kinds:
-        top = os.path.join(directory, below)
-        for path in markdown_below(top):
-            name = os.path.relpath(path, top)[: -len(".md")]
-            text = _text(path)
+        place = os.path.join(directory, below)
+        for path in markdown_below(place):
+            name = os.path.relpath(path, place)[: -len(".md")]
+            text = _text(path, top)
             yield Switch(kind, name, _powers(text), path)
             if kind == "agent":
                 own = list(_of_agent(name, text, path))
@@ -317,7 +318,7 @@ def _texts(directory: str, agents: dict[str, str], kinds: Sequence[tuple[str, st
                     agents[path] = digest_of(text)
                 yield from own
     for name, path in skills_in(os.path.join(directory, _SKILLS)) if kinds is _TEXTS else ():
-        yield Switch("skill", name, _powers(_text(path)), path)
+        yield Switch("skill", name, _powers(_text(path, top)), path)
 
 
 def _memories(directory: str) -> Iterator[Switch]:
@@ -331,9 +332,9 @@ def _memories(directory: str) -> Iterator[Switch]:
                 yield Switch("memory", os.path.basename(os.path.dirname(path)), "", path)
 
 
-def _text(path: str) -> str:
+def _text(path: str, top: str) -> str:
     try:
-        return read_text(path) or ""
+        return read_text(path, top) or ""
     except ValueError as error:
         return f"---\n({error})\n---"
 

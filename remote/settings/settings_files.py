@@ -12,14 +12,21 @@ from typing import Any, Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
 
+from ..system.host import is_under
+
 Json = dict[str, Any]
 
 _MAX_BYTES = 256 * 1024
 
 
-def read_text(path: str) -> str | None:
-    """Return the text of a regular file of at most 256 KiB, None without one. Raise ValueError if it cannot be used.
-    Does not block on a FIFO."""
+def read_text(path: str, within: str = "") -> str | None:
+    """Return the text of a regular file of at most 256 KiB, None without one. Raise ValueError if it cannot be used, as
+    one that a link leads to out of the directory `within`: a clone could bring any text of the person's into the
+    conversation. Does not block on a FIFO."""
+    if within:
+        path = os.path.realpath(path)
+        if not is_under(path, within):
+            raise ValueError("it is behind a link that leads out of the project")
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except (FileNotFoundError, NotADirectoryError):

@@ -89,6 +89,11 @@ class WorkerSettings:
     plugins: tuple[Plugin, ...] = ()
     trusted_agents: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def project_top(self) -> str:
+        """The directory that a trusted project is in, "" if none is trusted."""
+        return self.trusted_directories[-1] if self.trusted_directories else ""
+
     def value(self, name: str) -> Sourced | None:
         """Return the strongest value of a key that only one layer can set, such as `model`; None if none sets it."""
         return next((each for each in reversed(list(self.each(name)))), None)

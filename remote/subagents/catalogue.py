@@ -36,7 +36,8 @@ class Catalogue:
                 found[f"{plugin.name}:{name}"] = replace(each, name=f"{plugin.name}:{name}")
         if settings.trusted and PROJECT in settings.sources:
             for directory in reversed(settings.trusted_directories):
-                found.update(self._files(PROJECT, self._texts(os.path.join(directory, PROJECT_AGENTS))))
+                texts = self._texts(os.path.join(directory, PROJECT_AGENTS), settings.project_top)
+                found.update(self._files(PROJECT, texts))
         for name, fields in (options.agents or {}).items():
             try:
                 found[name], unused = from_fields(name, fields if isinstance(fields, dict) else {}, CLIENT, self._names)
@@ -61,7 +62,7 @@ class Catalogue:
                 definition = replace(definition, hooks=(), servers=())
             yield definition.name, definition
 
-    def _texts(self, top: str) -> Iterator[tuple[str, str]]:
+    def _texts(self, top: str, within: str = "") -> Iterator[tuple[str, str]]:
         """Yield the path and the text of each Markdown file below `top`."""
         count = 0
         for here, directories, names in os.walk(top):
@@ -73,7 +74,7 @@ class Catalogue:
                     return
                 path = os.path.join(here, name)
                 try:
-                    text = read_text(path) if name.endswith(".md") else None
+                    text = read_text(path, within) if name.endswith(".md") else None
                 except ValueError as error:
                     self.problems.append(f"{path}: {error}")
                     continue

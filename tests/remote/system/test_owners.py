@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from ccb.remote.commands.discovery import discover
 from ccb.remote.context.branch import current_branch
 from ccb.remote.context.git import Git
 from ccb.remote.context.instructions import find_instructions, instruction_text, project_root
+from ccb.remote.context.style import style_text
 from ccb.remote.permissions.git.repository import why_unsafe
 from ccb.remote.permissions.repositories import repository_around
 from ccb.remote.permissions.sandbox_mode import Cages
 from ccb.remote.sandbox.server import Availability, Mechanism
 from ccb.remote.settings.project import read_project
+from ccb.remote.settings.worker_settings import Layer, WorkerSettings
+from ccb.remote.subagents.catalogue import Catalogue
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.owners import is_ours
+from ccb.tunnel.wire import SessionOptions
 
 _STRANGER = 4711
 
@@ -176,3 +182,44 @@ def test_a_work_tree_of_a_strangers_repository_opens_nothing_outside_of_it(tmp_p
         os.chown(path, _STRANGER, _STRANGER)
     assert repository_around(str(tree), "/nowhere") == []
     assert "outside the working directories" in why_unsafe(str(tree), [str(tree)], "/nowhere")
+
+
+@pytest.mark.parametrize("how", ["file", "directory"])
+def test_no_text_of_a_trusted_project_is_one_that_a_link_leads_to_out_of_it(tmp_path: Path, how: str) -> None:
+    text = "---\nname: x\ndescription: x\n---\nsecret\n"
+    clone, other = tmp_path / "clone", tmp_path / "other"
+    names = ("commands/x.md", "agents/x.md", "skills/y/SKILL.md", "output-styles/x.md")
+    for top in (other, clone / "docs"):
+        for name in names:
+            (top / name).parent.mkdir(parents=True)
+            (top / name).write_text(text)
+    (clone / ".git").mkdir()
+
+    def lead(target: Path) -> None:
+        for name in names:
+            if how == "file":
+                (clone / ".claude" / name).parent.mkdir(parents=True, exist_ok=True)
+                (clone / ".claude" / name).symlink_to(target / name)
+            else:
+                (clone / ".claude").mkdir(exist_ok=True)
+                (clone / ".claude" / name.partition("/")[0]).symlink_to(target / name.partition("/")[0])
+
+    def read() -> tuple[list[str], list[str]]:
+        """Return what counts, and what is said of the rest."""
+        problems: list[str] = []
+        layer = Layer("project", "s", {"outputStyle": "x"}, on_host=True)
+        settings = WorkerSettings((layer,), trusted=True, trusted_directories=(str(clone),))
+        found = [f"{each.kind} {each.body()[0]}" for each in discover(settings, [], problems.append)]
+        catalogue = Catalogue(SessionOptions(), settings)
+        found += [f"agent {each.prompt.strip()}" for each in catalogue.definitions]
+        return [*found, style_text(settings, "/nowhere").partition("\n")[2]], problems + catalogue.problems
+
+    lead(clone / "docs")
+    assert read() == (["command secret", "skill secret", "agent secret", "secret"], [])
+    shutil.rmtree(clone / ".claude")
+    lead(other)
+    found, problems = read()
+    assert found == [""]
+    assert [each.rpartition(":")[2] for each in problems] == [" it is behind a link that leads out of the project"] * 3
+    shown = read_project(str(clone), "/nowhere", frozenset(("project",))).switches
+    assert [each.detail for each in shown] == ["(it is behind a link that leads out of the project)"] * 3
