@@ -142,10 +142,12 @@ class PathMatcher(RuleMatcher):
             return Decision(Behavior.ASK, f"{shown} is protected: {why}.", "other", shown)
         if _pattern_climbs(tool.traits, tool_input):
             return Decision(Behavior.ASK, "The pattern leaves the directory it starts from.", "workingDir", shown)
+        is_secret = is_sensitive(real, places.home)
         for rule in state.rules.about(Behavior.ALLOW, tool.name):
-            if rule.content is None or PathPattern(rule.content).allows(real, places):
+            pattern = None if rule.content is None else PathPattern(rule.content)
+            if pattern is None or (pattern.allows(real, places) and not (is_secret and pattern.covers_home(places))):
                 return Decision(Behavior.ALLOW, f"The rule {rule} allows this.", "rule")
-        if is_sensitive(real, places.home):
+        if is_secret:
             from .shell import suggest
 
             why = f"{shown} usually holds secrets."

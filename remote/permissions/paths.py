@@ -75,6 +75,12 @@ class PathPattern:
         at the end does not reach into directories."""
         return any(_matches(base, glob, real, strict=True) for base, glob in _anchored(self.text, places, wide=False))
 
+    def covers_home(self, places: Places) -> bool:
+        """Return whether an allow rule covers whatever is in the home directory, or in its hidden directories: such a
+        rule is about none of the secrets there, which the person has not seen."""
+        home = os.path.realpath(places.home)
+        return any(self.allows(os.path.join(home, name), places) for name in ("any name", ".any name/any name"))
+
     def forbids(self, path: str, places: Places, base: str = "") -> bool:
         """Return whether a deny rule covers the path. The match is wide: the path as given and the real path count,
         letter case is ignored, and everything below a match is covered too."""

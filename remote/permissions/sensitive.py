@@ -62,7 +62,9 @@ def is_too_wide(directory: str, home: str) -> bool:
         return True
     if any(is_under(os.path.realpath(os.path.join(home, place)), directory) for place in _HOME_PLACES):
         return True
-    return any(is_under(directory, place) for place in _SYSTEM_PLACES) or _has_sensitive_file(directory)
+    if any(is_under(directory, place) or is_under(place, directory) for place in _SYSTEM_PLACES):
+        return True
+    return _has_sensitive_file(directory)
 
 
 def _has_sensitive_file(directory: str) -> bool:

@@ -393,9 +393,41 @@ def test_the_first_suggestion_is_enough(desk: Desk, mode: str, tool: str, tool_i
         ("{root}/mixed/note", "/{root}/mixed/note"),
         ("{home}/notes/a.txt", "/{home}/notes/**"),
         ("{root}/other/c", "/{root}/other/**"),
+        ("{root}/other/deep/er/x", "/{root}/other/deep/er/**"),
+        ("{root}/to-home/note", "/{home}/note"),
+        ("{root}/to-ssh/x", "/{home}/.ssh/x"),
+        ("{home}/notes/../note", "/{home}/note"),
+        ("{home}/notes//a.txt", "/{home}/notes/**"),
+        ("{home}/notes/./../.ssh/x", "/{home}/.ssh/x"),
+        ("{home}/.ssh/x", "/{home}/.ssh/x"),
+        ("{home}/.ssh/keys/x", "/{home}/.ssh/keys/x"),
+        ("{home}/.aws/x", "/{home}/.aws/x"),
+        ("{home}/.gnupg/x", "/{home}/.gnupg/x"),
+        ("{home}/.kube/cache/x", "/{home}/.kube/cache/x"),
+        ("{home}/.docker/x", "/{home}/.docker/x"),
+        ("{home}/.local/share/x", "/{home}/.local/share/x"),
+        ("{home}/.config/gcloud/logs/x", "/{home}/.config/gcloud/logs/x"),
+        ("{home}/.config/app/x", "/{home}/.config/app/**"),
+        ("{home}/.mozilla/firefox/x", "/{home}/.mozilla/firefox/x"),
+        ("/home/bob/.ssh/x", "//home/bob/.ssh/x"),
+        ("/home/bob/docs/x", "//home/bob/docs/**"),
+        ("/Users/bob/x", "//Users/bob/x"),
+        ("/var/home/bob/x", "//var/home/bob/x"),
+        ("/root/x", "//root/x"),
+        ("/root/deep/x", "//root/deep/x"),
+        ("/etc/hosts", "//etc/hosts"),
+        ("/etc/../x", "//x"),
+        ("/etc/ssh/x", "//etc/ssh/x"),
+        ("/etc/ssl/private/x", "//etc/ssl/private/x"),
+        ("/run/x", "//run/x"),
+        ("/run/secrets/a/x", "//run/secrets/a/x"),
+        ("/usr/share/doc/x", "//usr/share/doc/**"),
+        ("/srv/x", "//srv/**"),
     ],
 )
 def test_a_suggestion_is_about_no_home_and_no_place_with_secrets(desk: Desk, tool: str, path: str, rule: str) -> None:
+    (desk.root / "to-home").symlink_to(desk.home)
+    (desk.root / "to-ssh").symlink_to(desk.home / ".ssh")
     (desk.root / "mixed").mkdir()
     (desk.root / "mixed/.env").touch()
     (desk.home / "notes").mkdir()
@@ -416,7 +448,25 @@ def test_a_suggestion_is_about_no_home_and_no_place_with_secrets(desk: Desk, too
             assert again.behavior is ALLOW or "secrets" in again.reason
 
 
-@pytest.mark.parametrize("directory", ["~", "~/..", "/", "/home", "~/.ssh", "~/.config", "/root"])
+@pytest.mark.parametrize(
+    "directory",
+    [
+        "~",
+        "~/",
+        "~/..",
+        "/",
+        "//",
+        "/home",
+        "~/.ssh",
+        "~/.ssh/",
+        "~/.config",
+        "~/.aws/..",
+        "/root",
+        "/etc",
+        "/etc/",
+        "/run",
+    ],
+)
 def test_such_a_directory_itself_is_suggested_by_no_rule(desk: Desk, directory: str) -> None:
     (desk.home / ".config").mkdir()
     for decision in (
@@ -445,7 +495,7 @@ def test_suggestions_have_the_public_shape(desk: Desk) -> None:
         {"type": "addDirectories", "directories": [str(desk.root / "other")], "destination": "session"},
     ]
     assert on_file(engine, "Read", "/etc/hosts").suggestions[0]["rules"] == [
-        {"toolName": "Read", "ruleContent": "//etc/**"}
+        {"toolName": "Read", "ruleContent": "//etc/hosts"}
     ]
 
 

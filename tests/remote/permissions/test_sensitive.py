@@ -38,6 +38,26 @@ def test_a_rule_allows_it_and_others_like_it_are_not_meant(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
+    "rule",
+    ["//{home}/**", "~/**", "~", "//**/*", "//{root}/**", "//{home}/.*/**", "//{home}/*/*", "//{home}*/**"],
+)
+def test_an_old_rule_about_all_of_a_home_opens_no_place_with_secrets(desk: Desk, rule: str) -> None:
+    allowed = rule.format(home=str(desk.home)[1:], root=str(desk.root)[1:])
+    for tool in ("Read", "Grep", "LS"):
+        engine = desk.engine(allowed=f"Read({allowed})")
+        decision = engine.decide(Named(tool), {"pattern": "x", "path": "~/.ssh/id", "file_path": "~/.ssh/id"})
+        assert decision.behavior is ASK and "usually holds secrets" in decision.reason, tool
+    assert bash(engine, "cat ~/.ssh/id").behavior is ASK
+
+
+@pytest.mark.parametrize("rule", ["~/.ssh/**", "~/.ssh/id", "~/**/id", "//{home}/.ssh/*", "//**/.ssh/**"])
+def test_a_rule_that_names_the_place_opens_it(desk: Desk, rule: str) -> None:
+    engine = desk.engine(allowed=f"Read({rule.format(home=str(desk.home)[1:])}) Read(~/**)")
+    assert on_file(engine, "Read", "~/.ssh/id").behavior is ALLOW
+    assert on_file(engine, "Read", "~/note").behavior is ALLOW
+
+
+@pytest.mark.parametrize(
     "command", ["cat .env", "head -1 server.*", "ls && cat < src/id_ed25519", "grep x ~/.ssh/id", "cat .env | wc -l"]
 )
 def test_a_command_that_names_one_asks_and_says_which(desk: Desk, command: str) -> None:
