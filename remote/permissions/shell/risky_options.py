@@ -118,7 +118,7 @@ TABLES = {
     " --src"
     " -b --log --log-file --proxy --cert --client-cert --trusted-host --cache-dir -r@ --requirement@ -c@ --constraint@"
     " -e@ --editable@ -C --config-settings --global-option --build-option --install-option --report --path@ --group@"
-    " --keyring-provider -d@ --dest@ -w@ --wheel-dir@ @",
+    " --keyring-provider --editor -d@ --dest@ -w@ --wheel-dir@ @",
     "uv": "--config-file --directory@ --project@ --index --default-index --index-url -i --extra-index-url --find-links"
     " -f --python -p --cache-dir --with --with-editable --with-requirements --env-file@ --config-setting -C --target"
     " --prefix --script --keyring-provider --allow-insecure-host --build-constraint@ --constraint@ --override@ -o"
@@ -160,7 +160,8 @@ TABLES = {
     # Files and texts.
     "tar": "-I --use-compress-program --to-command -F --info-script --new-volume-script --checkpoint-action"
     " --rsh-command --rmt-command -C@ --directory@ -P! --absolute-names! -T --files-from -g --listed-incremental"
-    " --index-file -X@ --exclude-from@ --volno-file --to-stdout+ --exclude+ --file+ --list+"
+    " --index-file -X@ --exclude-from@ --volno-file --to-stdout+ --exclude+ --file@ --list+ --one-top-level@"
+    " --keep-directory-symlink"
     " --checkpoint+",
     "zip": "-T --test -TT --unzip-command -b --temp-path -O --output-file --log-file-path -lf",
     "unzip": "-d@",
@@ -174,6 +175,7 @@ TABLES = {
     "tree": "-o --fromfile --fromtabfile --info",
     "file": "-C --compile -m@ --magic-file@ -f@ --files-from@ -z -Z --uncompress",
     "man": "-P --pager -H --html -C --config-file -M --manpath -l --local-file -p --preprocessor -B -X -T -Z -t -D",
+    **dict.fromkeys(("vi", "vim", "nvim"), "-c --cmd -S -s -u -U -i -w -W --startuptime --listen --server* --remote*"),
     "less": "-o -O --log-file -k --lesskey* -t --tag -T --tag-file",
 }
 
@@ -189,12 +191,14 @@ _OPERANDS = {
     "make": r"(?!--)[^=]*=(?!(?:\d+|y|n|yes|no|true|false|on|off|)$).*",
     "mvn": r".*:.*",
     "mypy": r"@.*",
-    "npm": r".*://.*|git\+.*|git@.*|file:.*|link:.*",
+    "npm": r".*://.*|git\+.*|git@.*|(?:.*@)?file:.*|link:.*|(?:github|gitlab|bitbucket|gist):.*"
+    r"|(?:script-shell|node-options)(?:=.*)?",
     "pip": r".*(?:://|\s@\s).*|git\+.*|file:.*",
     "pytest": r"@.*",
     "tar": r"[^=-].*:.*",
     "tox": r"exec|devenv|d|e",
     "tsc": r"@.*",
+    "vim": r"\+(?!\d*$).*",
 }
 """Words that are not covered, as regular expressions; also of the programs in _LIKE."""
 _LIKE = {
@@ -206,6 +210,8 @@ _LIKE = {
     "pnpm": "npm",
     "bun": "npm",
     "gmake": "make",
+    "vi": "vim",
+    "nvim": "vim",
 }
 
 _FINE = {
@@ -218,6 +224,7 @@ _FINE = {
     r"|-(?:pl|am|amd|ntp|nsu|rf|fae|ff|fn|fos)",
     "pylint": r"(?:-f ?|--output-format[= ])[a-z]+\d?",
     "pytest": r"-p ?no:[\w.-]+|-o ?addopts=",
+    "tar": r"--file[= ]-",
     "wget": r"-[qnv]*O ?-|--output-document[= ]-",
 }
 """Options that are covered all the same, each with its value."""
@@ -321,11 +328,20 @@ def _uncovered(words: Sequence[Word], head: int, inside: Inside, bases: Sequence
         if "C" in words[1].text or "X" in words[1].text:
             return words[1].text
         words = [words[0], Word("-" + words[1].text, words[1].skeleton), *words[2:]]
+    if name == "tar" and not re.fullmatch(r"-[xtzjJvpkf]*[xt][xtzjJvpkf]*", words[1].text):  # it may write an archive
+        for at, word in enumerate(words[1:], 1):
+            bundle = re.match(r"-[^-f=]*f(.*)", word.text)
+            following = words[at + 1].text if at + 1 < len(words) else None
+            archive = bundle[1] if bundle and "/" in bundle[1] else following
+            if at >= head - 1 and bundle and archive != "-" and not _is_place(archive, inside):
+                return word.text
     text = TABLES[name]
     if text == _DOCKER and any(
         word.text in ("exec", "run") for word in words[1 : 3 if words[1].text == "compose" else 2]
     ):
         text = text.replace(" -H ", " ").replace(" -c ", " ")  # here they are options of the program in the container
+    if name == "find" and any(word.text == "-delete" for word in words):
+        text = f"{text} @"
     found = _first(name, text, words, head, inside, bases)
     return found or (_uncovered_script(words[1:]) if name == "sed" else None)
 
@@ -447,6 +463,8 @@ def _judge_long(table: _Table, name: str, value: str | None, inside: Inside, *, 
     """Return whether a long option is excluded, also if its name may be the beginning of one that is."""
     if name in table.fine:
         return False
+    if name in table.places:
+        return not _is_place(value, inside)
     if any(name.startswith(each) for each in table.prefixes):
         return True
     if any(each == name or (abbreviated and each.startswith(name)) for each in table.never):

@@ -255,6 +255,38 @@ def test_a_rule_with_a_wildcard_covers_no_option_that_runs_writes_or_reaches_els
     curl *: curl -w '%output{x}' https://h
     git fetch *: xargs git fetch < a.txt
     npm run build *: npm run build -Cbuild/../../x
+    find *: find / -name x -delete
+    find *: find . ~ -delete
+    find *: find .. -type f -delete
+    tar *: tar -cf /tmp/x .
+    tar *: tar czf /tmp/x .
+    tar -cf *: tar -cf /tmp/x .
+    tar *: tar -z -cvf /tmp/x .
+    tar *: tar -cf/tmp/x .
+    tar *: tar -c --file=/tmp/x .
+    tar *: tar --fil /tmp/x -c .
+    tar *: tar -czPf - .
+    tar *: tar -xf a --one-top-level=/tmp/x
+    tar *: tar -xf a --keep-dir
+    npm *: npm config set script-shell ./x
+    npm *: npm set script-shell=./x
+    npm install *: npm install github:evil/x
+    npm install *: npm install x@file:/tmp/x
+    pip config *: pip config edit --editor ./x
+    vim *: vim -c ':!x' a.txt
+    vim *: vim +'!x' a.txt
+    vi *: vi +:x a.txt
+    nvim *: nvim -es a.txt
+    git *: git read-tree --index-output=/tmp/x HEAD
+    git *: git fast-export --export-marks=/tmp/x
+    git *: git checkout-index --prefix=/tmp/x -a
+    git *: git maintenance register --config-file=/tmp/x
+    git fetch *: set -a; GIT_SSH_COMMAND=./x; git fetch
+    git fetch *: read GIT_SSH_COMMAND < a.txt; git fetch
+    git fetch *: git() { ./x; }; git fetch
+    git fetch *: GIT_CONFIG_PARAMETERS="'core.sshcommand=./x'" git fetch
+    git fetch *: git fetch $'--upload-pack=x'
+    curl *: curl http://h --next -o x http://i
     """
     assert refused(desk, lines) == []
 
@@ -303,7 +335,7 @@ RULES = (
     " Bash(cargo test *) Bash(cargo clippy *) Bash(go test *) Bash(go build *) Bash(make *) Bash(docker *)"
     " Bash(kubectl get *) Bash(kubectl logs *) Bash(tar *) Bash(curl *) Bash(sed *) Bash(awk *) Bash(find *)"
     " Bash(pip install *) Bash(uv run *) Bash(python -m pytest *) Bash(mvn test *) Bash(cmake *) Bash(sort *)"
-    " Bash(npx *) Bash(tsc *) Bash(eslint *) Bash(prettier *) Bash(black *)"
+    " Bash(npx *) Bash(vim *) Bash(tsc *) Bash(eslint *) Bash(prettier *) Bash(black *)"
     " Bash(uv sync *) Bash(rsync *)"
 )
 EVERYDAY = r"""
@@ -368,6 +400,11 @@ kubectl get pods -n web -o yaml
 kubectl logs -f web-1 --tail=5
 tar -xzf a.tgz -C sub
 tar czf out.tgz src
+tar cjf - src | wc -c
+tar xzf /tmp/a.tgz
+tar --create --file - src
+find . -mtime +7 -name '*.tmp' -delete
+vim +12 a.txt
 curl -s http://localhost:8000/health
 curl -sS -o /dev/null -w '%{http_code}' http://localhost:8000
 curl -X POST -H 'A: b' -d '{"a": 1}' http://localhost:8000
