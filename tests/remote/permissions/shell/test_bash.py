@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -361,3 +363,82 @@ def test_deny_always_wins(
     )
     for line in (separator.join([denied, *around]), separator.join([*around, denied])):
         assert bash(engine, line).behavior is DENY
+
+
+WITHOUT_A_QUESTION = r"""
+git status
+git status --short --branch
+git diff
+git diff --stat HEAD~1
+git diff --cached
+git log --oneline -n 10
+git log -p -1 -- src/b.py
+git show HEAD --stat
+git branch -a
+git blame -L 1,5 src/b.py
+git rev-parse --abbrev-ref HEAD
+git grep -n TODO
+git ls-files | head -50
+git stash list
+git remote -v
+ls -la
+ls src && pwd
+cat a.txt
+cat src/b.py | head -40
+tail -n 50 a.txt
+sed -n '1,80p' src/b.py
+nl -ba src/b.py | sed -n 10,30p
+grep -rn "def main" src
+grep -n x a.txt src/b.py | wc -l
+rg -n "class .*Error" src
+rg --files -g '*.py'
+rg TODO | sort | uniq -c | sort -rn | head
+find . -name '*.py' -not -path './.git/*'
+wc -l src/*.py
+tree -L 2 -a
+du -sh .
+stat a.txt
+diff a.txt src/b.py
+sort a.txt | uniq | cut -d: -f1
+jq .name package.json
+which python3
+test -f a.txt && echo yes
+cd src && ls
+ps aux | head
+"""
+WITH_A_QUESTION = r"""
+find src -type f | xargs wc -l
+awk '{ print $1 }' a.txt
+git add -A
+git commit -m "Fix a thing"
+git push
+git checkout -b feature
+pytest -q
+python -m pytest tests -q
+npm test
+npm run build
+make test
+cargo build
+cargo test
+go test ./...
+ruff check .
+mypy src
+docker ps
+docker compose up -d
+kubectl get pods
+pip install -e .
+curl -s http://localhost:8000/health
+mkdir -p out
+cp a.txt out/
+mv a.txt b.txt
+rm -r out
+python script.py
+"""
+
+
+def test_of_the_65_everyday_commands_of_a_session_at_most_30_ask(desk: Desk) -> None:
+    subprocess.run(["git", "init", "-q", str(desk.cwd)], check=True)
+    engine, free, asking = desk.engine(), WITHOUT_A_QUESTION.split("\n")[1:-1], WITH_A_QUESTION.split("\n")[1:-1]
+    assert (len([*free, *asking]), len(asking) <= 30) == (65, True)
+    asked = [command for command in [*free, *asking] if bash(engine, command).behavior is ASK]
+    assert [command for command in asked if command not in asking] == []
