@@ -10,13 +10,14 @@ seems to decide something and cannot be read, what it is asked about is refused,
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeVar
 
 from ccb.tunnel.wire.dataclass import dataclass
-from ccb.tunnel.wire.hook_output import could_not_decide, names_decision, names_refusal, plain, read_printed
+from ccb.tunnel.wire.hook_output import ANSWERS, could_not_decide, names_decision, names_refusal, plain, read_printed
 from ccb.tunnel.wire.messages import as_dict
 
 from .table import (
@@ -106,17 +107,17 @@ def read_output(event: str, code: int, stdout: str, stderr: str, *, whole: bool 
     if code == 2:
         return HookOutcome("deny", _text(stderr) or "The hook gave no reason.")
     text, beside = plain(stdout), plain(stderr)
+    read, strict = read_printed(text), event in GATES and event not in _TEXT_EVENTS
     if code != 0:
         first = _text(stderr or stdout).partition("\n")[0]
         why = f"exit code {code}" + (f": {first}" if first else "")
         refuses = could_not_decide(code, beside) or names_refusal(f"{text}\n{beside}")
+        refuses = refuses or (strict and read.has_broken_json)
         return failed(event, why) if refuses else HookOutcome(errors=(why,))
-    read = read_printed(text)
     outcome = merged([read_answer(event, each) for each in read.answers]) if read.answers else NOTHING
     why = ""
     if outcome.errors or outcome.blocked:
         return outcome
-    strict = event in GATES and event not in _TEXT_EVENTS
     if read.has_broken_json if strict else read.broken.startswith("{"):
         why = f"its output is not JSON that ccb can read: {_short(read.broken)!r}"
     elif event in GATES and (names_decision(read.rest) or _contradicts(beside, outcome)):
@@ -158,7 +159,10 @@ def read_answer(event: str, answer: Json) -> HookOutcome:
     if (own.get("decision") and not nested) or any(map(answer.get, ("permissionDecision", "behavior"))):
         return failed(event, "it names a decision in a place where that has no meaning")
     words = [own.get("permissionDecision"), nested.get("behavior"), answer.get("decision")]
-    for word in filter(None, words):
+    odd = [{name: given[name] for name in given.keys() - known} for given, known in ((answer, ANSWERS), (own, _KNOWN))]
+    if event in GATES and not any(words) and names_refusal(json.dumps(odd)):
+        return failed(event, "it says no in a field that has no meaning")
+    for word in [each for each in words if each not in (None, "")]:
         if not isinstance(word, str) or word not in _WORDS:
             return failed(event, f"it decided {str(word)[:_MAX_SHOWN]!r}, which is no decision")
     reason = own.get("permissionDecisionReason") or nested.get("message") or answer.get("reason")

@@ -12,7 +12,7 @@ from .dataclass import dataclass
 
 Json = dict[str, Any]
 
-_ANSWERS = frozenset(
+ANSWERS = frozenset(
     ("continue", "stopReason", "suppressOutput", "systemMessage", "decision", "reason", "hookSpecificOutput", "async")
 )
 """The fields that tell an answer from other JSON that a hook prints."""
@@ -22,11 +22,12 @@ _OBJECT = re.compile(r"(?:^|(?<=\}))[ \t,]*(?=\{)", re.MULTILINE)
 _HAS_JSON = re.compile(r"""\A\{|^[ \t]*(?:\{[ \t]*(?:["'}]|$)|\[[ \t]*(?:[\[{"'\]]|$))""", re.MULTILINE)
 _DECIDES = re.compile(
     r"""permissionDecision\W{1,8}(?:deny|ask|allow|block|approve)\b"""
-    r"""|["'](?:decision|behavior)["']\s*:\s*["'](?:deny|ask|allow|block|approve)["']"""
-    r"""|["']continue["']\s*:\s*["']?false|\A\W*(?:deny|block|ask)\W*\Z""",
+    r"""|["'](?:decision|behavior)\\*["']\s*:\s*\\*["'](?:ask|allow|approve)\\*["']"""
+    r"""|["']\s*:\s*\\*["']\s*(?:den(?:y|ied)|block(?:ed)?|reject(?:ed)?)\s*\\*["']"""
+    r"""|["']continue["']\s*:\s*["']?false|\A\W*(?:(?:deny|block|ask)\W*\Z|(?:denied|blocked)\b)""",
     re.IGNORECASE,
 )
-_REFUSES = re.compile("deny|block|ask|false", re.IGNORECASE)
+_REFUSES = re.compile("den(?:y|ied)|block|reject|ask|false", re.IGNORECASE)
 _NOT_LOADED = re.compile(
     r"Cannot find (?:module|package)|No module named|\bSyntaxError\b|\bImportError\b|\bLoadError\b|Module not found"
     r"|Script not found|Could not open input file|Unable to access jarfile|could not determine executable"
@@ -87,7 +88,7 @@ def read_printed(text: str) -> Printed:
             continue
         broken.append(text[at : place.start()])
         rest.append(text[at : place.start()])
-        if value.keys() & _ANSWERS or not value:
+        if value.keys() & ANSWERS or not value:
             answers.append(value)
         else:
             rest.append(text[place.start() : end])
