@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from ..system.host import is_under
 from ..system.owners import is_ours, repository_top
+from ..system.regular_files import NotAFile, open_regular
 
 _MAX_BYTES = 4096
 _MAX_CONFIGURATION = 256 << 10
@@ -76,7 +77,7 @@ def _linked(marker: str, session: str) -> list[str]:
 def _line(path: str) -> str:
     """Return the first line of a small file, or ""."""
     try:
-        with open(path, "rb") as file:
-            return os.fsdecode(file.read(_MAX_BYTES)).partition("\n")[0]
-    except OSError:
+        with open_regular(path) as file:
+            return os.fsdecode(os.read(file, _MAX_BYTES)).partition("\n")[0]
+    except (OSError, NotAFile):
         return ""

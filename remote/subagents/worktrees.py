@@ -17,6 +17,7 @@ from ccb.tunnel.wire.kinds.worktrees import WorktreeRecord
 from ..context.git import Git
 from ..permissions.sandbox_mode import Cages
 from ..system.host import Host
+from ..system.regular_files import NotAFile, open_regular
 
 PLACE = ".claude/worktrees"
 _MAKE_S, _REMOVE_S = 300.0, 60.0
@@ -124,9 +125,9 @@ def _half_made(shared: str, tree: WorktreeRecord) -> bool:
     whole."""
     lock = os.path.join(shared, "worktrees", os.path.basename(tree.path), "locked")
     try:
-        with open(lock, encoding="utf-8", errors="replace") as file:
-            return file.read(_MAX_REASON).strip() == _BEING_MADE
-    except OSError:
+        with open_regular(lock) as file:
+            return os.read(file, _MAX_REASON).decode("utf-8", "replace").strip() == _BEING_MADE
+    except (OSError, NotAFile):
         return False
 
 

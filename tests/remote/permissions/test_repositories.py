@@ -43,6 +43,14 @@ def test_a_linked_worktree_opens_its_repository(repository: Path, tmp_path: Path
     assert repository_around(str(elsewhere), "/home/x") == [], "the repository does not know it"
 
 
+def test_a_pipe_in_a_strangers_repository_keeps_nobody_waiting(tmp_path: Path) -> None:
+    (inner := tmp_path / "other/.git/worktrees/x").mkdir(parents=True)
+    os.mkfifo(inner / "gitdir")
+    (tree := tmp_path / "tree").mkdir()
+    (tree / ".git").write_text(f"gitdir: {inner}\n")
+    assert repository_around(str(tree), "/home/x") == []
+
+
 def test_a_submodule_opens_its_own_repository_only(repository: Path, tmp_path: Path) -> None:
     outer = tmp_path / "outer"
     outer.mkdir()
