@@ -72,7 +72,7 @@ def unsearched(found: Json) -> list[str]:
     unobeyed = found.get("unobeyed", {"count": 0})
     if unobeyed["count"]:
         such = ", ".join(unobeyed["named"])
-        notes.append(f"Not obeyed, as no readable regular file of at most 1 MiB and 10,000 lines: {such}.")
+        notes.append(f"Not obeyed, being unreadable, no regular file, or over 1 MiB or 10,000 lines: {such}.")
     if unread:
         notes.append(f"{_counted(unread, 'file or directory', 'files or directories')} could not be read.")
     if cut:
