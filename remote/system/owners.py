@@ -3,7 +3,6 @@ anybody may have put it: a project may be in /tmp."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 
@@ -62,6 +61,7 @@ def only_we_write(path: str) -> bool:
 
 def _names_others(path: str) -> bool:
     """Return whether a file has a list of further users and groups: the bits of the group speak for them, too."""
-    with contextlib.suppress(OSError, AttributeError):  # the file system or the system has none
+    try:
         return "system.posix_acl_access" in os.listxattr(path)
-    return False
+    except (OSError, AttributeError):  # the file system or the system has none
+        return False
