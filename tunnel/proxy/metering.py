@@ -26,8 +26,8 @@ class CallReport:
     """One model call that has ended. `model` is the name under which it is paid for, "" if none was asked; `priced`:
     its price is known. Token counts are those of the provider. `began` is the Unix time in seconds, the others are
     seconds. `status` is that of the provider, 0 if it was not reached. `digest` is the SHA-256 of the request body in
-    hex, "" if it was not sent whole. `estimated`: the provider has not told all of the tokens. `untold`: it has not,
-    although the answer is complete, and they are the most that it can have."""
+    hex, "" if it was not sent whole. `estimated`: the provider has not told all of the tokens. `untold`: the
+    answer is complete but reports no usage, so the counts are the upper limit."""
 
     call_id: str
     path: str
@@ -97,7 +97,7 @@ class CallMeter:
         self._dearer: Json = {}
         self._received = 0
         self._output_told = False  # the number at the start of a stream is none
-        self._whole = self._failed = False
+        self._failed = False
 
     def answer(self, status: int) -> None:
         """Note the status of the answer."""
@@ -118,9 +118,6 @@ class CallMeter:
     def event(self, event: Json) -> None:
         """Read one event of the answer, or an answer in one piece."""
         kind = event.get("type")
-        delta = event.get("delta")
-        stops = isinstance(delta, dict) and isinstance(delta.get("stop_reason"), str)
-        self._whole = self._whole or kind == "message_stop" or (kind == "message_delta" and stops)
         self._failed = self._failed or kind == "error"
         message = event.get("message") if kind == "message_start" else event
         if isinstance(message, dict):
@@ -131,10 +128,6 @@ class CallMeter:
                 self._output_told = self._output_told or (kind != "message_start" and count(told, TOKENS[3]) > 0)
                 add_usage(self._usage, told)
 
-    def whole(self) -> None:
-        """Note that the answer came to its end, whether or not it could be read."""
-        self._whole = True
-
     def uploaded(self, size: int, digest: str) -> None:
         """Note how many bytes of the request were sent, and the SHA-256 of a whole one."""
         self._sent, self._digest = size, digest
@@ -143,7 +136,7 @@ class CallMeter:
         """Return what is known of the call at its end. `given_up`: this end broke it off."""
         ended = time.monotonic()
         untold = False
-        if complete and self._whole and not self._failed:
+        if complete and self._received and not self._failed:
             untold = self._take_most()
         elif not self._output_told:
             self._estimate(ended - self._started if given_up else 0.0)
@@ -178,7 +171,7 @@ class CallMeter:
     def _take_most(self) -> bool:
         """Take the most that a complete answer can have used, if its provider does not tell: what was paid counts, not
         what could be read. Return whether that was so."""
-        if self._request is None or not self._received or not self._counts():
+        if self._request is None or not self._counts():
             return False
         usage = self._usage if self._output_told else {**self._usage, TOKENS[3]: 0}
         self._usage = at_most(usage, self._request.size, self._request.longest)

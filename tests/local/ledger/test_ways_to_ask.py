@@ -58,6 +58,7 @@ WAYS: dict[str, tuple[Json, bytes, dict[str, str], int]] = {  # the request, the
     "streamed without usage": ({"stream": True}, stream(None), STREAM, TWICE),
     "streamed with usage 0": ({"stream": True}, stream({"input_tokens": 0, "output_tokens": 0}), STREAM, TWICE),
     "streamed with usage that is none": ({"stream": True}, stream([1]), STREAM, TWICE),
+    "streamed without an end that is known": ({}, stream().partition(b"event: message_d")[0], STREAM, TWICE),
     "streamed, compressed": ({}, gzip.compress(stream()), {**STREAM, "content-encoding": "gzip"}, TWICE),
     "in one piece": ({"stream": False}, whole(), JSON, ONCE),
     "in one piece without being asked": ({"stream": True}, whole(), STREAM, ONCE),
@@ -68,12 +69,18 @@ WAYS: dict[str, tuple[Json, bytes, dict[str, str], int]] = {  # the request, the
     "in one piece with usage null": ({}, whole(usage=None, usage_=None), JSON, TWICE),
     "in one piece with negative usage": ({}, whole({"input_tokens": -5, "output_tokens": "many"}), JSON, TWICE),
     "in one piece that is cut": ({}, whole()[:-2], JSON, TWICE),
+    "in one piece as an array": ({"stream": False}, b"[%b]" % whole(), JSON, TWICE),
+    "in one piece behind a guard against scripts": ({"stream": False}, b")]}'\n" + whole(), JSON, TWICE),
+    "in one piece behind a NUL": ({"stream": False}, b"\0" + whole(), JSON, TWICE),
+    "in one piece in UTF-16": ({"stream": False}, whole().decode().encode("utf-16"), JSON, TWICE),
+    "in one piece of 33 MiB": ({"stream": False}, whole(size=33 << 20), JSON, TWICE),
     "in one piece, compressed": ({}, gzip.compress(whole()), {**JSON, "content-encoding": "gzip"}, TWICE),
     "with unknown fields": ({"n": 4, "best_of": 3, "\u00e4": [1]}, whole(), JSON, ONCE),
     "with another tier and speed": ({"service_tier": "auto", "speed": "fast"}, whole(), JSON, ONCE),
     "counted": ({}, b'{"input_tokens": 9}', JSON, ALL),
     "in a batch": ({"requests": [{"custom_id": "a", "params": {}}]}, whole(), JSON, 0),
 }
+UNREADABLE = ("compressed", "cut", "array", "guard", "NUL", "UTF-16", "33 MiB")
 PATHS = {"counted": "/v1/messages/count_tokens", "in a batch": "/v1/messages/batches"}
 
 
@@ -107,7 +114,7 @@ async def test_five_calls_of_six_dollars_do_not_pass_a_budget_of_six(tmp_path: P
         ledger.close()
     if reach in (ONCE, TWICE):
         assert sums is not None and sums.usd >= 6.0 and sums.estimated == (reach if reach == TWICE else 0)
-        readable = "compressed" not in way and "cut" not in way
+        readable = not any(word in way for word in UNREADABLE)
         assert len(rows) == (reach if readable else 0), "the audit has the tool call of each answer"
 
 

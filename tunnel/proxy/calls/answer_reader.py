@@ -18,8 +18,8 @@ _MAX_EVENT = 1024 * 1024
 """Bytes of one event that are looked at."""
 
 _MAX_WHOLE = 32 * 1024 * 1024
-"""Bytes of an answer in one piece that are looked at: as many as a worker takes. A longer one is paid for as one that
-tells nothing."""
+"""Bytes of an answer in one piece that are looked at: as many as a worker takes. What cannot be read is paid for as an
+answer that tells nothing."""
 
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 
@@ -103,27 +103,22 @@ class AnswerReader:
         self._count = 0
         self._last = bytearray()
         self._streams = "event-stream" in headers.get("content-type", "")
-        self._packed = headers.get("content-encoding", "identity") != "identity"
-        self._whole: bytearray | None = bytearray()  # None for a stream
-        self._too_long = False
+        self._whole: bytearray | None = bytearray()  # None for a stream, and for what is too long
 
     def feed(self, chunk: bytes) -> None:
         """Read the next bytes."""
         self._meter.arrived(len(chunk))
         if self._record is not None:
             self._record(chunk)
-        if self._whole is not None and not (self._packed or self._whole or self._too_long):
+        if self._whole is not None and not self._whole:
             chunk = chunk.lstrip(_BLANK)
             if chunk and not chunk.startswith(b"{"):
-                self._whole = None  # events, whatever the gateway calls them
+                self._whole = None  # events, whatever the gateway calls them, or what nobody here can read
+        if self._whole is not None and len(self._whole) + len(chunk) > _MAX_WHOLE:
+            self._whole = None
         if self._whole is None or self._streams:
             self._events(chunk)
-        if self._whole is None:
-            return
-        if self._too_long or len(self._whole) + len(chunk) > _MAX_WHOLE:
-            self._too_long = True
-            self._whole.clear()
-        else:
+        if self._whole is not None:
             self._whole += chunk
 
     def close(self) -> None:
@@ -131,12 +126,9 @@ class AnswerReader:
         for line in self._last.split(b"\n"):
             if line.startswith(b"data:") and any(map(line.__contains__, _ENDS)):
                 self._meter.event(_object(line[5:]))
-        if self._whole or self._too_long:
-            message = _object(self._whole or b"")
-            if message or self._packed or not self._streams:  # a stream may begin with anything
-                self._meter.whole()
-                self._meter.event(message)
-                self._calls.message(message)
+        message = _object(self._whole or b"")
+        self._meter.event(message)
+        self._calls.message(message)
         self._calls.cut()
 
     def _events(self, chunk: bytes) -> None:
