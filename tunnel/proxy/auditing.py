@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from io import StringIO
 from typing import Any, Protocol
 
 from ..wire.dataclass import dataclass
@@ -84,7 +85,7 @@ class AuditedCalls:
     def __init__(self, call_id: str, auditor: Auditor) -> None:
         self._call_id = call_id
         self._auditor = auditor
-        self._open: dict[int, tuple[WantedCall, list[str]]] = {}
+        self._open: dict[int, tuple[WantedCall, StringIO]] = {}
 
     @property
     def any_open(self) -> bool:
@@ -96,7 +97,7 @@ class AuditedCalls:
         content = message.get("content")
         for block in content if isinstance(content, list) else ():
             if isinstance(block, dict) and block.get("type") in _CALLS:
-                call = replace(_call(block), input_json=json.dumps(block.get("input")))
+                call = replace(_call(block), input_json=json.dumps(block.get("input"))[:_MAX_INPUT])
                 self._auditor.wanted(self._call_id, call)
                 self._auditor.wanted_whole(self._call_id, call)
 
@@ -114,18 +115,17 @@ class AuditedCalls:
         if kind == "content_block_start" and isinstance(block, dict) and block.get("type") in _CALLS:
             if len(self._open) < _MAX_OPEN:
                 call = _call(block)
-                self._open[index] = (call, [])
+                self._open[index] = (call, StringIO())
                 self._auditor.wanted(self._call_id, call)
         elif kind == "content_block_delta" and index in self._open and isinstance(delta, dict):
-            parts = self._open[index][1]
-            if len(parts) * 4 < _MAX_INPUT:  # a piece has a few characters
-                parts.append(_text(delta.get("partial_json"), _MAX_INPUT))
+            text = self._open[index][1]
+            text.write(_text(delta.get("partial_json"), _MAX_INPUT - text.tell()))
         elif kind == "content_block_stop" and index in self._open:
             self._close(index)
 
     def _close(self, index: int) -> None:
-        call, parts = self._open.pop(index)
-        self._auditor.wanted_whole(self._call_id, replace(call, input_json="".join(parts)[:_MAX_INPUT]))
+        call, text = self._open.pop(index)
+        self._auditor.wanted_whole(self._call_id, replace(call, input_json=text.getvalue()))
 
 
 def _call(block: dict[str, Any]) -> WantedCall:

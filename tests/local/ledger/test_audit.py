@@ -6,6 +6,7 @@ import asyncio
 import gzip
 import json
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -384,6 +385,14 @@ def test_an_unknown_session_and_wrong_options_are_told(tmp_path: Path, capsys: p
     assert run_audit([], environ) == ExitCode.USAGE
 
 
+class Seen(NoAuditor):
+    def __init__(self) -> None:
+        self.calls: list[WantedCall] = []
+
+    def wanted_whole(self, call_id: str, wanted: WantedCall) -> None:
+        self.calls.append(wanted)
+
+
 def test_tool_calls_are_found_wherever_the_stream_is_cut() -> None:
     ran_there = {"type": "server_tool_use", "id": "s1", "name": "code_execution"}
     events = [
@@ -398,13 +407,6 @@ def test_tool_calls_are_found_wherever_the_stream_is_cut() -> None:
     ]
     stream = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in events)
 
-    class Seen(NoAuditor):
-        def __init__(self) -> None:
-            self.calls: list[WantedCall] = []
-
-        def wanted_whole(self, call_id: str, wanted: WantedCall) -> None:
-            self.calls.append(wanted)
-
     for size in (1, 7, 64, len(stream)):
         seen = Seen()
         reader = AnswerReader(
@@ -414,3 +416,23 @@ def test_tool_calls_are_found_wherever_the_stream_is_cut() -> None:
             reader.feed(stream[start : start + size])
         reader.close()
         assert seen.calls == [WantedCall("s1", "code_execution", "{}", True), WantedCall("t1", "Bash", '{"a": 1}')]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_the_input_of_a_call_is_cut_and_no_more_of_it_is_held(streams: bool) -> None:
+    call, part, most = {"type": "tool_use", "id": "t1", "name": "Write"}, "x" * 900_000, 256 * 1024
+    answer = [json.dumps({"type": "message", "content": [{**call, "input": {"text": part}}]}).encode()]
+    if streams:
+        delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": part}}
+        events = [{"type": "content_block_start", "index": 0, "content_block": call}, *[delta] * 50]
+        answer = [b"data: " + json.dumps(each).encode() + b"\n\n" for each in events]
+    seen = Seen()
+    reader = AnswerReader("c", CallMeter("c", "/v1/messages", ModelTable()), seen, {})
+    tracemalloc.start()
+    for each in answer:
+        reader.feed(each)
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    reader.close()
+    assert held < 4_000_000
+    assert [len(each.input_json) for each in seen.calls] == [most]
