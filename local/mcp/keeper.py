@@ -15,7 +15,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING or __name__ != "__main__":
+    from ccb.tunnel.wire.process_tree import descendants, group_lives, send
+else:  # this program has no packages, and importing that of the wire takes long
+    sys.path.append(__file__.rpartition("/local/")[0] + "/tunnel/wire")
+    from process_tree import descendants, group_lives, send
 
 EOF_S, TERM_S = 0.2, 0.2
 """Seconds between the end of stdin and SIGTERM, and between that and SIGKILL."""
@@ -30,8 +37,8 @@ def main(control: int, command: list[str]) -> int:
     if os.fork():
         return 0
     prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
-    if prctl is not None:  # what its launcher leaves behind becomes a child of this process
-        prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    # what its launcher leaves behind becomes a child of this process
+    adopts = prctl is not None and prctl(_PR_SET_CHILD_SUBREAPER, 1) == 0
     waking, woken = os.pipe()
     os.set_blocking(woken, False)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
@@ -48,7 +55,7 @@ def main(control: int, command: list[str]) -> int:
                 os._exit(1)
 
     try:
-        server = subprocess.Popen(command, preexec_fn=in_child, start_new_session=True)  # noqa: PLW1509 - no threads
+        process = subprocess.Popen(command, preexec_fn=in_child, start_new_session=True)  # noqa: PLW1509 - no threads
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         os.write(control, str(error).encode("utf-8", "replace"))
         return 127
@@ -57,85 +64,64 @@ def main(control: int, command: list[str]) -> int:
         os.dup2(nothing, number)
     with contextlib.suppress(OSError):
         os.write(control, b"\n")
-    while not _gone(server.pid, reasons) and not reasons:
+    server = _Server(process.pid, adopts)
+    # a server that has failed ends the rest: it may hold the pipes of the server, which would look alive
+    while not server.is_gone() and not server.has_failed and not reasons:
         ready, _, _ = select.select([control, waking], [], [])
         if control in ready and not _read(control):
             break
         if waking in ready:
             os.read(waking, 4096)
-    _end(server.pid)
+    server.end()
     return 0
 
 
-def _end(server: int) -> None:
-    if _wait(server, EOF_S):
-        return
-    _signal_all(server, signal.SIGTERM)
-    if _wait(server, TERM_S):
-        return
-    _wait(server, _KILL_S, lambda: _signal_all(server, signal.SIGKILL))
+class _Server:
+    """The process of the server and all that it has started: what descends from this process if that `adopts`
+    orphans, else the process group of the server."""
 
+    def __init__(self, pid: int, adopts: bool) -> None:
+        self.has_failed = False
+        self._pid = pid
+        self._adopts = adopts
+        self._group = pid  # 0 once another group may have its number
 
-def _wait(server: int, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> bool:
-    """Return whether everything is gone within this time."""
-    until = time.monotonic() + seconds
-    while True:
-        meanwhile()
-        if _gone(server, []):
-            return True
-        if time.monotonic() > until:
-            return False
-        time.sleep(_LOOK_S)
+    def is_gone(self) -> bool:
+        """Reap what has ended. Return whether nothing is left."""
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    return False
+                if pid == self._pid:
+                    self.has_failed = status != 0
+                    self._group = 0 if self._adopts else pid
+        except ChildProcessError:
+            return self._adopts or not group_lives(self._group)
 
+    def end(self) -> None:
+        """Return when nothing is left, or what is left cannot be killed."""
+        if not self._is_gone_within(EOF_S):
+            self._send(signal.SIGTERM)
+            if not self._is_gone_within(TERM_S):
+                self._is_gone_within(_KILL_S, lambda: self._send(signal.SIGKILL))
 
-def _gone(server: int, reasons: list[int]) -> bool:
-    """Reap what has ended. Return whether nothing is left. A server that has failed is a reason to end the rest: it may
-    hold the pipes of the server, which would look alive."""
-    try:
+    def _is_gone_within(self, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> bool:
+        until = time.monotonic() + seconds
         while True:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if not pid:
-                break
-            if pid == server and status:
-                reasons.append(status)
-    except ChildProcessError:
-        return sys.platform == "linux" or not _has_group(server)
-    return False
+            meanwhile()
+            if self.is_gone():
+                return True
+            if time.monotonic() > until:
+                return False
+            time.sleep(_LOOK_S)
 
-
-def _has_group(server: int) -> bool:
-    try:
-        os.killpg(server, 0)
-    except OSError:
-        return False
-    return True
-
-
-def _signal_all(server: int, number: int) -> None:
-    """Signal everything that the server has started: on Linux all that comes from this process, else its group."""
-    with contextlib.suppress(OSError):
-        os.killpg(server, number)
-    for pid in _descendants() if sys.platform == "linux" else ():
-        with contextlib.suppress(OSError):
-            os.kill(pid, number)
-
-
-def _descendants() -> list[int]:
-    children: dict[int, list[int]] = {}
-    for pid, parent in _processes():
-        children.setdefault(parent, []).append(pid)
-    found, new = [], [os.getpid()]
-    while new:
-        new = [child for each in new for child in children.get(each, ())]
-        found += new
-    return found
-
-
-def _processes() -> Iterator[tuple[int, int]]:
-    """Yield each process and its parent."""
-    for name in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208 - pathlib takes long to import
-        with contextlib.suppress(OSError, IndexError), open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
-            yield int(name), int(file.read().rpartition(b")")[2].split()[1])
+    def _send(self, number: int) -> None:
+        if self._group:
+            with contextlib.suppress(OSError):
+                os.killpg(self._group, number)
+        if self._adopts:
+            send(descendants(os.getpid()), number)
 
 
 def _read(control: int) -> bytes:

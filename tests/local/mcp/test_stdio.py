@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -101,6 +102,30 @@ async def test_a_server_ends_with_its_keeper() -> None:
     os.kill(keeper, signal.SIGKILL)
     await gone(odd)
     await odd.server.close()
+
+
+@pytest.mark.parametrize("adopts", [True, False], ids=["it adopts orphans", "the kernel refuses that"])
+@pytest.mark.parametrize("deaf", ["", "trap '' TERM;"], ids=["polite", "deaf"])
+async def test_a_keeper_ends_what_its_server_leaves(adopts: bool, deaf: str) -> None:
+    mark = uuid4().hex
+    program = (
+        "import ctypes, sys, types; from ccb.local.mcp import keeper\n"
+        f"real = ctypes.CDLL(None).prctl; ctypes.CDLL = lambda name: types.SimpleNamespace(\n"
+        f"    prctl=lambda what, *rest: real(what, *rest) if {adopts} else -1)\n"
+        "sys.exit(keeper.main(int(sys.argv[1]), sys.argv[2:]))"
+    )
+    ours, theirs = socket.socketpair()
+    with ours:
+        with theirs:
+            server = f"{deaf} sleep 300 & exec cat"
+            command = [sys.executable, "-c", program, str(theirs.fileno()), "sh", "-c", server]
+            fds, env = (theirs.fileno(),), {**os.environ, "MARK": mark}
+            assert subprocess.run(command, input=b"", pass_fds=fds, env=env, check=False).returncode == 0
+        ours.settimeout(30)
+        assert ours.recv(1) == b"\n"
+        ours.shutdown(socket.SHUT_WR)
+        assert ours.recv(1) == b""
+    assert marked_processes(mark) == []
 
 
 async def test_a_call_ends_with_its_server_although_others_hold_its_pipes() -> None:
