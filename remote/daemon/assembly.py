@@ -40,7 +40,7 @@ from ..session.log import AgentEmitter, SessionLog, Watchers
 from ..session.restart.resume import restore, take_up
 from ..session.session import Session, SessionParts
 from ..sessions.paths import home_directory
-from ..sessions.root import resumed_elsewhere
+from ..sessions.session_directory import resumed_elsewhere
 from ..subagents.command import agents_command
 from ..subagents.recovery import after_a_cut, end_cut_agents, left_behind
 from ..subagents.sub_agents import SubAgents

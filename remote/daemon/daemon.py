@@ -142,7 +142,7 @@ class Daemon:
             "session": self._facts["session"],
             "cwd": cwd,
             "directory": self._context.cwd,
-            "root": self._context.root.identity(),
+            "root": self._context.directory.identity(),
             "earlier": earlier_directories(self._where.state, cwd),
             "created": created_at(self._where.state),
             "socket": self._where.socket,
@@ -290,7 +290,7 @@ class Daemon:
         await self.clients.stop_answering()
         if self.session is not None:
             await self.session.end("prompt_input_exit" if self._session_over else "other")
-        root = await self._context.root.identity_now()
+        root = await self._context.directory.identity_now()
         await close_context(self._context)
         await self.journal.close()
         await self.clients.close(session_over=self._session_over)

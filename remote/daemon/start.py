@@ -110,7 +110,7 @@ def _start(
 
             cwd, tree = own_worktree(cwd, str(params["worktree"]))
             notes.append("the session works in the git worktree %s" % cwd)
-        os.chdir(cwd)
+        os.chdir("/")  # else the disk of the directory could not be unmounted
         facts: Params = {"bundle": bundle, "session": session, "cwd": cwd, "storage": where.storage, "notes": notes}
         log = os.open(where.file("daemon.log") or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         if where.lock:

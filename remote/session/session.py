@@ -343,7 +343,7 @@ class Session:
     async def _settle(self) -> None:
         """Return when a turn may start."""
         context = self.agent.config.context
-        moved = await context.root.news()
+        moved = await context.directory.news()
         if moved:
             self.agent.reminders.add("root", moved)
         # What the model asks for is judged with the PATH of the login.

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from . import identity, paths, sockets
-from .root import is_same_directory
+from .session_directory import is_same_directory
 from .summary import read_summary
 
 Json = dict[str, Any]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..file_history.store import FileHistory
     from ..permissions.sandbox_mode import Cages
     from ..sandbox.rules import CageRules
-    from ..sessions.root import Root
+    from ..sessions.session_directory import SessionDirectory
     from ..system.host import Host
     from ..system.login_shell import LoginEnvironment
     from ..tasks.registry import TaskRegistry
@@ -192,7 +192,7 @@ class ToolContext:
     tasks: TaskRegistry
     web: WebSettings
     login: LoginEnvironment
-    root: Root
+    directory: SessionDirectory
     variables: dict[str, str] = field(default_factory=dict)
     """The variables of the settings (`env`) for the environment of commands."""
     plan: PlanFile = _NO_PLAN

@@ -158,7 +158,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
     from ..file_history.store import FileHistory
     from ..permissions.sandbox_mode import Cages
     from ..sandbox.server import CageServer
-    from ..sessions.root import Root
+    from ..sessions.session_directory import SessionDirectory
     from ..system.host import LocalHost
     from ..system.login_shell import LoginEnvironment
     from ..tasks.registry import TaskRegistry
@@ -188,7 +188,7 @@ def make_context(cwd: str, outputs: str, token: str = "", caged: CageServer | No
         tasks=tasks,
         web=WebSettings(),
         login=LoginEnvironment(environ, host.session, caged),
-        root=Root(cwd),
+        directory=SessionDirectory(cwd),
     )
 
 
@@ -204,4 +204,3 @@ async def close_context(context: ToolContext) -> None:
     finally:
         await asyncio.get_running_loop().run_in_executor(None, context.host.close)
         context.spill.close()
-        context.root.close()

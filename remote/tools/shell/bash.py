@@ -252,7 +252,7 @@ class _Foreground:
         if not ended:
             return self._timed_out(timeout, aside_note(process))
         left = context.shells.left(process, self._start)
-        await self._look_at_root()
+        await self._look_at_directory()
         code, narrowed = process.returncode or 0, await narrowed_note(self._command, cwd, context)
         asked = self._asked() if code else ""
         notes = (self._move(moved), self._stop(code), narrowed, aside_note(process), asked, left)
@@ -262,10 +262,10 @@ class _Foreground:
         """Return how the model is to go on if the command seems to have asked somebody, else ""."""
         return _HOW_TO_ANSWER if re.search(_NO_TERMINAL, self._output.last(_TAIL_LINES, _TAIL_BYTES)) else ""
 
-    async def _look_at_root(self) -> None:
+    async def _look_at_directory(self) -> None:
         """Tell the main agent if a command has moved the directory of the session."""
         call = self._context.call
-        moved = "" if call.agent_id else await self._context.root.news()
+        moved = "" if call.agent_id else await self._context.directory.news()
         if moved:
             call.remind("root", moved)
 

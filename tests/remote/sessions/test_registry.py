@@ -14,10 +14,14 @@ from typing import Any
 
 import pytest
 
-from ccb.remote.sessions import identity
-from ccb.remote.sessions import root as root_module
+from ccb.remote.sessions import identity, session_directory
 from ccb.remote.sessions.registry import by_prefix, described, latest_of, sessions
-from ccb.remote.sessions.root import Root, is_same_directory, resumed_elsewhere
+from ccb.remote.sessions.session_directory import (
+    SessionDirectory,
+    identity_of,
+    is_same_directory,
+    resumed_elsewhere,
+)
 from ccb.remote.sessions.summary import SummaryFile, read_summary
 
 Json = dict[str, Any]
@@ -97,19 +101,11 @@ def test_a_session_in_a_worktree_belongs_to_the_directory_it_was_started_for(sta
     assert [getattr(each, "session", None) for each in found] == [tree, top, tree]
 
 
-def identity_of(path: Path) -> list[Any]:
-    root = Root(str(path))
-    try:
-        return root.identity()
-    finally:
-        root.close()
-
-
 def test_a_session_is_found_by_its_directory_under_another_name(states: Path, tmp_path: Path) -> None:
     project = tmp_path / "t"
     project.mkdir()
     (project / "file").touch()
-    session = make(states, str(project), updated=10.0, root=identity_of(project), earlier=["/once"])
+    session = make(states, str(project), updated=10.0, root=identity_of(str(project)), earlier=["/once"])
     project.rename(tmp_path / "t2")
     for path in (tmp_path / "t2", project, Path("/once")):
         found = latest_of(str(path))
@@ -123,7 +119,7 @@ def test_a_session_in_a_worktree_is_found_when_the_directory_around_it_was_moved
     tree = tmp_path / "t/.claude/worktrees/fix"
     tree.mkdir(parents=True)
     (tree / "file").touch()
-    session = make(states, str(tree), root=identity_of(tree))
+    session = make(states, str(tree), root=identity_of(str(tree)))
     (tmp_path / "t").rename(tmp_path / "t2")
     found = latest_of(str(tmp_path / "t2"))
     assert found is not None and found.session == session
@@ -133,23 +129,22 @@ async def test_a_disk_that_does_not_answer_holds_one_thread_however_often_it_is_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers, asked = threading.Event(), []
-    root = Root(str(tmp_path))
+    directory = SessionDirectory(str(tmp_path))
 
     def look() -> str:
         asked.append(1)
         answers.wait(10)
         return "/there"
 
-    monkeypatch.setattr(root, "_moved_to", look)
-    monkeypatch.setattr(root_module, "_LOOK_S", 0.01)
-    assert [await root.news() for _ in range(3)] == ["", "", ""]
+    monkeypatch.setattr(directory, "_moved_to", look)
+    monkeypatch.setattr(session_directory, "_LOOK_S", 0.01)
+    assert [await directory.news() for _ in range(3)] == ["", "", ""]
     assert len(asked) == 1
     answers.set()
-    monkeypatch.setattr(root_module, "_LOOK_S", 10)
-    while not (said := await root.news()):
+    monkeypatch.setattr(session_directory, "_LOOK_S", 10)
+    while not (said := await directory.news()):
         await asyncio.sleep(0)
     assert "/there" in said and len(asked) == 2
-    root.close()
 
 
 @pytest.mark.parametrize("damage", [None, [], [0], "x", [1, []], {"a": 1}, [0, {"file": 1}]])
@@ -161,9 +156,9 @@ def test_an_identity_that_is_damaged_finds_nothing(states: Path, tmp_path: Path,
 
 def test_a_new_directory_with_the_inode_number_of_a_removed_one_is_another_one(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
-    known = identity_of(tmp_path / "old")
+    known = identity_of(str(tmp_path / "old"))
     (tmp_path / "file").touch()
-    number, entries = tmp_path.stat().st_ino, identity_of(tmp_path)[1]
+    number, entries = tmp_path.stat().st_ino, identity_of(str(tmp_path))[1]
     assert is_same_directory(str(tmp_path), [number, entries])
     assert not is_same_directory(str(tmp_path), [number, known[1]])
     assert not is_same_directory(str(tmp_path), [number, {name: each + 1 for name, each in entries.items()}])
@@ -267,13 +262,43 @@ def test_a_thousand_sessions_are_listed_quickly(states: Path) -> None:
     assert time.process_time() - before < 2.0
 
 
+MOVES = {"beside": "t2", "in place of another": "t2", "with the directory around it": "../q/t", "away": "../t"}
+
+
+@pytest.mark.parametrize("way", MOVES)
+async def test_a_directory_that_was_moved_is_found_under_the_directories_around_it(tmp_path: Path, way: str) -> None:
+    before = tmp_path / "p" / "t"
+    before.mkdir(parents=True)
+    (before / "file").touch()
+    directory = SessionDirectory(str(before))
+    now = Path(os.path.normpath(before.parent / MOVES[way]))
+    if way.startswith("with"):
+        before.parent.rename(now.parent)
+    else:
+        before.rename(now)
+    if way.startswith("in place"):
+        before.mkdir()
+    said = await directory.news()
+    assert (f"what was {before} is {now} now" in said) is (way != "away")
+    assert is_same_directory(str(now), await directory.identity_now())
+
+
+async def test_a_new_directory_in_the_place_of_a_removed_one_is_not_taken_for_it(tmp_path: Path) -> None:
+    (before := tmp_path / "t").mkdir()
+    (before / "file").touch()
+    directory = SessionDirectory(str(before))
+    before.rename(tmp_path / "t2")
+    (tmp_path / "t2/file").rename(tmp_path / "t2/other")  # as if its number was used again
+    assert await directory.news() == ""
+
+
 async def test_the_model_is_told_of_odd_names_in_the_spelling_that_tools_take(tmp_path: Path) -> None:
     before, now = tmp_path / "caf\udce9", tmp_path / "th\udce9"
     before.mkdir()
-    root = Root(str(before))
+    (before / "file").touch()
+    directory = SessionDirectory(str(before))
     before.rename(now)
-    assert rf"what was {tmp_path}/caf\xe9 is {tmp_path}/th\xe9 now" in await root.news()
+    assert rf"what was {tmp_path}/caf\xe9 is {tmp_path}/th\xe9 now" in await directory.news()
     assert rf"goes on in {tmp_path}/th\xe9. Before, its directory was {tmp_path}/caf\xe9:" in resumed_elsewhere(
         str(before), str(now)
     )
-    root.close()

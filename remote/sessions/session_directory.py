@@ -12,12 +12,12 @@ from ccb.tunnel.wire.spelling import spelled
 T = TypeVar("T")
 
 _ENTRIES = 32
-_DELETED = " (deleted)"
+_MAX_BESIDE = 10_000
 _LOOK_S = 1.0
 
 
 def is_same_directory(path: str, known: object) -> bool:
-    """Return whether the directory at `path` is the one of this identity (see `Root.identity`). Inode numbers are used
+    """Return whether the directory at `path` is the one of this identity (see `identity_of`). Inode numbers are used
     again, so one of its entries must be the same, too."""
     if not (isinstance(known, list) and len(known) == 2 and isinstance(known[1], dict)):  # it is from a file
         return False
@@ -36,26 +36,31 @@ def _number(path: str) -> int:
         return 0
 
 
-class Root:
-    """The directory `path` as it is now, also after it was moved. Close it at the end."""
+def identity_of(path: str) -> list[Any]:
+    """Return what is_same_directory compares: the inode numbers of the directory and of some of its entries."""
+    try:
+        with os.scandir(path) as found:
+            entries = {each.name: each.inode() for each in islice(found, _ENTRIES)}
+        return [os.stat(path).st_ino, entries]
+    except OSError:
+        return [0, {}]
+
+
+class SessionDirectory:
+    """The directory `path` as it is now, also after it was moved. It is not held open: its disk can be unmounted."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._told = False
         self._look: asyncio.Future[Any] | None = None
-        try:
-            self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError:
-            self._fd = -1
+        self._known = identity_of(path)
 
     def identity(self) -> list[Any]:
-        """Return what is_same_directory compares: the inode numbers of the directory and of some of its entries."""
-        try:
-            with os.scandir(self._fd) as found:
-                entries = {each.name: each.inode() for each in islice(found, _ENTRIES)}
-            return [os.fstat(self._fd).st_ino, entries]
-        except (OSError, TypeError):
-            return [0, {}]
+        """Return the identity that the directory had when it was last in its place."""
+        now = identity_of(self._path)
+        if now[0] == self._known[0]:
+            self._known = now
+        return self._known
 
     async def identity_now(self) -> list[Any] | None:
         """Return the identity, None if the file system does not answer."""
@@ -74,16 +79,17 @@ class Root:
         )
 
     def _moved_to(self) -> str:
-        """Return the new path of a directory that was moved, "" for one that was not, or that is gone."""
+        """Return the new path of a directory that has another name now, or one of the directories around it; "" for one
+        that was not moved, is gone, or is elsewhere."""
+        known, top = self.identity(), self._path
         try:
-            own = os.fstat(self._fd)
-            try:
-                if os.path.samestat(os.stat(self._path), own):
-                    return ""
-            except OSError:
-                pass
-            new = os.readlink("/proc/self/fd/%d" % self._fd)
-            return new if not new.endswith(_DELETED) and os.path.samestat(os.stat(new), own) else ""
+            if identity_of(top)[0] == known[0]:
+                return ""
+            while not os.path.isdir(os.path.dirname(top)):
+                top = os.path.dirname(top)
+            with os.scandir(os.path.dirname(top)) as beside:
+                places = (each.path + self._path[len(top) :] for each in beside if not each.is_symlink())
+                return next((each for each in islice(places, _MAX_BESIDE) if is_same_directory(each, known)), "")
         except OSError:
             return ""
 
@@ -95,11 +101,6 @@ class Root:
         found = self._look = asyncio.get_running_loop().run_in_executor(None, look)
         await asyncio.wait({found}, timeout=_LOOK_S)
         return found.result() if found.done() else None
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
 
 
 def resumed_elsewhere(before: str, now: str) -> str:
