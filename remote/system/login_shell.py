@@ -1,8 +1,8 @@
 """The environment of the person's own terminal on this host: PATH and the variables of tools as the start-up files of
 their shell set them. A command over ssh gets another one, which lacks nvm, pyenv, conda and the like.
 
-The shell is started once, interactively, without a terminal. What it sets is kept in a file beside the worker's
-program, which counts as long as the start-up files stay as they are."""
+The shell is started interactively, without a terminal. What it sets is kept in a file beside the worker's program. A
+later session starts with that, as long as the start-up files stay as they are, and asks the shell again meanwhile."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import re
 import secrets
 import shlex
 import sys
-import time
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, Callable
 
@@ -35,9 +34,6 @@ CACHE = "login.json"
 """The name of the file in the directory of the worker's program."""
 
 _SECONDS, _SILENT_S = 10.0, 1.0
-_FRESH_S = (
-    600.0  # the age of the file from which on the shell is asked again: beside the session, or first if it failed
-)
 _MAX_BYTES = 1 << 22
 _MAX_VALUE = 32_768
 _NO_SHELLS = ("nologin", "false", "true", "git-shell", "")
@@ -85,20 +81,18 @@ _MAX_ENTRIES = 200
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What the file says: the variables, why there are none, and whether the shell should be asked again beside the
-    session."""
+class CachedEnvironment:
+    """What the file says: the variables, and why there are none."""
 
     variables: dict[str, str]
     why: str = ""
-    old: bool = False
 
 
 class LoginEnvironment:
     """Adds what the person's shell sets to `environ`, and most of it to the environment of this process. `begin` starts
     that, `settle` waits for it, and `close` ends it."""
 
-    def __init__(self, environ: MutableMapping[str, str], session: str = "", cages: CageServer | None = None) -> None:
+    def __init__(self, environ: MutableMapping[str, str], session: str, cages: CageServer) -> None:
         self._environ = environ
         self._cages = cages
         self._given: dict[str, str] = {}  # what the connection gave
@@ -145,7 +139,7 @@ class LoginEnvironment:
             if kept is None:
                 kept = await self._asked(shell)
                 await loop.run_in_executor(None, _keep, cache, key, kept)
-            elif kept.old:
+            else:
                 self._again = asyncio.ensure_future(self._renewed(cache, shell, key))
         except Exception:  # noqa: BLE001 - the top of a task: the session goes on with the environment that it has
             _log.exception("the environment of the login shell cannot be found")
@@ -173,22 +167,25 @@ class LoginEnvironment:
         own = {name: value for name, value in variables.items() if not name.startswith(_OF_LOADERS)}
         os.environ.update(own)
 
-    async def _asked(self, shell: str) -> Kept:
+    async def _asked(self, shell: str) -> CachedEnvironment:
         """Ask a shell, or the one that its start-up files put in its place: not everybody may change the login
         shell."""
         try:
             try:
-                return Kept(kept_variables(await ask(shell, self._given, self._session, cages=self._cages)))
+                return await self._set_by(shell)
             except ShellFailed as error:
                 home, loop = self._given.get("HOME", "/"), asyncio.get_running_loop()
                 other = await loop.run_in_executor(None, _replacing_shell, home) if error.ended else ""
                 if not other:
                     raise
-                return Kept(kept_variables(await ask(other, self._given, self._session, cages=self._cages)))
+                return await self._set_by(other)
         except ShellFailed as error:
-            return Kept({}, str(error))
+            return CachedEnvironment({}, str(error))
         except OSError as error:
-            return Kept({}, f"cannot be started ({error.strerror})")
+            return CachedEnvironment({}, f"cannot be started ({error.strerror})")
+
+    async def _set_by(self, shell: str) -> CachedEnvironment:
+        return CachedEnvironment(kept_variables(await ask(shell, self._given, self._cages, self._session)))
 
 
 class ShellFailed(Exception):
@@ -201,11 +198,7 @@ class ShellFailed(Exception):
 
 
 async def ask(
-    shell: str,
-    environ: Mapping[str, str],
-    session: str = "",
-    seconds: float = _SECONDS,
-    cages: CageServer | None = None,
+    shell: str, environ: Mapping[str, str], cages: CageServer, session: str = "", seconds: float = _SECONDS
 ) -> dict[str, str]:
     """Return the PATH of an interactive `shell`, and what else its start-up files set. It is a login shell if this
     process belongs to a login over ssh. Nothing that it starts is left when this returns. Raise ShellFailed, OSError.
@@ -229,7 +222,7 @@ async def ask(
     cwd = environ["HOME"] if os.path.isdir(environ.get("HOME", "")) else "/"
     with open(os.devnull, "r+b", 0) as null:
         redirect = null.fileno(), null.fileno()
-        process = await started(cages or CageServer(), argv, cwd, given, take, redirect=redirect, program=shell)
+        process = await started(cages, argv, cwd, given, take, redirect=redirect, program=shell)
     too_slow = False
     try:
         await within(seconds, first_of(process.wait(), whole.wait()))
@@ -318,7 +311,7 @@ def _states(places: list[str]) -> Iterator[tuple[str, os.stat_result]]:
                         yield os.path.join(path, name), os.stat(os.path.join(path, name))
 
 
-def _kept(cache: str, shell: str, environ: Mapping[str, str]) -> tuple[str, Json, Kept | None]:
+def _kept(cache: str, shell: str, environ: Mapping[str, str]) -> tuple[str, Json, CachedEnvironment | None]:
     """Return the shell, the key, and what the file says for it, None if that does not count."""
     shell = shell or _login_shell(environ)  # may ask a server
     key = _key(shell, environ)
@@ -326,22 +319,18 @@ def _kept(cache: str, shell: str, environ: Mapping[str, str]) -> tuple[str, Json
         with open_regular(cache) as file:
             info = os.fstat(file)
             data = json.loads(os.read(file, _MAX_BYTES))
-        age = time.time() - float(data["at"])
-        found, why = kept_variables(data["variables"]), str(data["why"])
         private = info.st_uid == os.getuid() and not info.st_mode & 0o077
-        if private and data["key"] == key and _missing(found) == data["missing"]:
-            old = not 0 <= age < _FRESH_S
-            return shell, key, None if why and old else Kept(found, why, old)
+        if private and data["key"] == key:
+            return shell, key, CachedEnvironment(kept_variables(data["variables"]), str(data["why"]))
     except (OSError, NotAFile, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         pass
     return shell, key, None
 
 
-def _keep(cache: str, key: Json, kept: Kept) -> None:
+def _keep(cache: str, key: Json, kept: CachedEnvironment) -> None:
     if not cache:
         return
-    now, missing = round(time.time(), 3), _missing(kept.variables)
-    data = {"key": key, "at": now, "variables": kept.variables, "why": kept.why, "missing": missing}
+    data = {"key": key, "variables": kept.variables, "why": kept.why}
     new = f"{cache}.{os.getpid()}"
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -352,9 +341,3 @@ def _keep(cache: str, key: Json, kept: Kept) -> None:
         os.replace(new, cache)
     except (OSError, ValueError) as error:
         _log.warning("the environment of the login shell cannot be kept: %s", error)
-
-
-def _missing(variables: Mapping[str, str]) -> list[str]:
-    """Return the directories of PATH that are not there. One that has come or gone since says that another version of a
-    tool is in use."""
-    return [each for each in variables.get("PATH", "").split(os.pathsep) if not os.path.isdir(each)]
