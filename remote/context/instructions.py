@@ -203,8 +203,10 @@ def _read(path: str, limit: int, seen: set[tuple[int, int]]) -> tuple[str, int] 
         return None
     try:
         info = os.fstat(handle)
-        if not stat.S_ISREG(info.st_mode) or (info.st_dev, info.st_ino) in seen or not _is_meant(path, info):
+        if not stat.S_ISREG(info.st_mode) or (info.st_dev, info.st_ino) in seen:
             return None
+        if os.path.splitext(os.path.realpath(path))[1].lower() not in _ENDINGS:
+            return None  # a link in a clone could bring a private key into the conversation
         seen.add((info.st_dev, info.st_ino))
         pieces: list[bytes] = []
         size = 0
@@ -226,13 +228,3 @@ def _read(path: str, limit: int, seen: set[tuple[int, int]]) -> tuple[str, int] 
         whole_lines = text.rpartition("\n")[0] or text
         text = f"{whole_lines}\n(cut here: the file is longer than {limit} bytes; read it for the rest)"
     return text, min(len(data), limit)
-
-
-def _is_meant(path: str, info: os.stat_result) -> bool:
-    """Return whether the file was put there by the owner of the directory and is an instruction text. Return False for
-    another user's file in a directory that everybody may write to, and for a link to a file with another extension:
-    such a link in a clone could bring a private key into the conversation."""
-    directory = os.stat(os.path.dirname(path))
-    if directory.st_mode & stat.S_IWOTH and info.st_uid not in (0, os.geteuid()):
-        return False
-    return os.path.splitext(os.path.realpath(path))[1].lower() in _ENDINGS

@@ -83,6 +83,9 @@ def test_nothing_of_a_group_counts_above_a_project(shared: Path) -> None:
 
 def test_what_is_in_the_directory_of_the_session_counts_whosever_it_is(shared: Path) -> None:
     shared.chmod(0o777)
+    if os.geteuid() == 0:
+        for path in shared.rglob("*"):
+            os.chown(path, _STRANGER, _STRANGER)
     found = find_instructions(str(shared), str(shared.parent / "home"))
     assert [file.text for file in found] == ["Run the evil.\n", "Run evil.\n", "Run all evil.\n"]
     assert read_project(str(shared), "/nowhere", frozenset(("project",))).switches
