@@ -27,20 +27,17 @@ class CommandEnd:
     whole: bool = True
 
 
-class _Kept:
-    """The first bytes of an output."""
+class _BoundedOutput:
+    """The first bytes of an output. `is_cut`: there were more."""
 
     def __init__(self, most: int) -> None:
+        self.is_cut = False
         self._most = most
         self._data = bytearray()
 
     def add(self, data: bytes) -> None:
+        self.is_cut = self.is_cut or len(self._data) + len(data) > self._most
         self._data += data[: self._most - len(self._data)]
-
-    @property
-    def full(self) -> bool:
-        """Whether bytes may have been left out."""
-        return len(self._data) >= self._most
 
     def text(self) -> str:
         return self._data.decode("utf-8", "replace")
@@ -53,7 +50,7 @@ async def run_command(
     directory of the session, if that is another one. The command and everything
     that it started is stopped at its end, at the timeout and when this is cancelled. Raise OSError if it cannot be
     started."""
-    stdout, stderr = _Kept(_MAX_STDOUT), _Kept(_MAX_STDERR)
+    stdout, stderr = _BoundedOutput(_MAX_STDOUT), _BoundedOutput(_MAX_STDERR)
     shell = host.which("bash") or "/bin/sh"
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK) if hasattr(os, "pipe2") else os.pipe()
     os.set_blocking(reader, False)
@@ -85,7 +82,7 @@ async def run_command(
         finally:
             await process.stop()
         read()
-        return CommandEnd(code, stdout.text(), stderr.text(), not stdout.full)
+        return CommandEnd(code, stdout.text(), stderr.text(), not stdout.is_cut)
     finally:
         loop.remove_reader(reader)
         os.close(reader)

@@ -361,6 +361,13 @@ async def test_output_without_end_is_cut(desk: Desk) -> None:
     assert 30_000 <= len(outcome.context[0]) < 30_100
 
 
+@pytest.mark.parametrize("more", [0, 1])
+async def test_a_gating_hook_refuses_only_if_its_output_is_longer_than_what_is_read(desk: Desk, more: int) -> None:
+    desk.use(one("PreToolUse", f"head -c {(1 << 20) + more} /dev/zero | tr '\\0' '\\n'"))
+    outcome = await desk.runner.run("PreToolUse", {"tool_name": "T"}, "T")
+    assert ("printed more than ccb reads" in outcome.reason) is bool(more)
+
+
 async def test_a_callback_is_answered_by_the_driving_program(desk: Desk) -> None:
     value = {"PreToolUse": [{"matcher": None, "hookCallbackIds": ["cb"], "timeout": 0.05}]}
     desk.runner.use_callbacks(client_hooks(value))
