@@ -22,7 +22,7 @@ _MAX_LISTS = 20
 _MAX_TRIES = 200
 _PAUSE_S = 0.005
 _ESCAPES = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))
-"""How mount points are written in mountinfo, the backslash last."""
+"""How paths are written in mountinfo, the backslash last."""
 
 
 class Placeholders:
@@ -135,8 +135,13 @@ def _is_placeholder(path: str) -> bool:
 
 def mounted_anywhere() -> set[str]:
     """Return the mount points of all mount namespaces in which a process lives that this user may look at."""
+    return {place for _, _, place in all_mounts()}
+
+
+def all_mounts() -> Iterator[tuple[str, str, str]]:
+    """Yield the mounts of these namespaces: a process that has it, what is mounted, by its path in its file system,
+    and where."""
     seen: set[int] = set()
-    points: set[str] = set()
     looked_at: set[str] = set()
     for _ in range(_MAX_LISTS):  # a process may fork while they are listed: then its child is new in the next list
         new = {name for name in os.listdir("/proc") if name.isdigit()} - looked_at
@@ -148,12 +153,12 @@ def mounted_anywhere() -> set[str]:
                 namespace = os.stat(f"/proc/{name}/ns/mnt").st_ino
                 if namespace not in seen:
                     with open(f"/proc/{name}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-                        points.update(line.split(" ", 5)[4] for line in file)
+                        lines = [line.split(" ", 5) for line in file]
                     seen.add(namespace)
-    return {_unescaped(point) for point in points}
+                    yield from ((name, _unescaped(each[3]), _unescaped(each[4])) for each in lines)
 
 
-def _unescaped(point: str) -> str:
-    for escape, character in _ESCAPES if "\\" in point else ():
-        point = point.replace(escape, character)
-    return point
+def _unescaped(path: str) -> str:
+    for escape, character in _ESCAPES if "\\" in path else ():
+        path = path.replace(escape, character)
+    return path

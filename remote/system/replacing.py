@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 
+from ..sandbox.placeholders import all_mounts
 from .process import new_mark
 from .regular_files import ABSENT, FileChanged, FileInfo, digest_of, info_of, open_regular
 
@@ -190,29 +191,12 @@ def _to_change(path: str) -> os.stat_result:
 def _is_mounted(path: str, old: os.stat_result) -> bool:
     """Return whether a file is mounted by itself somewhere, as into a container: that place would keep the old file.
     Only the mounts of processes that this user may look at are known."""
-    name = os.fsencode(os.path.basename(path))
-    spaces: set[str] = set()
-    for pid in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
-        try:
-            space = os.readlink(f"/proc/{pid}/ns/mnt")
-            if space in spaces:
-                continue
-            with open(f"/proc/{pid}/mountinfo", "rb") as mounts:
-                fields = [line.split(b" ", 5) for line in mounts]
-        except OSError:
-            continue
-        spaces.add(space)
-        for _, _, _, source, place, _ in fields:
-            if _unescaped(source).rpartition(b"/")[2] == name:
-                with contextlib.suppress(OSError):
-                    there = os.stat(b"/proc/%b/root%b" % (pid.encode(), _unescaped(place)))
-                    if (there.st_dev, there.st_ino) == (old.st_dev, old.st_ino):
-                        return True
+    for pid, source, place in all_mounts() if os.path.isdir("/proc") else ():
+        if os.path.basename(source) == os.path.basename(path):
+            with contextlib.suppress(OSError):
+                if os.path.samestat(os.stat(f"/proc/{pid}/root{place}"), old):
+                    return True
     return False
-
-
-def _unescaped(field: bytes) -> bytes:
-    return re.sub(rb"\\([0-7]{3})", lambda found: bytes([int(found[1], 8)]), field)
 
 
 def _copy_attributes(path: str, old: os.stat_result, file: int) -> None:
