@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from ..pipelining.connection import PipelinedConnection
 
 _JOINED = 4096
-"""Bytes up to which small packets are kept as one. Each object costs some hundred bytes, and a packet may have one."""
+"""Bytes up to which small packets are kept as one. Each object costs some hundred bytes, and a packet may hold a
+single byte."""
 
 
 class CommandProcess(asyncssh.SSHClientProcess[bytes]):
@@ -45,8 +46,7 @@ class CommandProcess(asyncssh.SSHClientProcess[bytes]):
 class CommandChannel(SSHClientChannel[bytes]):
     """A channel that holds at most its window.
 
-    The process takes a quarter of it. So a reader who waits for more finds at least a quarter of it open: the rest is
-    granted at once when half of it is neither held nor open.
+    The process buffers at most a quarter of the window. The channel grants new window when half of it has been read.
     """
 
     def __init__(self, connection: PipelinedConnection, window: int) -> None:
@@ -62,14 +62,14 @@ class CommandChannel(SSHClientChannel[bytes]):
         )
         if hasattr(connection, "_update_recv_pktlen"):  # older versions of asyncssh take packets of any length
             connection._update_recv_pktlen(options.max_pktsize)
-        self._congestion = connection
+        self._ssh = connection
         self._granted = window
         self._received = 0
         self._delivered = 0
 
     async def run(self, command: str) -> CommandProcess:
         """Open the channel and run `command` on it. Raise what `create_process` of asyncssh raises."""
-        variables = cast(dict[str, str], self._congestion.options.env or {})
+        variables = cast(dict[str, str], self._ssh.options.env or {})
         env = {name.encode(): value.encode() for name, value in variables.items()}
         process = await self.create(
             CommandProcess, command, None, env, False, None, None, {}, False, None, None, False, False
@@ -115,7 +115,7 @@ class CommandChannel(SSHClientChannel[bytes]):
 
     def _flush_send_buf(self) -> None:
         """Send what the window allows, unless the connection cannot take it. It calls this again when it can."""
-        if self._send_buf and self._congestion.congested:
+        if self._send_buf and self._ssh.congested:
             self._pause_resume_writing()
         else:
             super()._flush_send_buf()
