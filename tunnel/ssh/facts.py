@@ -11,9 +11,11 @@ from asyncssh.constants import OPEN_ADMINISTRATIVELY_PROHIBITED, OPEN_CONNECT_FA
 from ..plain_text import neutralise
 from ..wire.dataclass import dataclass
 from .client import LoginClient
+from .pipelining.command import start_waiting
 from .transport import SshTransport
 
 _DEADLINE_S = 10.0
+_WINDOW = 64 << 10  # bytes of a command whose output nobody reads
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ async def more_sessions(transport: SshTransport, limit: int) -> int:
 
 async def _one_more(transport: SshTransport) -> asyncssh.SSHClientProcess[bytes]:
     async with asyncio.timeout(_DEADLINE_S):
-        return await transport.connection.create_process("exec cat", encoding=None)
+        return await start_waiting(transport.connection, "exec cat", _WINDOW)
 
 
 async def _closed(process: asyncssh.SSHClientProcess[bytes]) -> None:

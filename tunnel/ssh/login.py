@@ -9,7 +9,7 @@ from functools import partial
 import asyncssh
 from asyncssh.packet import PacketDecodeError
 
-from ..errors import ConnectError
+from ..errors import ConfigError, ConnectError
 from ..login.host_keys import KnownKeys
 from ..login.prompter import NobodyToAsk, Prompts
 from ..ssh_config.host_config import LoginMethods
@@ -27,16 +27,20 @@ from .trust import accept_key, known_keys, trusts_any_key
 
 async def log_in(
     hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining | None = None, *, ahead: bool = False
-) -> asyncssh.SSHClientConnection:
+) -> PipelinedConnection:
     """Return an authenticated connection to `hop` over `carrier`. Raise Unreachable, AuthFailed, HostKeyError,
-    ConfigError.
+    ConfigError, which is also raised for an asyncssh in which a server could fill the memory.
 
     If a login that signed at once fails, whatever the reason, a new connection logs in step by step. With `ahead`, the
     connection may be returned before the end of the login, of which `pipelining` knows.
     """
     pipelining = pipelining or Pipelining(hop.config, None)
-    if not pipelining.off and (what := unexpected()):
-        pipelining.switch_off(f"ccb does not know this version of asyncssh ({what})")
+    if what := unexpected():
+        raise ConfigError(
+            "ccb's own SSH does not know this version of asyncssh",
+            evidence=f"In asyncssh {asyncssh.__version__}, {what} is not what the limits against a hostile host need.",
+            do="Connect with ssh itself: --transport ssh.",
+        )
     await pipelining.recall()
     try:
         return await _log_in(hop, prompts, carrier, pipelining, ahead=ahead and pipelining.ahead)
@@ -50,7 +54,7 @@ async def log_in(
 
 async def _log_in(
     hop: Hop, prompts: Prompts, carrier: Carrier, pipelining: Pipelining, *, ahead: bool = False
-) -> asyncssh.SSHClientConnection:
+) -> PipelinedConnection:
     """Do what `log_in` does, once.
 
     A host key that is not trusted yet ends the first connection; once it is accepted, a second one is made.
@@ -66,14 +70,13 @@ async def _log_in(
         while True:
             attempt = _Attempt(hop, prompts, carrier, pipelining, ahead=ahead)
             found = await attempt.run(known, certificates=certificates)
-            if isinstance(found, asyncssh.SSHClientConnection):
-                if isinstance(found, PipelinedConnection):
-                    offered, asked = attempt.client.keys.offered, attempt.client.asked
-                    succeeded = partial(pipelining.succeeded, found, offered, asked=asked)
-                    if found.ahead:
-                        pipelining.under_way(found, succeeded, attempt.banner)
-                    else:
-                        await succeeded()
+            if isinstance(found, PipelinedConnection):
+                offered, asked = attempt.client.keys.offered, attempt.client.asked
+                succeeded = partial(pipelining.succeeded, found, offered, asked=asked)
+                if found.ahead:
+                    pipelining.under_way(found, succeeded, attempt.banner)
+                else:
+                    await succeeded()
                 return found
             shown = attempt.client.shown_key
             if shown is None:
@@ -107,7 +110,7 @@ class _Attempt:
         """Return what the server has said."""
         return self.client.record.banner
 
-    async def run(self, known: KnownKeys, *, certificates: bool) -> asyncssh.SSHClientConnection | ConnectError:
+    async def run(self, known: KnownKeys, *, certificates: bool) -> PipelinedConnection | ConnectError:
         """Return the connection, or the error if the host did not prove itself with what is trusted.
 
         Raise that error if no other key or certificate is left to try, and any other error that prevents the login.
@@ -145,7 +148,7 @@ class _Attempt:
             await asyncio.gather(connecting, return_exceptions=True)
             await self.client.keys.close()
 
-    async def _greeted(self, connecting: asyncio.Task[asyncssh.SSHClientConnection]) -> None:
+    async def _greeted(self, connecting: asyncio.Task[PipelinedConnection]) -> None:
         """Wait until the server asks for a login. Raise TimeoutError after `greeting_s`.
 
         A proxy command may ask the person something itself, so it has the time of the whole login.
@@ -171,19 +174,8 @@ class _Attempt:
 
     async def _connect(
         self, options: asyncssh.SSHClientConnectionOptions, at_once: tuple[PastLogin, asyncssh.SSHKeyPair] | None
-    ) -> asyncssh.SSHClientConnection:
+    ) -> PipelinedConnection:
         config, carrier, pipelining = self._hop.config, self._carrier, self._pipelining
-        if pipelining.off and unexpected():
-            connection, _ = await asyncssh.create_connection(
-                lambda: self.client,
-                config.hostname,
-                config.port,
-                config=None,  # otherwise asyncssh reads ~/.ssh/config itself
-                options=options,
-                sock=carrier.sock,
-                tunnel=carrier.tunnel if carrier.tunnel is not None else (),
-            )
-            return connection
         stream = carrier.sock or carrier.tunnel
         assert stream is not None
         try:
@@ -217,9 +209,7 @@ def _prefers_keys(methods: LoginMethods) -> bool:
     return methods.public_key and order[:1] == ["publickey"]
 
 
-async def _happens(
-    event: asyncio.Event, connecting: asyncio.Task[asyncssh.SSHClientConnection], timeout: float
-) -> bool:
+async def _happens(event: asyncio.Event, connecting: asyncio.Task[PipelinedConnection], timeout: float) -> bool:
     """Wait for `event` or the end of `connecting`. Return False if neither comes within `timeout` seconds."""
     waiting = asyncio.create_task(event.wait())
     try:

@@ -49,8 +49,7 @@ async def start_waiting(
     connection: asyncssh.SSHClientConnection, command: str, window: int | None = None
 ) -> asyncssh.SSHClientProcess[bytes]:
     """Run `command` on a channel, once the server has opened it. Raise what `create_process` of asyncssh raises."""
-    if not isinstance(connection, PipelinedConnection):  # ccb does not know this asyncssh
-        return await connection.create_process(command, encoding=None)
+    assert isinstance(connection, PipelinedConnection)
     return await CommandChannel(connection, window or connection.options.window).run(command)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import asyncssh
 from asyncssh.auth import ClientAuth
+from asyncssh.compression import Decompressor
 from asyncssh.constants import (
     MSG_CHANNEL_FAILURE,
     MSG_CHANNEL_OPEN_FAILURE,
@@ -32,6 +34,9 @@ _MAX_ANSWERS = 4096
 
 _MAX_UNPROCESSED = 16 << 20
 """Bytes of the server that may wait while one packet of it is handled."""
+
+_MAX_UNPACKED = 256 << 10
+"""Bytes of a packet without its compression. The largest that a server may send has half of that."""
 
 _MAX_REQUESTS = 1024
 """Requests of the server that may wait while one of them is handled."""
@@ -120,6 +125,12 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
         """Let channels go on. asyncio calls this when the server reads again."""
         self._writing_paused = False
         self._go_on()
+
+    def send_newkeys(self, k: bytes, h: bytes) -> None:
+        """Take new keys, and with them a decompressor. That of asyncssh makes 128 MB of one packet."""
+        super().send_newkeys(k, h)
+        if self._next_decompressor is not None:
+            self._next_decompressor = _LimitedDecompressor()
 
     def _send_deferred_packets(self) -> None:
         """Send what a key exchange, or the login, has held back."""
@@ -222,6 +233,21 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
             signature=proof.key.sig_algorithm.decode("ascii"),
             before=standing_for(offered[: offered.index(proof.key.public_data)]),
         )
+
+
+class _LimitedDecompressor(Decompressor):
+    """The zlib of asyncssh, which takes no packet of more than _MAX_UNPACKED bytes."""
+
+    def __init__(self) -> None:
+        self._zlib = zlib.decompressobj()
+
+    def decompress(self, data: bytes) -> bytes | None:
+        """Return a packet, or None, which ends the connection."""
+        try:
+            unpacked = self._zlib.decompress(data, _MAX_UNPACKED)
+        except zlib.error:
+            return None
+        return unpacked if len(unpacked) < _MAX_UNPACKED else None
 
 
 class _SignedAtOnce(ClientAuth):

@@ -1,7 +1,7 @@
 """What the pipelined login and the limits of a flood need of asyncssh beyond its documented interface.
 
 Its tests run against the oldest and the newest asyncssh that ccb supports. Where a name or a parameter is not there,
-logins are plain, and floods have no limit but what asyncssh sets.
+ccb does not use its own SSH: no flood would have a limit.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ _PARAMETERS: tuple[tuple[type, str, str], ...] = (
     (asyncssh.SSHClientConnection, "resume_writing", ""),
     (asyncssh.SSHClientConnection, "_send_deferred_packets", ""),
     (asyncssh.SSHClientConnection, "_force_close", "exc"),
+    (asyncssh.SSHClientConnection, "send_newkeys", "k h"),
     (asyncssh.SSHClientProcess, "connection_made", "chan"),
     (asyncssh.SSHClientProcess, "data_received", "data datatype"),
 )
@@ -54,6 +55,7 @@ _ATTRIBUTES: tuple[tuple[type, str, str], ...] = (
     (asyncssh.SSHClientConnection, "_auth_complete", "send_packet"),
     (asyncssh.SSHClientConnection, "_kex_complete", "send_packet"),
     (asyncssh.SSHClientConnection, "_channels", "add_channel"),
+    (asyncssh.SSHClientConnection, "_next_decompressor", "send_newkeys"),
     (asyncssh.SSHClientConnection, "_global_request_queue", "_process_global_request"),
     (SSHClientChannel, "_send_chan", "process_open_confirmation"),
     (SSHClientChannel, "_send_buf", "_flush_send_buf"),
@@ -70,7 +72,7 @@ _ATTRIBUTES: tuple[tuple[type, str, str], ...] = (
 
 
 def unexpected() -> str:
-    """Return what is not as the pipelined login needs it, "" if everything is."""
+    """Return what is not as ccb needs it, "" if everything is."""
     for owner, name, parameters in _PARAMETERS:
         method = getattr(owner, name, None)
         if method is None or _parameters(method) != parameters.split():

@@ -15,9 +15,11 @@ from asyncssh.auth import ClientAuth
 from asyncssh.channel import SSHClientChannel
 from tests.support.hosts.sshd import HostUser, Sshd
 from tests.support.person.login import target
-from tests.support.person.pipelined import last_login, remembered, remembering, report
 
+from ccb.tunnel.errors import ConfigError
+from ccb.tunnel.login.prompter import NobodyToAsk
 from ccb.tunnel.ssh.pipelining import inside
+from ccb.tunnel.ssh.transport import connect
 
 ROOT = Path(__file__).parents[4]
 HERE = Path(__file__).parent.relative_to(ROOT)
@@ -46,16 +48,15 @@ def test_a_difference_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         assert inside.unexpected() == "SSHClientChannel.process_open_confirmation"
 
 
-async def test_an_asyncssh_that_is_different_logs_in_step_by_step(
-    sshd: Sshd, host_user: HostUser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_an_asyncssh_that_is_different_is_not_used(
+    sshd: Sshd, host_user: HostUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ccb.tunnel.ssh.login.unexpected", lambda: "ClientAuth.auth_failed")
-    where = target(sshd, host_user)
-    login = await last_login(sshd)
-    past = await remembering(tmp_path, where, login)
-    text = await report(where, past)
-    assert text == "no: ccb does not know this version of asyncssh (ClientAuth.auth_failed)"
-    assert await remembered(past, where) == login
+    """There the window of a command would be opened for what nobody has read."""
+    monkeypatch.setattr("ccb.tunnel.ssh.login.unexpected", lambda: "SSHClientChannel._deliver_data")
+    with pytest.raises(ConfigError, match="does not know this version of asyncssh") as caught:
+        await connect(target(sshd, host_user), NobodyToAsk())
+    assert "SSHClientChannel._deliver_data" in caught.value.evidence
+    assert "--transport ssh" in caught.value.do
 
 
 @pytest.mark.thorough
