@@ -10,6 +10,7 @@ from ccb.tunnel.plain_text import one_line
 
 _SPAN_S = 5.0
 _BAR = 20
+_MAX_TEXT = 1_000  # characters
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
@@ -51,7 +52,7 @@ class CopyProgress:
     def left_out(self, path: str, why: str) -> None:
         """Note something that is not copied. Only so many are kept."""
         if len(self.skipped) < 1000:
-            self.skipped.append((path, why))
+            self.skipped.append((path[:_MAX_TEXT], why[:_MAX_TEXT]))
 
     def rate(self, now: float | None = None) -> float:
         """Return bytes a second over the last seconds, as far as this was asked for meanwhile."""

@@ -17,6 +17,7 @@ from .both_ends.channel import StreamEnded
 _READ = 256 * 1024
 _MAX_WAITING = 4 * 1024 * 1024
 _MAX_CHUNKS = 256  # that are passed on as they came
+_JOINED = 4096  # bytes up to which what comes is kept in one piece: each costs some 40 bytes
 
 SILENCE_S = 30.0
 """The half on the host says something every 5 s."""
@@ -116,8 +117,10 @@ class ThreadPipe:
             return
         self._heard_at = self._loop.time()
         with self._lock:
-            self._incoming.append(data)
             self._waiting[0] += len(data)
+            if self._incoming and len(self._incoming[-1]) + len(data) <= _JOINED:
+                data = self._incoming.pop() + data
+            self._incoming.append(data)
             full = self._waiting[0] > _MAX_WAITING
             if self._waiting[0] >= self._least:
                 self._lock.notify_all()

@@ -48,6 +48,13 @@ async def test_files_go_both_ways_through_the_program_that_is_sent(tmp_path: Pat
         await done(CopyOrder(True, str(source), str(tmp_path / "folder")))
 
 
+def test_of_what_was_left_out_only_so_much_is_kept() -> None:
+    progress = CopyProgress()
+    for _ in range(2_000):
+        progress.left_out("p" * 60_000, "w" * 60_000)
+    assert sum(len(path) + len(why) for path, why in progress.skipped) <= 2_000_000
+
+
 @pytest.mark.programs
 async def test_what_was_copied_is_counted_and_what_was_left_out_is_not(tmp_path: Path) -> None:
     source = tmp_path / "source"
