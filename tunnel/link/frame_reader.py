@@ -24,6 +24,10 @@ class FrameReader:
         self._decoder = FrameDecoder()
         self._decoded: Iterator[Frame] = iter(())
 
+    def close(self) -> None:
+        """Let go what has arrived of an unfinished frame."""
+        self._decoder.drop()
+
     async def next_frame(self) -> Frame:
         """Return the next frame. Raise ConnectionLost at the end, ProtocolError, and what `read` raises."""
         while True:

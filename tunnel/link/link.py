@@ -105,6 +105,7 @@ class Link:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._reader.close()
         self._events.close()
         await self._liveness.close()
         await self._writer.close()

@@ -136,6 +136,12 @@ class FrameDecoder:
         self._parts: dict[int, list[str]] = {}
         self._part_bytes = 0
 
+    def drop(self) -> None:
+        """Let the unfinished parts go. The error that ended a connection may keep all of this for long."""
+        for pieces in self._parts.values():
+            pieces.clear()
+        self._parts.clear()
+
     def feed(self, data: bytes) -> Iterator[Frame]:
         """Yield the frames that `data` completes, without those of kinds that this version does not know. Raises
         FrameError."""
@@ -181,7 +187,7 @@ class FrameDecoder:
         if index != len(pieces) or not 0 <= index < total:
             raise FrameError("the parts of a frame are out of order", line)
         pieces.append(text)
-        self._part_bytes += len(line)
+        self._part_bytes += max(len(line), sys.getsizeof(text))  # one character can make four bytes of each
         if self._part_bytes > MAX_FRAME or len(self._parts) > _MAX_OPEN_PARTS:
             raise FrameError(f"unfinished parts are over the limit of {MAX_FRAME} bytes", line)
         if len(pieces) < total:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tracemalloc
 from collections.abc import Iterator
 from typing import Any
@@ -82,11 +83,13 @@ def test_a_line_over_the_limit_is_refused_before_its_newline() -> None:
         list(LineSplitter().feed(b"x" * MAX_LINE))
 
 
-def test_parts_over_the_frame_limit_are_refused() -> None:
+@pytest.mark.parametrize("wide", ["", "\U0001f600"])
+def test_parts_over_the_frame_limit_are_refused(wide: str) -> None:
+    """One wide character makes four bytes of each."""
     decoder = FrameDecoder()
-    piece = "x" * 200_000
+    piece = wide + "x" * 200_000
     with pytest.raises(FrameError, match="over the limit"):
-        for index in range(MAX_FRAME // len(piece) + 2):
+        for index in range(MAX_FRAME // sys.getsizeof(piece) + 2):
             line = json.dumps({"t": "part", "id": 1, "i": index, "n": 10_000, "d": piece})
             list(decoder.feed(line.encode() + b"\n"))
 
