@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ccb.tunnel.wire.kinds.queue import TASK_PREFIX
 from ccb.tunnel.wire.messages import TaskLine
 
 from ..command_line.exit_codes import ExitCode
+from ..session.newest import Newest
 from .output import HeadlessOutput
 from .results import exit_code, local_result, usage_between
 from .stderr_reports import RetryReports
@@ -18,6 +20,10 @@ from .turn_reports import TurnReports
 
 if TYPE_CHECKING:
     from ..session.client import Json
+
+_MAX_INPUTS = 10_000
+_MAX_TASKS = 1_000
+_MAX_TEXT = 1_000  # characters of the description of a task
 
 GOODBYE_S = 5.0
 """Seconds for the host to end the session after the last result, or to send a result after an interrupt."""
@@ -34,14 +40,15 @@ class PendingPrompts:
     def __init__(self) -> None:
         self.foreign_turn = False
         """Whether a turn is running that began before this run could see its prompts."""
-        self.tasks: dict[str, TaskLine] = {}
+        self.tasks: Newest[str, TaskLine] = Newest(_MAX_TASKS)
         """The tasks that were started during this run and run in the background, by their id."""
-        self._started: dict[str, TaskLine] = {}
+        self._started: Newest[str, TaskLine] = Newest(_MAX_TASKS)
         self._task_turn = False  # a turn runs that the end of a task has started
         self._waiting: dict[str, None] = {}
         self._seen: set[str] = set()
-        self._in_turn: set[str] = set()  # all inputs that the running turn has taken
-        self._answered: set[str] = set()
+        # The newest inputs that the running turn has taken, and that were answered.
+        self._in_turn: Newest[str, None] = Newest(_MAX_INPUTS)
+        self._answered: Newest[str, None] = Newest(_MAX_INPUTS)
         self._turn_has_prompts = False
 
     def __bool__(self) -> bool:
@@ -62,7 +69,8 @@ class PendingPrompts:
             self.tasks.pop(line.task_id, None)
             self._started.pop(line.task_id, None)
         else:
-            started = self._started.setdefault(line.task_id, line)
+            kept = replace(line, body={}, description=line.description[:_MAX_TEXT])
+            started = self._started.setdefault(line.task_id, kept)
             if line.in_background:
                 self.tasks[line.task_id] = started
         return len(self.tasks) != before
@@ -80,7 +88,7 @@ class PendingPrompts:
 
     def runs_already(self, input_ids: Iterable[str]) -> None:
         """Note the inputs of the turn, if any, that was running when this run came to the session."""
-        self._in_turn.update(input_ids)
+        self._take(input_ids)
         self.foreign_turn = bool(self._in_turn)
 
     def answered_before(self, input_id: str) -> bool:
@@ -96,7 +104,11 @@ class PendingPrompts:
         """Note the inputs that the turn has taken, as the journal names them."""
         self._turn_has_prompts = True
         self._task_turn = self._task_turn or any(each.startswith(TASK_PREFIX) for each in input_ids)
-        self._in_turn.update(input_ids)
+        self._take(input_ids)
+
+    def _take(self, input_ids: Iterable[str]) -> None:
+        for each in input_ids:
+            self._in_turn[each] = None
 
     def result_came(self) -> bool:
         """Note that a turn has ended. Return whether this run started it."""
@@ -105,7 +117,8 @@ class PendingPrompts:
             answered = list(self._waiting)[:1]
         for input_id in answered:
             del self._waiting[input_id]
-        self._answered |= self._in_turn
+        for input_id in self._in_turn:
+            self._answered[input_id] = None
         ours = bool(answered) or (self._task_turn and not self.foreign_turn)
         self.foreign_turn = False
         self._forget_turn()

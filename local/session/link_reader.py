@@ -19,12 +19,15 @@ from .answers.answering import REFUSES, RequestResponder
 from .client import LaptopNotice, Received, Skipped, parse_snapshot, shown_name
 from .connection import AttachOptions
 from .event_feed import EventFeed
+from .newest import Newest
 from .outbox import Outbox
 from .requests import Requests
 from .retry_schedule import RetrySchedule
 from .state import Change, LinkState
 
 log = logging.getLogger(__name__)
+
+_MAX_INPUTS = 10_000
 
 
 @dataclass(frozen=True)
@@ -41,12 +44,12 @@ class ClientParts:
 
 class LinkReader:
     """Routes the frames of the host. `have` is the number of the last event handed to the feed, over all connections.
-    `begun` means that the host has granted an attach. `inputs` holds the ids of the inputs among the events, `skipped`
-    the number of the last event that the first attach has skipped."""
+    `begun` means that the host has granted an attach. `inputs` holds the ids of the newest inputs among the events,
+    `skipped` the number of the last event that the first attach has skipped."""
 
     def __init__(self, parts: ClientParts) -> None:
         self.have = 0
-        self.inputs: set[str] = set()
+        self.inputs: Newest[str, None] = Newest(_MAX_INPUTS)
         self.skipped = 0
         self.begun = False
         self._options = parts.options
@@ -123,7 +126,7 @@ class LinkReader:
         that a service of this laptop answers."""
         content = received.record.content
         if isinstance(content, InputRecord):
-            self.inputs.add(content.id)
+            self.inputs[content.id] = None
             self._responder.answered(content.public)
         if not isinstance(content, MessageRecord):
             return False

@@ -27,6 +27,7 @@ from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, Cont
 from ccb.tunnel.wire.requests import A, Answer, Failure, P, RequestKind, RequestRefused, Success, public_answer
 
 from ..client import Json
+from ..newest import MAX_ID, Newest
 from ..outbox import Outbox, answer_id
 
 log = logging.getLogger(__name__)
@@ -50,9 +51,6 @@ MAX_OPEN_BYTES = 64 * 1024 * 1024
 """Bytes of memory of the requests that are open at the reader; a request beyond it is refused."""
 
 REFUSES = f"more than {MAX_OPEN} open questions, or {MAX_OPEN_BYTES // 1024 // 1024} MB of them, are refused"
-
-MAX_ID = 200
-"""Characters of the id of a request. One with a longer id is dropped; the worker's own ids are UUIDs."""
 
 _MAX_KNOWN = 10_000
 
@@ -84,7 +82,7 @@ class RequestResponder:
         self._services: dict[str, Service] = {}
         self._for_reader: set[str] = set()
         # Kinds, cut to MAX_ID, by the ids of the requests that came, so that none is answered twice.
-        self._known: OrderedDict[str, str] = OrderedDict()
+        self._known: Newest[str, str] = Newest(_MAX_KNOWN)
         self._waiting: OrderedDict[str, _Waiting] = OrderedDict()
         self._waiting_bytes = 0
         self._open: dict[str, int] = {}  # the memory of each request that is open at the reader
@@ -274,8 +272,6 @@ class RequestResponder:
         self._waiting[line.request_id] = request
         self._waiting_bytes += request.memory
         self._known[line.request_id] = line.subtype[:MAX_ID]
-        while len(self._known) > _MAX_KNOWN:
-            self._known.popitem(last=False)
 
     def _take(self, request_id: str) -> None:
         """Remove a request from those that wait, if it is one of them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from weakref import WeakSet
 
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.wire.stream_events import (
@@ -15,12 +16,23 @@ from ...session.messages import (
     ToolUseBlock,
 )
 from ...session.messages import TextBlock as TextContent
-from .blocks import MAX_BLOCK_CHARS, Block, BlockContainer, Level, MarkdownBlock, NoticeBlock, ThoughtBlock, ToolBlock
+from ...session.newest import Newest
+from .blocks import (
+    MAX_BLOCK_CHARS,
+    Block,
+    BlockContainer,
+    Level,
+    MarkdownBlock,
+    NoticeBlock,
+    ThoughtBlock,
+    ToolBlock,
+    weight_of,
+)
 from .live_message import LiveMessage, set_text
 from .orphans import Orphans
 from .tool_calls import ToolCalls
 
-_MAX_ANSWERS = 50
+_MAX_ANSWERS, _MAX_ANSWERS_BYTES = 50, 8_000_000
 _MAX_WITHDRAWABLE = 4  # the worker withdraws only one of the newest messages
 
 
@@ -32,8 +44,9 @@ class AgentMessages:
         self._tools = tools
         self._orphans = orphans
         self._live = LiveMessage(container, tools)
-        self._blocks: dict[str, list[Block]] = {}  # of the newest messages, by message id
-        self._finished: dict[str, int] = {}  # message id -> number of its finished content blocks
+        # Of the newest messages, by message id: their blocks that are still shown, and how many are finished.
+        self._blocks: Newest[str, WeakSet[Block]] = Newest(_MAX_WITHDRAWABLE)
+        self._finished: Newest[str, int] = Newest(_MAX_WITHDRAWABLE)
         self.answers: deque[str] = deque(maxlen=_MAX_ANSWERS)
 
     def stream(self, event: ApiStreamEvent | None) -> None:
@@ -45,20 +58,16 @@ class AgentMessages:
         message_id = message.message.id
         if message_id in self._orphans.withdrawn:
             return
-        shown = self._blocks.setdefault(message_id, [])
+        shown = self._blocks.setdefault(message_id, WeakSet())
         self._finished[message_id] = self._finished.get(message_id, 0) + len(message.message.content)
-        while len(self._blocks) > _MAX_WITHDRAWABLE:
-            oldest = next(iter(self._blocks))
-            del self._blocks[oldest]
-            self._finished.pop(oldest, None)
         for content in message.message.content:
             if isinstance(content, TextContent):
-                shown.extend(self._text(content.text, is_error=message.is_api_error_message))
+                shown.update(self._text(content.text, is_error=message.is_api_error_message))
             elif isinstance(content, ThinkingBlock):
-                shown.append(self._thought(content.thinking))
+                shown.add(self._thought(content.thinking))
             elif isinstance(content, ToolUseBlock):
                 announced, _ = self._live.claim(ToolBlock)
-                shown.append(self._tools.call(content, announced))
+                shown.add(self._tools.call(content, announced))
 
     def withdraw(self, message_id: str) -> None:
         """Remove a message that the worker withdrew, for example to ask the model again after a cut-off answer."""
@@ -66,7 +75,7 @@ class AgentMessages:
             self._live.drop()
         if message_id not in self._blocks:
             self._orphans.note_withdrawn(message_id)
-        for block in self._blocks.pop(message_id, []):
+        for block in list(self._blocks.pop(message_id, ())):
             self._container.take_away(block)
 
     @property
@@ -105,7 +114,9 @@ class AgentMessages:
             return [notice]
         block, pieces = self._live.claim(MarkdownBlock)
         if text.strip():
-            self.answers.append(text)
+            self.answers.append(text[:MAX_BLOCK_CHARS])
+            while weight_of(self.answers) > _MAX_ANSWERS_BYTES and len(self.answers) > 1:
+                self.answers.popleft()
         if not text.strip():
             if block is not None:
                 self._container.take_away(block)

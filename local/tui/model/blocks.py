@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from enum import Enum
+from sys import getsizeof
 from typing import Any, Protocol
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -23,11 +24,24 @@ MAX_BLOCK_CHARS = 400_000
 """The most characters of one block that are kept for the screen. The session's journal has all of them."""
 
 _MAX_PICTURES = 8  # of one block
+_MAX_PICTURED = 200  # blocks with images
 _MAX_PICTURE_CHARS = 48_000_000
 """Most characters of base64 of all images that are kept to be drawn."""
 
 _MARKED_ERROR = re.compile(r"\s*<tool_use_error>(.*)</tool_use_error>\s*", re.DOTALL)
 _ONE_LINE_VIEWS = (View.COMMAND, View.FILE_LINES, View.PLAIN, View.OTHER_CALL)
+
+
+def weight_of(value: object) -> int:
+    """Return the bytes of memory of a value and of what is in it."""
+    inner: Iterable[object] = ()
+    if isinstance(value, dict):
+        inner = (*value, *value.values())
+    elif isinstance(value, list | tuple | deque):
+        inner = value
+    elif hasattr(value, "__dict__") and not isinstance(value, Enum):
+        inner = vars(value).values()
+    return getsizeof(value) + sum(map(weight_of, inner))
 
 
 def both_ends(text: str) -> str:
@@ -64,6 +78,10 @@ class Block:
     def size(self) -> int:
         """Return the number of characters that this block holds."""
         return 0
+
+    def weight(self) -> int:
+        """Return the bytes of memory that this block takes. Its images are limited by themselves."""
+        return weight_of({name: value for name, value in vars(self).items() if name != "pictures"})
 
 
 @dataclass(eq=False)
@@ -245,7 +263,7 @@ class KeptPictures:
             return
         self._blocks.append(block)
         chars = sum(len(each.data) for kept in self._blocks for each in kept.pictures)
-        while chars > _MAX_PICTURE_CHARS and len(self._blocks) > 1:
+        while (chars > _MAX_PICTURE_CHARS and len(self._blocks) > 1) or len(self._blocks) > _MAX_PICTURED:
             oldest = self._blocks.popleft()
             chars -= sum(len(each.data) for each in oldest.pictures)
             oldest.pictures = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -13,11 +14,15 @@ from ccb.tunnel.wire.stream_events import (
     MessageStart,
 )
 
+from ...session.newest import Newest
 from .blocks import MAX_BLOCK_CHARS, Block, BlockContainer, MarkdownBlock, ThoughtBlock, ToolBlock
 from .pieces import LIVE_PIECE_CHARS, Piece, first_cut, pieces_of
 from .tool_calls import ToolCalls
 
 BlockType = TypeVar("BlockType", bound=Block)
+
+_MAX_LIVE = 64  # blocks of one message
+_MAX_PIECES = 2 * MAX_BLOCK_CHARS // LIVE_PIECE_CHARS
 
 
 @dataclass
@@ -26,7 +31,7 @@ class LiveBlock:
     block of its own, so that only the rest in `block` is drawn again with every delta."""
 
     block: Block
-    pieces: list[MarkdownBlock] = field(default_factory=list)
+    pieces: deque[MarkdownBlock] = field(default_factory=lambda: deque(maxlen=_MAX_PIECES))
 
 
 class LiveMessage:
@@ -35,7 +40,7 @@ class LiveMessage:
     def __init__(self, container: BlockContainer, tools: ToolCalls) -> None:
         self._container = container
         self._tools = tools
-        self._live: dict[int, LiveBlock] = {}  # by the index of the content block
+        self._live: Newest[int, LiveBlock] = Newest(_MAX_LIVE)  # by the index of the content block
         self._first_new = 0  # content blocks before this one are on the screen already
         self.message_id = ""
 
@@ -63,7 +68,7 @@ class LiveMessage:
         for index, live in self._live.items():
             if isinstance(live.block, kind):
                 del self._live[index]
-                return live.block, live.pieces
+                return live.block, list(live.pieces)
         return None, []
 
     def drop(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ccb.tunnel.wire.kinds.commands import SHELL_CALL
 from ccb.tunnel.wire.tool_traits import BASH, TODO_WRITE, Effect, View, traits_of
@@ -24,13 +25,14 @@ def _meant(content: ToolUseBlock) -> tuple[str, dict[str, Any]]:
 
 
 class ToolCalls:
-    """Tool calls without a result, by their id. Results that come before their call is loaded wait in `orphans`."""
+    """Tool calls without a result, by their id, as long as the container has room for them. Results that come before
+    their call is loaded wait in `orphans`."""
 
     def __init__(self, container: BlockContainer, orphans: Orphans) -> None:
         self._container = container
         self._orphans = orphans
         self.agents = AgentRuns(container)
-        self._open: dict[str, ToolBlock] = {}
+        self._open: WeakValueDictionary[str, ToolBlock] = WeakValueDictionary()
         self.command_line = ""
         """The newest command line of the person that the host runs."""
         self._line_over = False
@@ -47,7 +49,8 @@ class ToolCalls:
         """Return a new block for a call that the model is still writing; None if the call is known already."""
         if tool_id in self._open:
             return None
-        block = self._open[tool_id] = ToolBlock(tool_id=tool_id, name=name)
+        block = ToolBlock(tool_id=tool_id, name=name)
+        self._open[tool_id] = block
         return block
 
     def retract(self, block: ToolBlock) -> None:

@@ -1,4 +1,4 @@
-"""The blocks of the transcript in order, with the lines that each one takes and the characters that it holds."""
+"""The blocks of the transcript in order, with the lines and the memory that each one takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import accumulate
 from ..model.blocks import Block
 
 MAX_BLOCKS = 10_000
-MAX_CHARS = 20_000_000
+MAX_BYTES = 20_000_000
 _SHARE_FOR_EARLIER = 3 / 4  # share of the limits for earlier events; the rest is for new ones
 
 
@@ -21,21 +21,21 @@ class BlockLayout:
         self.heights: list[int] = []
         self._laid: list[Block] = []  # the blocks at the last `lay_out`
         self._ends: list[int] = []  # the line after each of them
-        self._sizes: dict[Block, int] = {}
-        self._chars = 0
+        self._weights: dict[Block, int] = {}
+        self._bytes = 0
 
     def __contains__(self, block: Block) -> bool:
-        return block in self._sizes
+        return block in self._weights
 
     @property
     def is_full(self) -> bool:
         """Whether the oldest blocks have to be removed."""
-        return len(self.blocks) > MAX_BLOCKS or self._chars > MAX_CHARS
+        return len(self.blocks) > MAX_BLOCKS or self._bytes > MAX_BYTES
 
     @property
     def has_room_for_earlier(self) -> bool:
         """Whether there is room for earlier blocks."""
-        return len(self.blocks) < MAX_BLOCKS * _SHARE_FOR_EARLIER and self._chars < MAX_CHARS * _SHARE_FOR_EARLIER
+        return len(self.blocks) < MAX_BLOCKS * _SHARE_FOR_EARLIER and self._bytes < MAX_BYTES * _SHARE_FOR_EARLIER
 
     @property
     def lines(self) -> int:
@@ -65,13 +65,14 @@ class BlockLayout:
         """Remove and return the block at an index."""
         block = self.blocks.pop(position)
         del self.heights[position]
-        self._chars -= self._sizes.pop(block)
+        self._bytes -= self._weights.pop(block)
         return block
 
     def weigh(self, block: Block) -> None:
-        """Count the characters of a block that is new or has changed."""
-        self._chars += block.size() - self._sizes.get(block, 0)
-        self._sizes[block] = block.size()
+        """Count the memory of a block that is new or has changed."""
+        weight = block.weight()
+        self._bytes += weight - self._weights.get(block, 0)
+        self._weights[block] = weight
 
     def lay_out(self) -> None:
         """Compute the line numbers from the heights. Until the next time, `at_line` knows the blocks of now: a block

@@ -178,11 +178,13 @@ class Transcript(ScrollView, can_focus=False):
             position = self._block_layout.position(block)
             self._block_layout.remove(position)
             self._drawing.forget(block)
+            self._painted.forget(block)
             self._lay_out_soon(position)
 
     def _drop_oldest(self) -> None:
         layout = self._block_layout
         count = max(2, len(layout.blocks) // 10)
+        self._painted.clear()
         for _ in range(count):
             self._drawing.forget(layout.remove(0))
         self._dropped += count - (1 if self._dropped else 0)

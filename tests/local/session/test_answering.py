@@ -12,9 +12,10 @@ import pytest
 from tests.support.hosts.scripted_host import ScriptedHost, no_waits
 from tests.support.network.link_peer import Peer
 
-from ccb.local.session.answers.answering import MAX_ANSWERING, MAX_ID, MAX_OPEN, MAX_WAITING, MAX_WAITING_BYTES, REFUSES
+from ccb.local.session.answers.answering import MAX_ANSWERING, MAX_OPEN, MAX_WAITING, MAX_WAITING_BYTES, REFUSES
 from ccb.local.session.client import Item, LaptopNotice, LinkChange, LinkState, Received, Skipped
 from ccb.local.session.connection import AttachOptions
+from ccb.local.session.newest import MAX_ID
 from ccb.local.session.outbox import MAX_INPUTS
 from ccb.local.session.remote_session import RemoteSession
 from ccb.tunnel.wire import Applied, Attached, Event, Fetch, Input, Past, Progress, Snapshot

@@ -150,6 +150,6 @@ async def test_what_calls_carry_counts_for_the_memory_of_the_page() -> None:
         held = sum(
             len(block.tool_input["content"]) for block in at.app.view.transcript.blocks if isinstance(block, ToolBlock)
         )
-        assert held <= block_layout.MAX_CHARS
+        assert held <= block_layout.MAX_BYTES
         await at.pilot.press(*["pageup"] * 40)
         await at.sees("older entries are no longer shown here")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ccb.tunnel.plain_text import one_line
 from ccb.tunnel.wire.messages import (
@@ -20,6 +21,7 @@ from ccb.tunnel.wire.requests import CAN_USE_TOOL
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT
 
 from ....session.messages import TaskNote
+from ....session.newest import MAX_ID
 from ..blocks import BlockContainer, ToolBlock
 from .agent_run import AgentRow, AgentRun, RowState
 
@@ -35,9 +37,12 @@ class AgentRuns(Projection):
 
     def __init__(self, container: BlockContainer) -> None:
         self._container = container
-        self._blocks: dict[str, ToolBlock] = {}  # by agent id, oldest first
-        self._rows: dict[tuple[str, str], AgentRow] = {}  # open ones, by agent id and id of the call
-        self._asked: dict[str, AgentRow] = {}  # by id of the request
+        # By agent id, oldest first, as long as the container has room for them.
+        self._blocks: WeakValueDictionary[str, ToolBlock] = WeakValueDictionary()
+        # Rows as long as their run has room for them: the open ones by agent id and id of the call, and by the id of a
+        # request.
+        self._rows: WeakValueDictionary[tuple[str, str], AgentRow] = WeakValueDictionary()
+        self._asked: WeakValueDictionary[str, AgentRow] = WeakValueDictionary()
 
     @property
     def blocks(self) -> list[ToolBlock]:
@@ -47,15 +52,19 @@ class AgentRuns(Projection):
     def called(self, block: ToolBlock) -> None:
         """A call that starts an agent has come."""
         block.agent = AgentRun()
-        self._blocks[block.tool_id] = block
+        self._know(block.tool_id, block)
+
+    def _know(self, agent_id: str, block: ToolBlock) -> None:
+        if len(agent_id) <= MAX_ID:
+            self._blocks[agent_id] = block
         while len(self._blocks) > _MAX_AGENTS:
-            del self._blocks[next(iter(self._blocks))]
+            del self._blocks[next(self._blocks.keys())]
 
     def told(self, note: TaskNote) -> None:
         """Take what the worker says about an agent."""
         if note.subtype == "task_started" and note.tool_use_id in self._blocks:
             for agent_id in filter(None, (note.task_id, note.agent_id)):  # an earlier agent may go on
-                self._blocks[agent_id] = self._blocks[note.tool_use_id]
+                self._know(agent_id, self._blocks[note.tool_use_id])
         block = self._blocks.get(note.task_id)
         if block is None or block.agent is None:
             return
@@ -146,7 +155,7 @@ class AgentRuns(Projection):
     def _end(self, agent_id: str, run: AgentRun) -> None:
         run.ended, run.note = True, ""
         for key in [key for key in self._rows if key[0] == agent_id]:
-            del self._rows[key]
+            self._rows.pop(key, None)
 
     def _set(self, record: Record, tool_use_id: str, state: RowState) -> None:
         row = self._rows.get((record.agent_id, tool_use_id))

@@ -8,6 +8,10 @@ from collections.abc import Iterable
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ....session.messages import TaskNote
+from ....session.newest import Newest
+
+_MAX_TASKS = 1_000
+_MAX_TEXT = 1_000  # characters
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class RunningTasks:
     """Keeps the tasks that run."""
 
     def __init__(self) -> None:
-        self._by_id: dict[str, RunningTask] = {}
+        self._by_id: Newest[str, RunningTask] = Newest(_MAX_TASKS)
 
     @property
     def running(self) -> list[RunningTask]:
@@ -35,10 +39,11 @@ class RunningTasks:
         if note.subtype == "task_notification":
             return self._by_id.pop(note.task_id, None) is not None
         if note.is_backgrounded:
-            self._by_id[note.task_id] = RunningTask(note.task_id, note.description, time.monotonic())
+            self._by_id[note.task_id] = RunningTask(note.task_id, note.description[:_MAX_TEXT], time.monotonic())
         return False
 
     def snapshot(self, tasks: Iterable[tuple[str, str]]) -> None:
         """Take over the id and the description of every task that runs."""
-        known, now = self._by_id, time.monotonic()
-        self._by_id = {each: known.get(each) or RunningTask(each, description, now) for each, description in tasks}
+        known, now, self._by_id = self._by_id, time.monotonic(), Newest(_MAX_TASKS)
+        for each, description in tasks:
+            self._by_id[each] = known.get(each) or RunningTask(each, description[:_MAX_TEXT], now)

@@ -6,7 +6,7 @@ the rows that are new. The way of Textual's own widgets makes all of them anew w
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 from rich.segment import Segment
 from rich.style import Style
@@ -39,7 +39,7 @@ class PaintedLines:
     def __init__(self, most: int) -> None:
         self._most = most
         self._look: RowLook | None = None
-        self._rows: dict[Hashable, Strip] = {}  # the row painted first is the first one
+        self._rows: dict[tuple[object, ...], Strip] = {}  # the row painted first is the first one
         self._blank: Strip | None = None
 
     def use(self, look: RowLook) -> None:
@@ -53,11 +53,16 @@ class PaintedLines:
         self._rows.clear()
         self._blank = None
 
-    def known(self, key: Hashable) -> Strip | None:
+    def forget(self, block: object) -> None:
+        """Forget the rows whose keys begin with a block: it has gone."""
+        for key in [each for each in self._rows if each[0] is block]:
+            del self._rows[key]
+
+    def known(self, key: tuple[object, ...]) -> Strip | None:
         """Return the row of a key if it is kept."""
         return self._rows.get(key)
 
-    def keep(self, key: Hashable, row: Strip) -> None:
+    def keep(self, key: tuple[object, ...], row: Strip) -> None:
         """Keep a row, and forget the oldest one for it."""
         self._rows[key] = row
         if len(self._rows) > self._most:
