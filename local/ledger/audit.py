@@ -75,7 +75,7 @@ class SessionAudit:
         self._first = True
         self._whole = False  # every call of the session was made in this run
         self._lenient = False  # not every id of a call is known here
-        self._questions: dict[str, ControlRequestLine] = {}
+        self._questions: dict[str, tuple[str, str]] = {}  # the call and the tool, by request
         self._pending = 0
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -147,7 +147,8 @@ class SessionAudit:
     def asked(self, line: ControlRequestLine) -> None:
         """See Witness."""
         if line.subtype == CAN_USE_TOOL.name and len(self._questions) < _MAX_OPEN:
-            self._questions[line.request_id] = line
+            use = str(line.request.get("tool_use_id", ""))[:200]
+            self._questions[line.request_id] = use, line.tool_name[:200]
 
     def withdrawn(self, request_id: str) -> None:
         """See Witness."""
@@ -160,9 +161,9 @@ class SessionAudit:
         elif isinstance(line, ControlResponseLine) and (question := self._questions.pop(line.request_id, None)):
             answer = answer_in(line)
             allows = isinstance(answer, Success) and ToolPermission.from_answer(answer).allow
-            use = str(question.request.get("tool_use_id", ""))[:200]
+            use, name = question
             decision = "allowed" if allows else "denied"
-            self._note(AuditEntry("decided", time.time(), tool_use=use, name=question.tool_name[:200], text=decision))
+            self._note(AuditEntry("decided", time.time(), tool_use=use, name=name, text=decision))
 
     # In the thread.
 

@@ -33,6 +33,8 @@ from ccb.tunnel.wire.requests import (
 )
 from ccb.tunnel.wire.tool_traits import READ_MCP_RESOURCE, mcp_rule_covers, split_rules
 
+from ..session.newest import MAX_ID, Newest
+
 Json = dict[str, Any]
 Ask = Callable[[ToolApproval], Awaitable[ToolPermission]]
 
@@ -119,7 +121,7 @@ class LaptopPermissions:
         self._prompt_tool = prompt_tool
         self._session: dict[str, set[str]] = {"allow": set(), "deny": set(), "ask": set()}
         self._digests: dict[str, bytes] = {}  # of every request by its id: one id must not mean two things
-        self._open: dict[str, _Shown] = {}
+        self._open: Newest[str, _Shown] = Newest(_MAX_CALLS)
         self._calls: OrderedDict[str, _LaptopCall] = OrderedDict()
         self._callbacks: Mapping[str, Sequence[str]] = {}  # matchers by hook of the client
         self._typed: OrderedDict[str, None] = OrderedDict()  # commands and mentions of this laptop's prompts
@@ -325,7 +327,8 @@ def _shown(kind: str, request: Json, about: Json, key: str) -> _Shown:
     tool_input = about.get(key)
     tool_use_id = request.get("tool_use_id") or about.get("tool_use_id") or ""
     callback = str(request.get("callback_id") or "")
-    return _Shown(kind, str(about.get("tool_name") or ""), str(tool_use_id), _digest(tool_input), callback)
+    tool = str(about.get("tool_name") or "")
+    return _Shown(kind, tool[:MAX_ID], str(tool_use_id)[:MAX_ID], _digest(tool_input), callback[:MAX_ID])
 
 
 def _callbacks(hooks: Json) -> dict[str, list[str]]:

@@ -30,7 +30,7 @@ class HistoryLoader:
             return  # the host has lost events that are on the screen
         hole = HoleBlock(level=Level.DIM, after=after, before=before)
         hole.text = _hole_text(hole)
-        self._holes.append(hole)
+        self._holes = [each for each in self._holes if self._transcript.has_block(each)] + [hole]
         self._transcript.add(hole, before=self._reducer.prompts.first_waiting())
 
     def hole_on_screen(self) -> HoleBlock | None:
