@@ -4,43 +4,75 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from itertools import cycle
+from itertools import count, cycle
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import asyncssh
 import pytest
-from asyncssh.constants import EXTENDED_DATA_STDERR, MSG_CHANNEL_OPEN, MSG_CHANNEL_REQUEST, MSG_GLOBAL_REQUEST
+from asyncssh.constants import (
+    EXTENDED_DATA_STDERR,
+    MSG_CHANNEL_EOF,
+    MSG_CHANNEL_OPEN,
+    MSG_CHANNEL_REQUEST,
+    MSG_CHANNEL_WINDOW_ADJUST,
+    MSG_DEBUG,
+    MSG_GLOBAL_REQUEST,
+    MSG_IGNORE,
+    MSG_USERAUTH_BANNER,
+)
 from asyncssh.packet import Boolean, String, UInt32
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
-from tests.support.person.login import target
+from tests.support.person.login import every_host, only_config, pipe_to, target
+
+log = logging.getLogger(__name__)
 
 SECONDS = float(os.environ.get("CCB_FLOOD_S", "3"))
 LIMIT_MB = 150
 SOMEBODY = HostUser("somebody", Path("/nowhere"), "/bin/sh")
 
 CLIENT = """
-import asyncio, json, re, socket, sys, time
+import asyncio, json, os, re, socket, sys, time
 from pathlib import Path
 from ccb.tunnel.errors import CcbError
+from ccb.local.files.thread_pipe import ThreadPipe
 from ccb.tunnel.login.prompter import NobodyToAsk
+from ccb.tunnel.openssh import transport as ssh_itself
+from ccb.tunnel.ssh.facts import _one_more
 from ccb.tunnel.ssh.transport import connect
 from ccb.tunnel.ssh_config.target import SshTarget
 from ccb.tunnel.transports.local import LocalTransport
 
 where, way, seconds, later = json.loads(sys.argv[1]), sys.argv[2], float(sys.argv[3]), sys.argv[4] == "yes"
+openssh = sys.argv[6] == "yes"
 
 async def main():
-    transport = await connect(SshTarget(**where), NobodyToAsk()) if where else LocalTransport()
+    try:
+        async with asyncio.timeout(seconds if way == "log in" else 60):
+            if openssh:
+                transport = await ssh_itself.connect(SshTarget(**where), NobodyToAsk(), env=os.environ)
+            else:
+                transport = await connect(SshTarget(**where), NobodyToAsk()) if where else LocalTransport()
+    except TimeoutError:
+        return tell(False, 0)
+    if way == "doctor":
+        running = [await _one_more(transport) for _ in range(3)]
+        await asyncio.sleep(seconds)
+        tell(transport.alive, len(running))
+        transport.abort()
+        return await transport.close()
     if later:
         await transport.execute("quiet")
     if way == "deaf":  # the kernel keeps some megabytes otherwise
-        transport.connection.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        first = [transport.connection, *transport._hops][-1].get_extra_info("socket")
+        first.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     pipe = await transport.execute(sys.argv[5])
     end, got = time.monotonic() + seconds, 0
     def take(data):
@@ -49,6 +81,8 @@ async def main():
         pipe.hold()
     if way == "hand over":
         pipe.hand_over(take)
+    if way == "slow disk":
+        await ThreadPipe(pipe).run(lambda: time.sleep(seconds))
     try:
         while time.monotonic() < end and transport.alive:
             if way == "read":
@@ -61,10 +95,13 @@ async def main():
                 pipe.release()
     except (CcbError, TimeoutError):
         pass
-    peak = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
-    print(json.dumps({"peak": peak, "alive": transport.alive, "got": got}))
+    tell(transport.alive, got)
     transport.abort()
     await transport.close()
+
+def tell(alive, got):
+    peak = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024
+    print(json.dumps({"peak": peak, "alive": alive, "got": got}))
 
 asyncio.run(main())
 """
@@ -72,15 +109,45 @@ asyncio.run(main())
 Flood = Callable[[asyncssh.SSHServerProcess[bytes]], Iterator[None]]
 
 
-@asynccontextmanager
-async def flooding(directory: Path, flood: Flood) -> AsyncIterator[Sshd]:
-    """A server whose command `flood` takes steps of `flood` until the connection has ended."""
-    host_key, identity = make_key(directory / "host_ed25519"), make_key(directory / "id_ed25519")
+class Host(asyncssh.SSHServer):
+    """A host that carries connections to others. It says `banners` without end before a login."""
 
-    connections = []
+    def __init__(self, connections: list[asyncssh.SSHServerConnection], *, banners: bool) -> None:
+        self._connections = connections
+        self._banners = banners
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._connections.append(conn)
+
+    def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> bool:
+        return True
+
+    async def begin_auth(self, username: str) -> bool:
+        connection: Any = self._connections[-1]
+        for number in count() if self._banners else ():
+            connection.send_packet(MSG_USERAUTH_BANNER, String(f"{number} ".encode() * 4_000), String(""))
+            await asyncio.sleep(0)
+        return True
+
+
+@asynccontextmanager
+async def flooding(
+    directory: Path,
+    flood: Flood,
+    *,
+    connections: list[asyncssh.SSHServerConnection] | None = None,
+    banners: bool = False,
+    compressed: bool = False,
+) -> AsyncIterator[Sshd]:
+    """A server whose command `flood` takes steps of `flood` until the connection has ended. Its `connections` are
+    noted. Servers in one directory have the same keys."""
+    host_key, identity = directory / "host_ed25519", directory / "id_ed25519"
+    for key in (host_key, identity):
+        if not key.exists():
+            make_key(key)
+    connections = [] if connections is None else connections
 
     async def run(process: asyncssh.SSHServerProcess[bytes]) -> None:
-        connections.append(process.channel.get_connection())
         if process.command == "quiet":
             await process.stdin.read()
             return
@@ -96,6 +163,8 @@ async def flooding(directory: Path, flood: Flood) -> AsyncIterator[Sshd]:
         server_host_keys=[str(host_key)],
         authorized_client_keys=f"{identity}.pub",
         process_factory=run,
+        server_factory=lambda: Host(connections, banners=banners),
+        compression_algs=["zlib@openssh.com"] if compressed else None,
         encoding=None,
         window=1 << 30,
     )
@@ -110,16 +179,25 @@ async def flooding(directory: Path, flood: Flood) -> AsyncIterator[Sshd]:
         await listener.wait_closed()
 
 
-async def client(server: Sshd | None, way: str, *, later: bool = False, flood: str = "flood") -> dict[str, int]:
+async def client(
+    server: Sshd | None,
+    way: str,
+    *,
+    later: bool = False,
+    flood: str = "flood",
+    options: Sequence[str] = (),
+    openssh: bool = False,
+) -> dict[str, int]:
     """Let a client take what the command `flood` says, slowly; on this machine without `server`. Return its peak in
-    MB, and whether it is connected."""
-    where = json.dumps(server and vars_of(target(server, SOMEBODY)))
-    arguments = where, way, str(SECONDS), "yes" if later else "no", flood
+    MB, and whether it is connected. `openssh`: it uses ssh itself."""
+    where = json.dumps(server and vars_of(target(server, SOMEBODY, *options)))
+    arguments = where, way, str(SECONDS), "yes" if later else "no", flood, "yes" if openssh else "no"
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", CLIENT, *arguments, stdout=asyncio.subprocess.PIPE
     )
     said, _ = await child.communicate()
     found: dict[str, int] = json.loads(said)
+    log.info("%s: %s", os.environ.get("PYTEST_CURRENT_TEST"), found)
     return found
 
 
@@ -197,6 +275,15 @@ async def test_what_nobody_reads_stays_in_the_pipe_of_another_transport(stream: 
     assert found["peak"] < LIMIT_MB
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("flood", [stdout, both, small])
+async def test_what_nobody_reads_stays_with_ssh(tmp_path: Path, flood: Flood) -> None:
+    async with flooding(tmp_path, flood) as server:
+        found = await client(server, "read", openssh=True)
+    assert found["alive"]
+    assert found["peak"] < LIMIT_MB
+
+
 async def test_what_a_server_does_not_read_is_not_sent(tmp_path: Path) -> None:
     """The kernel keeps some of it. The server has opened a window of 1 GB."""
     async with flooding(tmp_path, silence) as server:
@@ -259,4 +346,122 @@ async def test_a_server_that_does_not_read_the_answers_it_asks_for_is_left(tmp_p
     async with flooding(tmp_path, flood) as server:
         found = await client(server, "deaf")
     assert not found["alive"]
+    assert found["peak"] < LIMIT_MB
+
+
+@pytest.mark.parametrize("carrier", ["jump host", "ProxyCommand"])
+@pytest.mark.parametrize("flood", [small, pytest.param(stdout, marks=pytest.mark.thorough)])
+@pytest.mark.quick_rows(1)
+async def test_what_nobody_reads_stays_on_the_host_behind_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flood: Flood, carrier: str
+) -> None:
+    config = only_config(tmp_path, monkeypatch)
+    async with flooding(tmp_path, flood) as server, flooding(tmp_path, silence) as jump:
+        config.write_text(every_host(jump.identity, jump.known_hosts), encoding="ascii")
+        through = f"ProxyJump=somebody@127.0.0.1:{jump.port}"
+        way = through if carrier == "jump host" else pipe_to(server.port, tmp_path)
+        found = await client(server, "read", options=[way])
+    assert found["alive"]
+    assert found["peak"] < LIMIT_MB
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("flood", [global_requests, opens, unknown_packets])
+async def test_a_jump_host_that_reads_no_answers_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flood: Flood
+) -> None:
+    config = only_config(tmp_path, monkeypatch)
+    carrying: list[asyncssh.SSHServerConnection] = []
+
+    def of_jump_host(_: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+        channel = SimpleNamespace(get_connection=lambda: carrying[0])
+        return flood(cast(asyncssh.SSHServerProcess[bytes], SimpleNamespace(channel=channel)))
+
+    async with flooding(tmp_path, of_jump_host) as server, flooding(tmp_path, silence, connections=carrying) as jump:
+        config.write_text(every_host(jump.identity, jump.known_hosts), encoding="ascii")
+        found = await client(server, "deaf", options=[f"ProxyJump=somebody@127.0.0.1:{jump.port}"])
+    assert not found["alive"]
+    assert found["peak"] < LIMIT_MB
+
+
+def packets(*packet: bytes | int) -> Flood:
+    """The same packet without end, to which no answer is due."""
+
+    def flood(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+        connection: Any = process.channel.get_connection()
+        while True:
+            for _ in range(500):
+                connection.send_packet(*packet)
+            yield
+
+    return flood
+
+
+def rekeys(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+    """A key exchange after each packet."""
+    connection: Any = process.channel.get_connection()
+    connection._rekey_bytes = 1
+    yield from stdout(process)
+
+
+LARGE = String(bytes(30_000))
+CHANNEL = UInt32(0)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "flood",
+    {
+        "ignore": packets(MSG_IGNORE, LARGE),
+        "debug": packets(MSG_DEBUG, Boolean(True), LARGE, String("")),
+        "windows": packets(MSG_CHANNEL_WINDOW_ADJUST, CHANNEL, UInt32(0xFFFFFFFF)),
+        "ends": packets(MSG_CHANNEL_EOF, CHANNEL),
+        "requests": packets(MSG_CHANNEL_REQUEST, CHANNEL, String("unknown"), Boolean(False), LARGE),
+        "signals": packets(
+            MSG_CHANNEL_REQUEST, CHANNEL, String("exit-signal"), Boolean(False), String("KILL"), Boolean(False), LARGE,
+            String(""),
+        ),
+        "global requests": packets(MSG_GLOBAL_REQUEST, String("unknown"), Boolean(False), LARGE),
+        "host keys": packets(MSG_GLOBAL_REQUEST, String("hostkeys-00@openssh.com"), Boolean(False), LARGE),
+        "rekeys": rekeys,
+    }.items(),
+    ids=lambda named: str(named[0]),
+)  # fmt: skip
+async def test_packets_without_an_answer_leave_nothing(tmp_path: Path, flood: tuple[str, Flood]) -> None:
+    async with flooding(tmp_path, flood[1]) as server:
+        found = await client(server, "nothing")
+    assert found["peak"] < LIMIT_MB
+
+
+@pytest.mark.thorough
+async def test_banners_without_end_leave_nothing(tmp_path: Path) -> None:
+    async with flooding(tmp_path, silence, banners=True) as server:
+        found = await client(server, "log in")
+    assert found["peak"] < LIMIT_MB
+
+
+def bomb(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
+    """100 MB of zeros, which are 100 KB on their way."""
+    connection: Any = process.channel.get_connection()
+    connection.send_packet(MSG_IGNORE, String(bytes(100 << 20)))
+    while True:
+        yield
+
+
+async def test_a_packet_that_unpacks_to_much_ends_the_connection(tmp_path: Path) -> None:
+    async with flooding(tmp_path, bomb, compressed=True) as server:
+        found = await client(server, "nothing", options=["Compression=yes"])
+    assert not found["alive"]
+    assert found["peak"] < LIMIT_MB
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("way", "later"), [("doctor", False), ("slow disk", True)])
+@pytest.mark.parametrize("flood", [small, stdout])
+async def test_what_the_doctor_and_copies_do_not_read_stays_on_the_host(
+    tmp_path: Path, flood: Flood, way: str, later: bool
+) -> None:
+    async with flooding(tmp_path, flood) as server:
+        found = await client(server, way, later=later)
+    assert found["alive"]
     assert found["peak"] < LIMIT_MB
