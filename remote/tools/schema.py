@@ -12,6 +12,7 @@ from ccb.tunnel.wire.json_schema import TYPES, is_number
 Json = dict[str, Any]
 
 _MAX_ISSUES = 10
+_MAX_ENUM = 1000  # values; a server judges longer lists itself
 
 
 def issues(value: object, schema: object) -> list[str]:
@@ -37,6 +38,8 @@ def whole_numbers(value: Any, schema: object) -> Any:
 
 
 def _check(value: object, schema: object, path: str, found: list[str]) -> None:
+    if len(found) >= _MAX_ISSUES:
+        return
     where = _where(path)
     if schema is False:
         found.append(f"{where} is not allowed")
@@ -52,7 +55,7 @@ def _check(value: object, schema: object, path: str, found: list[str]) -> None:
         found.append(f"{where} is {_kind(value)}, expected {' or '.join(kinds)}")
         return
     enum = schema.get("enum")
-    if isinstance(enum, list) and enum and value not in enum:
+    if isinstance(enum, list) and 0 < len(enum) <= _MAX_ENUM and value not in enum:
         found.append(f"{where} must be one of {', '.join(map(repr, enum))}")
     if isinstance(value, dict):
         _check_object(value, schema, path, found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Union
 
 from .dataclass import dataclass
@@ -15,6 +15,7 @@ Schema = Union[Json, bool]
 
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 _MAX_DEPTH = 60
+_MAX_PARTS = 50_000  # names and branches that the root of a schema gets from others, which may lead to each other
 _MAX_RULES = 1000  # characters of what a description says in the place of the schema
 _KEY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """A property, as the API of Claude models takes it."""
@@ -64,32 +65,35 @@ def plain_root(root: object) -> Json:
     those that every choice requires."""
     given = root if isinstance(root, dict) else {}
     properties: Json = {}
-    required: list[str] = []
-    _gather(given, given, properties, required, 0)
+    required: dict[str, None] = {}
+    _gather(given, given, properties, required, iter(range(_MAX_PARTS)), 0)
     left = (*_ROOT_RULES, "$ref", "type", "properties", "required")
     kept = {name: each for name, each in given.items() if name not in left}
-    needed = {"required": list(dict.fromkeys(required))} if required else {}
+    needed = {"required": list(required)} if required else {}
     return {"type": "object", **kept, "properties": properties, **needed}
 
 
-def _gather(schema: Json, root: Json, properties: Json, required: list[str], depth: int) -> None:
-    """Add the properties of a schema and of its branches, and the names that it requires in any case."""
-    for name, each in (schema.get("properties") or {}).items():
+def _gather(
+    schema: Json, root: Json, properties: Json, required: dict[str, None], left: Iterator[int], depth: int
+) -> None:
+    """Add the properties of a schema and of its branches, and the names that it requires in any case. Each takes one of
+    the numbers that are `left`."""
+    for (name, each), _ in zip((schema.get("properties") or {}).items(), left):
         properties.setdefault(name, each)
-    required += schema.get("required") or ()
+    required.update((name, None) for name, _ in zip(schema.get("required") or (), left))
     if depth >= _MAX_DEPTH:
         return
-    always = [*(schema.get("allOf") or ()), _target(schema.get("$ref"), root)]
-    for each in always:
+    for each, _ in zip([*(schema.get("allOf") or ()), _target(schema.get("$ref"), root)], left):
         if isinstance(each, dict):
-            _gather(each, root, properties, required, depth + 1)
-    for choices in (schema.get("anyOf"), schema.get("oneOf"), [schema.get("then"), schema.get("else")]):
-        needed: list[list[str]] = []
-        for each in choices or ():
-            needed.append([])
+            _gather(each, root, properties, required, left, depth + 1)
+    for choices in (schema.get("anyOf") or (), schema.get("oneOf") or (), (schema.get("then"), schema.get("else"))):
+        needed: list[dict[str, None]] = []
+        for each, _ in zip(choices, left):
+            needed.append({})
             if isinstance(each, dict):
-                _gather(each, root, properties, needed[-1], depth + 1)
-        required += [name for name in (needed[0] if needed else ()) if all(name in each for each in needed)]
+                _gather(each, root, properties, needed[-1], left, depth + 1)
+        if needed and len(needed) == len(choices):
+            required.update((name, None) for name in needed[0] if all(name in each for each in needed))
 
 
 def _target(reference: object, root: Json) -> object:
