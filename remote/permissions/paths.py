@@ -18,6 +18,7 @@ ROOT_MARK = "/./"
 of it."""
 
 _WILD = re.compile(r"[*?\[]")
+_IN_NAME, _DIRECTORIES = "[^/]*", "(?:[^/]+/)*"  # what `*` and `**/` match
 
 
 @dataclass(frozen=True)
@@ -177,19 +178,35 @@ def _regex(glob: str, strict: bool) -> re.Pattern[str]:
         out[-2:] = ["(?:/.*)?"]
     elif not strict or not _WILD.search(last) or glob.endswith("/"):
         out.append("(?:/.*)?")
-    return re.compile("".join(out), re.DOTALL)
+    return re.compile("".join(_decided(out)), re.DOTALL)
+
+
+def _decided(pieces: list[str]) -> list[str]:
+    """Return pieces that match the same texts in linear time. A wildcard with another one behind it ends where that
+    which stands between them first fits: the other one takes whatever a later place would add."""
+    found = list(pieces)
+    for wild, part, ends in ((_IN_NAME, "[^/]", ("/", _DIRECTORIES)), (_DIRECTORIES, "[^/]+/", ())):
+        other = 0
+        for at in reversed(range(len(found))):
+            if found[at] == wild:
+                if other:
+                    found[at] = f"(?:(?!{''.join(found[at + 1 : other])}){part})*"
+                other = at
+            elif found[at] in ends:
+                other = 0
+    return found
 
 
 def _piece(body: str, at: int) -> tuple[str, int]:
     """Return the regular expression for the pattern's element at index `at`, and the index after this element."""
     if body.startswith("**/", at) and (at == 0 or body[at - 1] == "/"):
-        return "(?:[^/]+/)*", at + 3
+        return _DIRECTORIES, at + 3
     if body[at:] == "**":
         return ".*", at + 2
     if body.startswith("**", at):
-        return "[^/]*", at + 2
+        return _IN_NAME, at + 2
     if body[at] == "*":
-        return "[^/]*", at + 1
+        return _IN_NAME, at + 1
     if body[at] == "?":
         return "[^/]", at + 1
     if body[at] == "[":

@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 
 MAX_ALTERNATIVES = 256
+_MAX_BRACES = 16
 
 
 class BadGlob(Exception):
@@ -14,7 +15,9 @@ class BadGlob(Exception):
 
 def expand_braces(pattern: str) -> list[str]:
     """Expand `*.{a,b}` to `*.a` and `*.b`, nested braces too. An unclosed brace and one without a comma are literal.
-    Raise BadGlob for too many patterns."""
+    Raise BadGlob for too many patterns or braces."""
+    if pattern.count("{") > _MAX_BRACES:
+        raise BadGlob(f"the glob {pattern[:100]!r} has more than {_MAX_BRACES} opening braces")
     done: list[str] = []
     waiting = [pattern]
     while waiting:
