@@ -7,6 +7,7 @@ import os
 import re
 import stat
 from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 from typing import Callable
 
 from ccb.tunnel.wire.dataclass import dataclass
@@ -23,6 +24,7 @@ _ENDINGS = (".md", ".mdc", ".markdown", ".txt")
 _MAX_BYTES = 40 * 1024
 _MAX_TOTAL_BYTES = 100 * 1024
 _MAX_FILES = 40
+_MAX_NAMED = 10 * _MAX_FILES  # in one file: most words that begin with @ name no file of the project
 _MAX_IMPORT_DEPTH = 5
 _MAX_DIRECTORIES = 2000  # below the session's directory
 _CODE = re.compile(r"^(`{3,}|~{3,}).*?(?:^\1|\Z)|`[^`\n]*`", re.MULTILINE | re.DOTALL)
@@ -106,7 +108,7 @@ class InstructionReader:
         """Return the files that a text imports. A file of a project may name only files of the project: otherwise a
         clone could bring any text of the person's into the conversation."""
         found = []
-        for named in _IMPORT.findall(_CODE.sub("", text)):
+        for named in islice(dict.fromkeys(_IMPORT.findall(_CODE.sub("", text))), _MAX_NAMED):
             name = named.rstrip(".,;:!?)\"'")
             name = os.path.join(self._home, name[2:]) if name.startswith("~/") else name
             target = os.path.realpath(os.path.join(os.path.dirname(path), name))

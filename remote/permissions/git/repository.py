@@ -94,10 +94,10 @@ def _check_entry(entry: str, top: str, roots: Sequence[str], home: str, depth: i
 
 
 def _pointed(file: str) -> str:
-    found = re.fullmatch(r"gitdir: (.+?)[\r\n]*", _text(file) or "", re.DOTALL)
-    if found is None:
+    mark, _, path = (_text(file) or "").rstrip("\r\n").partition("gitdir: ")
+    if mark or not path:
         raise Unsafe(f"{file} is unusual")
-    return found[1]
+    return path
 
 
 def _points_back(own: str, entry: str) -> bool:

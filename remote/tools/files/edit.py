@@ -31,7 +31,7 @@ from .paths import missing, os_error
 Json = dict[str, Any]
 
 _MAX_EDITS = 1_000  # of one call
-_MAX_QUICK = 1 << 20  # bytes that edits may go through before the person is asked
+_MAX_QUICK = 128 << 10  # bytes that edits may go through before the person is asked
 
 _OLD = {"type": "string", "description": "The text to replace, exactly as it is in the file, with its indentation"}
 _NEW = {"type": "string", "description": "The text to put in its place (must be different from old_string)"}
