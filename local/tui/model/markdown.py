@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterable, Iterator
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -29,7 +31,12 @@ TAB = "\ue009"
 RULE = "---"
 """A rule in a drawing to copy from."""
 
-_MAX_HIGHLIGHTED = 20_000  # characters of code; some lexers take seconds for more
+_Kind = TypeVar("_Kind")
+_MAX_LINES = 1_000  # of a piece, which is drawn as a whole; only odd texts have more, and they are shown as they are
+_MAX_HIGHLIGHTED = 20_000  # characters of code
+_MAX_WORDS = 500  # characters without a sign: patterns of the lexers for C and others take their third power
+_SIGN = re.compile(r"[^\w\s*]")
+_LEXER_S = 0.3  # for the colours of a piece of code: some lexers take minutes for odd texts
 
 
 _LINK_WORDS = "link"  # the style of the words of a link, as the name of an inline element
@@ -79,7 +86,7 @@ class _Code(CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
         theme, _, background = self.theme.partition(" ")
-        lexer = self.lexer_name if len(code) <= _MAX_HIGHLIGHTED else "text"
+        lexer = self.lexer_name if _is_quickly_coloured(code) else "text"
         yield Padding(_CodeLines(code, lexer, theme=theme, word_wrap=True, background_color=background), (0, 0, 0, 2))
 
 
@@ -94,7 +101,7 @@ class _CodeLines(Syntax):
         lexer = self.lexer or self.default_lexer
         styles: dict[object, Style] = {}
         line: list[Segment] = []
-        for kind, token in lexer.get_tokens(code):
+        for kind, token in _within(_LEXER_S, lexer.get_tokens(code), code):
             if kind not in styles:
                 styles[kind] = base + self._theme.get_style_for_token(kind) + self.background_style
             for count, text in enumerate(token.split("\n")):
@@ -105,6 +112,21 @@ class _CodeLines(Syntax):
                     line.append(Segment(text, styles[kind]))
         if line:
             yield from _code_rows(line, base, console, wrapping)
+
+
+def _is_quickly_coloured(code: str) -> bool:
+    return len(code) <= _MAX_HIGHLIGHTED and max(map(len, _SIGN.split(code))) <= _MAX_WORDS
+
+
+def _within(seconds: float, tokens: Iterable[tuple[_Kind, str]], code: str) -> Iterator[tuple[_Kind, str]]:
+    """Yield the tokens of code for as long as their lexer may take, and then the rest of the code as one token."""
+    end, done = time.monotonic() + seconds, 0
+    for kind, token in tokens:
+        if time.monotonic() > end:
+            yield kind, code[done:]
+            return
+        yield kind, token
+        done += len(token)
 
 
 def _code_rows(line: list[Segment], ground: Style, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
@@ -188,7 +210,10 @@ class TranscriptMarkdown(Markdown):
     def __init__(self, text: str, code_theme: str, opening: OpenBlock = NOTHING_OPEN) -> None:
         # Rich's own __init__ makes a parser, which takes longer than parsing a short text.
         self.markup = opening.lines + text
-        self.parsed = _PARSER.parse(self.markup)
+        if self.markup.count("\n") > _MAX_LINES:
+            self.parsed = [Token("code_block", "code", 0, content=self.markup)]
+        else:
+            self.parsed = _PARSER.parse(self.markup)
         for token in self.parsed:
             if token.children and any(each.type == "link_open" for each in token.children):
                 token.children = list(_with_targets(token.children))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import zip_longest
+from itertools import islice, zip_longest
 from pathlib import PurePosixPath
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -25,7 +25,8 @@ from .lines import DiffLine, gutter, number_width, patch_lines, planned_lines, s
 _SPLIT_FROM = 150
 """The width in cells from which the old text stands beside the new one."""
 
-_MAX_COLOURED = 2_000  # characters of a line; longer ones are not code that somebody reads
+_MAX_COLOURED = 300  # characters of a line; the time of some lexers grows with their third power
+_MAX_SYMBOLS = 200  # of a line that have a colour; each takes 20 µs
 _MAX_COLOURED_LINES = 200  # of an edit: each takes a lexer a fraction of a millisecond
 _PART_LINES = 25  # drawn at a time
 
@@ -117,7 +118,7 @@ class _EditLook:
             text = Text.assemble((before[:-2], palette.dim), (before[-2:], sign))
             start = len(text)
             text.append_text(code if code is not None else Text(shown, style=sign))
-            for first, end in symbols(shown):
+            for first, end in islice(symbols(shown), _MAX_SYMBOLS):
                 text.stylize(palette.dim if shown[first] in "⇥␣" else palette.warn, start + first, start + end)
             if ground:
                 text.append(" " * (0 if self.details else width - text.cell_len))
