@@ -189,7 +189,7 @@ class _MarkerReader:
                 continue
             try:
                 facts = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 facts = None
             if not isinstance(facts, dict):
                 raise DeployError(

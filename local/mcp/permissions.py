@@ -179,7 +179,7 @@ class LaptopPermissions:
         texts = [str(each.get("text")) for each in (parts if isinstance(parts, list) else ()) if isinstance(each, dict)]
         try:
             answer = json.loads("\n".join(texts))
-        except ValueError:
+        except (ValueError, RecursionError):
             return
         if isinstance(answer, dict) and result.get("isError") is not True:
             shown = _shown(CAN_USE_TOOL.name, question, question, "input")

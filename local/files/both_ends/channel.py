@@ -98,7 +98,10 @@ class CopyChannel:
         data = b"".join(payload)
         if kind == _TAKEN:
             return int(_COUNT.unpack(data)[0]) if len(data) == _COUNT.size else 0
-        message = json.loads(data)
+        try:
+            message = json.loads(data)
+        except RecursionError:
+            message = None
         if not isinstance(message, dict):
             raise ValueError("it is no message")
         if message.get("is") == "failed":

@@ -45,7 +45,7 @@ async def count_tokens(deps: AgentDeps, agent: AgentState) -> int | None:
 
     try:
         counted = await within(_SECONDS, ask())
-    except (ModelLinkError, asyncio.TimeoutError, ValueError, AttributeError) as error:
+    except (ModelLinkError, asyncio.TimeoutError, ValueError, RecursionError, AttributeError) as error:
         _log.info("the provider did not count the tokens: %r", error)
         return None
     return counted if isinstance(counted, int) and not isinstance(counted, bool) and counted > 0 else None

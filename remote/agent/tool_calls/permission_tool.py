@@ -23,7 +23,7 @@ async def ask_tool(tool: Tool, name: str, tool_input: Json, tool_use_id: str, co
         return ToolPermission(False, f"{tool.name} did not decide: {text}"[:2000])
     try:
         answer = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict):
         return ToolPermission(False, f"{tool.name} did not decide: its answer is no JSON object.")

@@ -153,7 +153,7 @@ class TranslatedProvider(HttpProvider):
             async with self._client.request(sent) as response:
                 text = await start_of(response)
                 data = json.loads(text) if response.status == 200 else {}
-        except (ProviderError, ValueError):
+        except (ProviderError, ValueError, RecursionError):
             return 0
         tokens = data.get("input_tokens") if isinstance(data, dict) else 0
         return tokens if isinstance(tokens, int) else 0

@@ -24,7 +24,7 @@ class DataLines:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the data of the events that are complete now."""
-        if b"\n" not in chunk and b"\r" not in chunk:
+        if b"\n" not in chunk:
             self._rest += chunk
             if len(self._rest) > MAX_EVENT:
                 raise EventTooLong

@@ -121,7 +121,7 @@ class Bedrock:
                     told = _event(frame.headers, frame.payload)
                     over = over or told.startswith((b"event: message_stop", b"event: error"))
                     made += told
-            except (ParserError, ValueError, KeyError, TypeError) as error:
+            except (ParserError, ValueError, RecursionError, KeyError, TypeError) as error:
                 raise ProviderError(f"its event stream is not understood ({type(error).__name__})") from None
             if made:
                 yield made
