@@ -10,23 +10,37 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
+from ccb.local.terminal.input_machine import InputMachine
+from ccb.local.tui.model.blocks import ToolBlock
 from ccb.local.tui.model.markdown import render_markdown
 from ccb.local.tui.model.pieces import pieces_of
+from ccb.local.tui.render.diffs.drawing import EditView
 from ccb.local.tui.render.untrusted import escapes, lookalikes, terminal_text
 from ccb.local.tui.theme.palette import palette_of
 from ccb.local.tui.theme.themes import DARK
 from ccb.remote.agent.mentions import mentions
 from ccb.remote.context.instructions import find_instructions
+from ccb.remote.hooks.outcome import read_output
 from ccb.remote.model.sse import SseParser
+from ccb.remote.permissions.decision import Behavior
+from ccb.remote.permissions.paths import PathPattern, Places
+from ccb.remote.permissions.rules.rules import parse_rules
+from ccb.remote.permissions.rules.ruleset import RuleSet
+from ccb.remote.permissions.shell.deny_rules import forbidding_rule
 from ccb.remote.permissions.shell.parser import parse as parse_command
+from ccb.remote.permissions.shell.readonly import is_read_only_command
 from ccb.remote.settings.front_matter import read_markdown
 from ccb.remote.settings.nested_yaml import read_nested
 from ccb.remote.tools.documents import notebook_cells, pdf_pages
 from ccb.remote.tools.files.edit_text import editable, replace_in, with_endings_of
 from ccb.remote.tools.files.patch import compared
 from ccb.remote.tools.output import clean
+from ccb.remote.tools.search.program.globs import Globs
 from ccb.remote.tools.web.markdown import to_markdown
+from ccb.tunnel.proxy.providers.answers.lines import DataLines
 from ccb.tunnel.wire.content.images import image_size
+from ccb.tunnel.wire.json_schema import tool_schema
+from ccb.tunnel.wire.mcp_lines import read_messages
 
 PALETTE = palette_of(DARK.to_color_system().generate(), dark=True)
 
@@ -136,6 +150,72 @@ def image(text: str) -> None:
     image_size(b"\xff\xd8" + text.encode("latin-1", "replace").replace(b"x", b"\xff"))
 
 
+def code(text: str) -> None:
+    """As the REPL draws a piece of code, with the lexers that a host names."""
+    for language in ("c", "csharp", "autohotkey", "python", "html+php", "bash"):
+        fence = f"```{language}\na {text[:19_000].replace('`', '')}?\n```"
+        Console(file=io.StringIO(), width=80).print(render_markdown(fence, PALETTE))
+
+
+def changed_lines(text: str) -> None:
+    """As the REPL draws an edit."""
+    block = ToolBlock(name="Edit", tool_input={"file_path": "a.c", "old_string": "b", "new_string": f"a {text}?"})
+    for part in EditView(block, PALETTE, 200, details=True).parts():
+        Console(file=io.StringIO(), width=80).print(part)
+
+
+def mcp_message(text: str) -> None:
+    read_messages(text.encode())
+    read_messages(b'{"id":1,"result":' + text.encode() + b"}")
+
+
+def provider_lines(text: str) -> None:
+    lines = DataLines()
+    for at in range(0, len(text), 20):
+        lines.feed(text[at : at + 20].encode())
+
+
+def hook_answer(text: str) -> None:
+    read_output("PreToolUse", 0, text, text)
+    read_output("PreToolUse", 1, text, text)
+
+
+def schema(text: str) -> None:
+    """A schema whose parts lead to each other, as the digits say."""
+    parts: dict[str, object] = {
+        str(at): {("allOf", "anyOf", "oneOf")[int(each) % 3]: [{"$ref": f"#/$defs/{int(each) + n}"} for n in range(3)]}
+        for at, each in enumerate(text[:12])
+    }
+    names: dict[str, object] = {"required": list(text), "properties": {str(at): {} for at in range(len(text) // 20)}}
+    parts["12"] = names
+    tool_schema({"$defs": parts, "$ref": "#/$defs/0", "anyOf": [names, names]})
+
+
+def path_rule(text: str) -> None:
+    places, path = Places("/x", "/h", ("/x",)), text[:4000].replace("*", "a").replace("?", "a")
+    PathPattern(f"//x/{text[:300]}c").forbids(f"/x/{path}", places)
+    PathPattern(f"{text[:300]}c").allows(f"/x/{path}", places)
+
+
+def search_glob(text: str) -> None:
+    Globs([text[:10_000]])
+
+
+def command_rules(text: str) -> None:
+    rules = RuleSet()
+    rules.add("", Behavior.DENY, parse_rules(["Bash(rm *)", "Bash(a*b*c)", "Read(.env)", "Edit(//x/**/a/**)"]))
+    line = text[:20_000]
+    forbidding_rule(line, rules, Behavior.DENY, Places("/x", "/h", ("/x",)), "/x")
+    is_read_only_command(line)
+
+
+def typed(text: str) -> None:
+    machine = InputMachine()
+    for at in range(0, len(text), 4096):
+        machine.feed(text[at : at + 4096].encode(), at)
+    machine.tick(1e9)
+
+
 PARSERS: list[tuple[Callable[[str], None], str]] = [
     (html, "html"),
     (markdown, "markdown"),
@@ -158,4 +238,14 @@ PARSERS: list[tuple[Callable[[str], None], str]] = [
     (pdf, "pdf"),
     (notebook, "notebook"),
     (image, "text"),
+    (code, "code"),
+    (changed_lines, "code"),
+    (mcp_message, "json"),
+    (hook_answer, "json"),
+    (provider_lines, "text"),
+    (schema, "schema"),
+    (path_rule, "glob"),
+    (search_glob, "glob"),
+    (command_rules, "shell"),
+    (typed, "text"),
 ]

@@ -11,10 +11,13 @@ from tests.parsers.attacks import Slow, cpu_of
 from tests.parsers.parsers import PARSERS, replaced
 from tests.remote.tools_kit import open_toolbox
 
+from ccb.local.files.both_ends.channel import CopyChannel
 from ccb.remote.tools.documents import notebook_cells, pdf_pages
 from ccb.remote.tools.files.edit_text import EditRefused
 from ccb.remote.tools.files.patch import compared, structured_patch
+from ccb.remote.tools.schema import issues
 from ccb.remote.tools.web.markdown import to_markdown
+from ccb.tunnel.wire.json_schema import tool_schema
 
 PARSER = {parse.__name__: parse for parse, _ in PARSERS}
 CRLF = "ab\r\n" * 190_000
@@ -35,6 +38,14 @@ CRLF = "ab\r\n" * 190_000
         ("pdf", "/ObjStm stream\n" * 200_000),
         ("notebook", '{"cells":[' + '{"source":"x"},' * 120_000 + "{}]}"),
         ("image", "x" * 5_000_000),
+        ("markdown", "a|b\n-|-\n" + "a|b\n" * 20_000),
+        ("code", "\n" * 19_000),
+        ("changed_lines", ("a" + " " * 1_900 + "\n") * 100),
+        ("provider_lines", "\r" * 2_000_000),
+        ("schema", "000000000000"),
+        ("path_rule", "*a" * 100),
+        ("path_rule", "**/a/" * 50),
+        ("search_glob", "{a,b}" * 3 + "{" * 9_900),
     ],
 )
 def test_time_grows_with_the_size(name: str, text: str) -> None:
@@ -107,6 +118,27 @@ def test_a_pdf_that_unpacks_to_too_much_is_not_counted(monkeypatch: pytest.Monke
         stream = b"/ObjStm stream\n" + packed + b"endstream\n"
         assert pdf_pages.count_pages(stream) == 0
         assert pdf_pages.count_pages(stream * 2) == -1
+
+
+@pytest.mark.parametrize("deep", ["[" * 60_000, '{"a":' * 10_000])
+def test_json_that_is_too_deep_is_refused_as_what_cannot_be_read(deep: str) -> None:
+    data = b"m" + len(deep).to_bytes(4, "big") + deep.encode()
+    pieces = [data[:5], data[5:]]
+    with pytest.raises(ValueError, match="it is no message"):
+        CopyChannel(lambda least: [pieces.pop(0)], lambda parts: None).next()
+
+
+def test_the_choices_of_a_schema_are_counted_until_the_limit() -> None:
+    shown = tool_schema({"anyOf": [{"required": ["a", "b"]}, {"required": ["b"]}]}).schema
+    assert shown["required"] == ["b"]
+    many = {"properties": {str(at): {} for at in range(60_000)}, "required": ["a"]}
+    assert "required" not in tool_schema({"anyOf": [{"required": ["a"]}, many]}).schema
+
+
+def test_an_input_with_many_issues_is_left_at_the_tenth() -> None:
+    schema = {"items": {"enum": [str(at) for at in range(900)]}}
+    cpu_of(lambda text: issues([text] * 200_000, schema), "x")
+    assert len(issues(["x"] * 20, schema)) == 10
 
 
 def test_a_notebook_is_taken_apart_up_to_its_limits() -> None:
