@@ -133,9 +133,9 @@ async def _stop(arguments: Arguments, transport: Transport, bundle: Bundle) -> E
     async with contextlib.aclosing(reports(transport, bundle, command)) as answer:
         async for report in answer:
             row = row_of(ChangeRow, report.body, transport.name)
-            if report.kind == "stopped":
+            if report.kind in ("stopped", "ended"):
                 count += 1
-                print_line(_stopped(row, dry_run=False))
+                print_line(change_line(report.kind, row, dry_run=False))
             elif report.kind == "kept":
                 code = ExitCode.AGENT_FAILED
                 say(f"ccb: not stopped: {row.path}: {row.why}")

@@ -50,6 +50,10 @@ def _run(params: Json, bundle: str, reports: Reports) -> None:
         from .stopping import chosen, stop_all
 
         stop_all(chosen(params), reports)
+        if params.get("all"):
+            from .gc import end_leftovers
+
+            end_leftovers(reports, dry_run)
     elif command in ("rename", "remove"):
         from . import one_session
 
