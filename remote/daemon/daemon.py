@@ -224,10 +224,12 @@ class Daemon:
 
     def ask_for_cages(self) -> None:
         """Find out which cages this machine offers. The first turn would wait for that; now it is done while the first
-        client attaches. Remove what a killed worker has left in the session's directories, and in those where the
-        session has changed files. Call it from any thread."""
+        client attaches. Become the parent of what loses its supervisor. Remove what a killed worker has left in the
+        session's directories, and in those where the session has changed files. Call it from any thread."""
+        from ..sandbox.running import adopt_orphans
         from ..system.replacing import remove_left_files  # which nothing else needs at the start
 
+        adopt_orphans()
         directories = [self._context.cwd, *self._context.add_dirs]
         changed = list(self.session.log.points.latest) if self.session is not None else []
         self._context.host.cages()

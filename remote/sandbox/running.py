@@ -1,4 +1,4 @@
-"""A command that runs, as its worker sees it."""
+"""A command that runs, as its worker sees it, and what is left of one whose supervisor was killed."""
 
 from __future__ import annotations
 
@@ -6,24 +6,71 @@ import contextlib
 import os
 import signal
 import socket
+import struct
+import time
 from typing import IO, Callable
+
+from ccb.tunnel.wire.process_tree import descendants, send
+
+from .kernel.supervisor import END
+
+_KILL_WAIT = 1.0  # seconds; what is stuck in the kernel, or belongs to another user, is not waited for longer
+_PR_GET_CHILD_SUBREAPER = 37
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of what loses its supervisor, so that it can be ended. That does nothing on another
+    system than Linux, and without ctypes."""
+    with contextlib.suppress(ImportError, OSError):
+        from .kernel.syscalls import PR_SET_CHILD_SUBREAPER, Kernel
+
+        Kernel().prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _adopts_orphans() -> bool:
+    with contextlib.suppress(ImportError, OSError):
+        import ctypes
+
+        from .kernel.syscalls import Kernel
+
+        answer = ctypes.c_int()
+        Kernel().prctl(_PR_GET_CHILD_SUBREAPER, ctypes.addressof(answer))
+        return bool(answer.value)
+    return False
+
+
+def _orphans() -> list[int]:
+    """Return the orphans that this process has adopted, and reap those that have ended. Each command leads a session of
+    its own; what this process starts by itself stays in the session of this process."""
+    found = []
+    for pid in descendants(os.getpid()):
+        with contextlib.suppress(OSError):
+            if _parent(pid) == os.getpid() and os.getsid(pid) != os.getsid(0) and not os.waitpid(pid, os.WNOHANG)[0]:
+                found.append(pid)
+    return found
 
 
 class RunningCommand:
     """A running command, with the supervisor that holds what it starts (see `kernel/supervisor.py`). `control` becomes
     readable when there is something to `hear`. `code` is None until its end is known, `left` are pids of what lived
-    then, and `gone` says that nothing of it lives any more."""
+    then, and `gone` says that the supervisor has ended, and with it all else, unless it `is_lost`."""
 
     def __init__(
-        self, pid: int, output: IO[bytes], control: socket.socket, on_end: Callable[[RunningCommand], list[str]]
+        self,
+        pid: int,
+        supervisor: int,
+        output: IO[bytes],
+        control: socket.socket,
+        on_end: Callable[[RunningCommand], list[str]],
     ) -> None:
         self.pid = pid
+        self._supervisor = supervisor
         self.stdout = output
         self.control = control
         self.code: int | None = None
         self.left: tuple[int, ...] = ()
         self.gone = False
-        self.is_lost = False  # the supervisor was killed
+        self.is_lost = False  # the supervisor was killed: `end_lost` ends what it had
         self._said = b""
         self._on_end = on_end
 
@@ -33,7 +80,7 @@ class RunningCommand:
             self.control.send(bytes([number]))
 
     def hear(self) -> None:
-        """Take what the supervisor says. When all is `gone`, close `control`."""
+        """Read what the supervisor has sent. The caller closes `control` once `gone` is true."""
         try:
             data = self.control.recv(256)
         except BlockingIOError:
@@ -42,13 +89,38 @@ class RunningCommand:
             data = b""
         self._said += data
         if len(self._said) >= 8:
-            words = (self._said[at : at + 4] for at in range(0, len(self._said), 4))
-            status, _, *left = (int.from_bytes(word, "little") for word in words)
+            status, _, *left = struct.unpack_from(f"<{len(self._said) // 4}I", self._said)
             self.code, self.left = os.waitstatus_to_exitcode(status), tuple(left)
         if not data:
-            self.gone = True
-            if self.code is None:
-                self.code, self.is_lost = -signal.SIGKILL, True
+            has_finished = self._said[len(self._said) // 4 * 4 :] == END
+            self._end(is_lost=not has_finished or _parent(self._supervisor) == os.getpid())
+
+    def end_supervisor(self) -> None:
+        """Kill the supervisor: it is stopped, or cannot end what it holds."""
+        self.hear()
+        if not self.gone:
+            with contextlib.suppress(OSError):
+                os.kill(self._supervisor, signal.SIGKILL)
+            self._end(is_lost=True)
+
+    def end_lost(self) -> list[int]:
+        """Kill what a killed supervisor had, as far as this process adopts it. Return what lives on. Call it from any
+        thread; it takes a second at most."""
+        until = time.monotonic() + _KILL_WAIT
+        adopts = _adopts_orphans()
+        while adopts:
+            with contextlib.suppress(OSError):  # it is a child of this process if the zygote was killed, too
+                os.waitpid(self._supervisor, os.WNOHANG)
+            is_dead = not name_of(self._supervisor)  # then it has no children any more
+            orphans = _orphans()
+            if is_dead and not orphans:
+                break
+            if time.monotonic() > until:
+                return orphans
+            for pid in orphans:
+                send((pid, *descendants(pid)), signal.SIGKILL)
+            time.sleep(0.01)
+        return []
 
     def wait(self) -> int:
         """Wait for the end of the command. Return the exit code, negative for a signal."""
@@ -67,3 +139,29 @@ class RunningCommand:
         """Remove what was made for the command, and set aside what it may not leave behind. Return a line about each
         such file. This takes a while: call it from any thread, and again when processes that were left have ended."""
         return self._on_end(self)
+
+    def _end(self, is_lost: bool) -> None:
+        self.gone, self.is_lost = True, is_lost
+        if self.code is None:
+            self.code = -signal.SIGKILL
+
+
+def name_of(pid: int) -> str:
+    """Return the name of a live process, "" if there is none."""
+    return _stat(pid)[0]
+
+
+def _parent(pid: int) -> int:
+    return _stat(pid)[1]
+
+
+def _stat(pid: int) -> tuple[str, int]:
+    """Return the name of a process, "" for a zombie, and its parent."""
+    with (
+        contextlib.suppress(OSError, IndexError),
+        open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file,
+    ):
+        name, _, rest = file.read(4096).partition("(")[2].rpartition(")")
+        state, parent = rest.split()[:2]
+        return "" if state in "ZX" else name, int(parent)
+    return "", 0

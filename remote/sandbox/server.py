@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # the first imports much, and the second is needed only where
 _log = logging.getLogger(__name__)
 
 _MODULES = (
+    "ccb.tunnel.wire.process_tree",
     "syscalls",
     "landlock",
     "seccomp",
@@ -66,9 +67,9 @@ package.__path__ = []
 from _frozen_importlib_external import MAGIC_NUMBER
 magic, modules = marshal.loads(b"".join(take(int.from_bytes(b"".join(take(4)), "little"))))
 for name, code, text in modules:
-    made = module("kernel." + name)
+    full_name = name if "." in name else "kernel." + name
+    made = sys.modules[full_name] = module(full_name)
     made.__package__ = "kernel"
-    sys.modules["kernel." + name] = made
     setattr(package, name, made)
     same = magic == MAGIC_NUMBER  # another Python may be in the place of the worker's by now
     exec(marshal.loads(code) if same else compile(text, "<kernel>/" + name + ".py", "exec"), made.__dict__)
@@ -306,7 +307,7 @@ class CageServer:
             with _held(self._lock):
                 if self._closed:
                     raise CageUnavailable("the session has ended")
-                self._ask(fields, (control_end.fileno(), output_end.fileno(), report_end.fileno(), *redirect))
+                answer = self._ask(fields, (control_end.fileno(), output_end.fileno(), report_end.fileno(), *redirect))
             for end in (output_end, report_end, control_end):
                 end.close()
             # from here on without the lock: the program may be on a disk that does not answer
@@ -324,7 +325,7 @@ class CageServer:
                 raise _start_error(failure, fields)
             control.setblocking(False)
             ends.pop_all()
-            return RunningCommand(pid, output, control, on_end)
+            return RunningCommand(pid, cast("int", answer["pid"]), output, control, on_end)
 
     def _ended(self, command: RunningCommand, rules: CageRules | None, temporary: str) -> list[str]:
         if temporary:
@@ -374,7 +375,6 @@ class CageServer:
                     stdout=subprocess.DEVNULL,
                     env=libraries,
                     cwd="/",
-                    start_new_session=True,
                 )
             except OSError:
                 ours.close()
@@ -399,7 +399,7 @@ def load_modules() -> bytes:
     """Return the modules of the zygote as it takes them: compiled, and as sources for another Python than this one."""
     modules = []
     for name in _MODULES:
-        full_name = f"{__package__}.kernel.{name}"
+        full_name = name if "." in name else f"{__package__}.kernel.{name}"
         spec = importlib.util.find_spec(full_name)
         assert spec is not None
         loader = cast("InspectLoader", spec.loader)

@@ -12,11 +12,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Callable
 
+from ..sandbox.running import RunningCommand, name_of
 from .deadline import to_its_end, within
 
 if TYPE_CHECKING:
     from ..sandbox.rules import CageRules
-    from ..sandbox.running import RunningCommand
     from ..sandbox.server import CageServer
 
 _log = logging.getLogger(__name__)
@@ -93,7 +93,8 @@ def new_mark(session: str = "") -> str:
 
 class Process:
     """A running command. `stop` it on every path that does not see `wait` return. A thread calls `finish` when the
-    command has ended, and when what it left behind has; what it returns adds to `notes`."""
+    command has ended, and when what it left behind has; what it returns adds to `notes`. So does what lives on although
+    it was killed."""
 
     def __init__(
         self,
@@ -139,8 +140,8 @@ class Process:
 
     async def stop(self) -> None:
         """Send SIGTERM, then SIGKILL, to the process and everything it started. Return when the process is reaped and
-        the others are gone. When cancelled, send SIGKILL at once. May be called again, also after the process has
-        ended: then it ends the processes left in the background."""
+        the others are gone, or after some seconds. When cancelled, send SIGKILL at once. May be called again, also
+        after the process has ended: then it ends the processes left in the background."""
         self._command.send(signal.SIGTERM)
         try:
             with contextlib.suppress(asyncio.TimeoutError):
@@ -148,14 +149,11 @@ class Process:
         finally:
             self._command.send(signal.SIGKILL)
             self._close_pipe()
-        await self._exited.wait()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await within(_KILL_WAIT, self._gone.wait())
         if not self._gone.is_set():
-            try:
-                await within(_KILL_WAIT, self._gone.wait())
-            except asyncio.TimeoutError:
-                _log.warning("processes with mark %s take no SIGKILL", self.mark)
-        if self._command.is_lost:
-            await stop_marked(self.mark)
+            self._command.end_supervisor()
+            self._settle()
         await self._finished()
 
     def kill(self) -> None:
@@ -172,7 +170,7 @@ class Process:
 
     def left(self) -> list[str]:
         """Return what lives on of what the command had started at its end, as `name (pid 1)`; only the first few."""
-        return [f"{name} (pid {pid})" for pid in self._command.left if (name := _name(pid))]
+        return [f"{name} (pid {pid})" for pid in self._command.left if (name := name_of(pid))]
 
     async def _over(self) -> None:
         await self._drained.wait()
@@ -180,15 +178,19 @@ class Process:
 
     def _hear(self) -> None:
         self._command.hear()
-        if self._command.gone:
+        self._settle()
+
+    def _settle(self) -> None:
+        command = self._command
+        if command.gone and not self._gone.is_set():
             self._loop.remove_reader(self._control)
-            self._command.control.close()
+            command.control.close()
             self._gone.set()
-        if self._command.code is not None:
+        if command.code is not None:
             later = self._exited.is_set()
-            self.returncode = self._command.code
+            self.returncode = command.code
             self._exited.set()
-            self._begin_to_finish(again=later and self._command.gone and bool(self._command.left))
+            self._begin_to_finish(again=later and command.gone and bool(command.left or command.is_lost))
 
     def _read(self) -> None:
         for _ in range(_READS_AT_ONCE):
@@ -214,7 +216,8 @@ class Process:
         self._drained.set()
 
     def _begin_to_finish(self, *, again: bool) -> None:
-        if self._finish_child is not None and (again or self._finishing is None):
+        needs = self._finish_child is not None or self._command.is_lost
+        if needs and (again or self._finishing is None):
             self._finishing = asyncio.ensure_future(self._take_notes(self._finishing))
 
     async def _finished(self) -> None:
@@ -223,13 +226,22 @@ class Process:
             await asyncio.shield(self._finishing)
 
     async def _take_notes(self, earlier: asyncio.Future[None] | None) -> None:
-        assert self._finish_child is not None
         if earlier is not None:
             await earlier
         try:
-            self.notes += await self._loop.run_in_executor(None, self._finish_child)
+            if self._command.is_lost:
+                await self._end_lost()
+            if self._finish_child is not None:
+                self.notes += await self._loop.run_in_executor(None, self._finish_child)
         except Exception:  # noqa: BLE001 - the top of a task
             _log.exception("process %d could not be finished", self.pid)
+
+    async def _end_lost(self) -> None:
+        left = await self._loop.run_in_executor(None, self._command.end_lost)
+        await stop_marked(self.mark)
+        names = [f"{name} (pid {pid})" for pid in left if (name := name_of(pid))]
+        if names:
+            self.notes.append(f"cannot be killed, and lives on: {', '.join(names)}")
 
 
 async def started(
@@ -273,17 +285,6 @@ def marked(mark: str) -> list[int]:
     except OSError:
         return []
     return [int(name) for name in names if name.isdigit() and int(name) != own and _has_mark(name, wanted)]
-
-
-def _name(pid: int) -> str:
-    """Return the name of a live process, "" if there is none."""
-    with (
-        contextlib.suppress(OSError, IndexError),
-        open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file,
-    ):
-        name, _, rest = file.read(4096).partition("(")[2].rpartition(")")
-        return "" if rest.split()[0] in "ZX" else name
-    return ""
 
 
 def _has_mark(pid: str, wanted: bytes) -> bool:

@@ -11,19 +11,24 @@ from __future__ import annotations
 
 import os
 import select
+import time
+
+from ccb.tunnel.wire.process_tree import descendants, group_lives, send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as _signal
-    from collections.abc import Iterable
     from typing import NoReturn
 else:
     import _signal  # without the enums of `signal`, whose import takes long
 
 _TERM, _KILL = 15, 9
-_AGAIN_MS = 10
+_FAILED = 126
+_AGAIN_MS, _MOST_MS = 10, 1000  # between two signals; a process of another user may take none, and live for long
+_LAST_S = 5.0  # for what has lost its worker
 _MAX_NAMED = 8
-_MAX_ROUNDS = 100
+END = b"\0"
+"""What the worker hears last, behind words of four bytes: nothing is left. Without it, this process was killed."""
 _ENVIRONMENT = 1 << 20
 
 
@@ -31,23 +36,28 @@ def supervise(control: int, command: int, adopts: bool, bounded: bool, mark: byt
     """Serve the worker at the other end of `control` until nothing of the command lives. If the kernel does not let
     this process adopt others, the command's process group stands for what it has started. If the signals of this
     process are `bounded`, one `kill(-1)` reaches everything below it, and nothing that forks meanwhile escapes. If the
-    worker is killed, end what has not the `mark` (`NAME=value`) in its environment, as nobody could find it later, and
-    leave the rest to the next worker. With the mark b"", end all."""
+    worker is killed, kill every descendant without `mark` (`NAME=value`) in its environment; the next worker finds the
+    others by the mark. With the mark b"", kill all."""
     try:
         _Supervisor(control, command, adopts, bounded, mark).serve()
-    finally:
-        os._exit(0)
+    except BaseException:  # noqa: BLE001 - the top of a process
+        os._exit(_FAILED)
+    try:
+        os.write(control, END)
+    except OSError:
+        pass  # the worker has ended
+    os._exit(0)
 
 
 class _Supervisor:
     def __init__(self, control: int, command: int, adopts: bool, bounded: bool, mark: bytes) -> None:
         self._control = control
-        self._command = command
+        self._command = command  # 0 once its end was told: another process may get its number
+        self._group = command  # 0 once another group may have its number
         self._adopts = adopts
         self._bounded = bounded
         self._mark = mark
         self._killing = False
-        self._ended = False
 
     def serve(self) -> None:
         awake, wakes = os.pipe()
@@ -60,12 +70,15 @@ class _Supervisor:
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(awake, select.POLLIN)
+        pause = _AGAIN_MS
         while self._lives():
             if self._killing:
                 self._send(_KILL)
-                if self._ended and not self._adopts:
+                if not self._command and not self._adopts:
                     return  # the group may have zombies that nobody reaps
-            for ready, _ in poll.poll(_AGAIN_MS if self._killing or not self._adopts else None):
+            events = poll.poll(pause if self._killing or not self._adopts else None)
+            pause = _AGAIN_MS if events else min(2 * pause, _MOST_MS)
+            for ready, _ in events:
                 if ready == awake:
                     os.read(awake, 4096)
                 elif not self._obey():
@@ -78,7 +91,7 @@ class _Supervisor:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                left = not self._adopts and _group_lives(self._command)
+                left = not self._adopts and group_lives(self._group)
                 break
             if not pid:
                 left = True
@@ -86,7 +99,9 @@ class _Supervisor:
             if pid == self._command:
                 told = status.to_bytes(4, "little")
         if told:
-            self._ended = True
+            self._command = 0
+            if self._adopts:
+                self._group = 0
             me = os.getpid()  # a look may miss a process that is given to this one meanwhile
             pids = (descendants(me) or descendants(me)) if left else []
             told += b"".join(each.to_bytes(4, "little") for each in [len(pids[:_MAX_NAMED]), *pids[:_MAX_NAMED]])
@@ -102,15 +117,8 @@ class _Supervisor:
             said = os.read(self._control, 64)
         except OSError:
             said = b""
-        if not said and self._bounded and not self._mark:
-            self._send(_KILL)
-            return False
         if not said:
-            for _ in range(_MAX_ROUNDS):  # a process may start another one between being listed and being killed
-                lost = [pid for pid in descendants(os.getpid()) if not _has_mark(pid, self._mark)]
-                send(lost, _KILL)
-                if not lost:
-                    break
+            self._end_unmarked()
             return False
         if _KILL in said:
             self._killing = True
@@ -122,72 +130,29 @@ class _Supervisor:
         if self._bounded:
             send([-1], number)
             return
-        send(descendants(os.getpid()), number)
-        if not self._adopts:
+        pids = descendants(os.getpid())
+        send(pids, number)
+        if self._group and not (pids and self._adopts):  # without /proc, there are no pids
             try:
-                os.killpg(self._command, number)
+                os.killpg(self._group, number)
             except OSError:
                 pass  # none of the group is left
+        if not self._adopts:
             names = os.listdir("/proc") if os.path.isdir("/proc") else []
             send([int(name) for name in names if name.isdigit() and _has_mark(int(name), self._mark)], number)
 
-
-def descendants(top: int) -> list[int]:
-    """Return the processes below this one; none where there is no /proc."""
-    try:
-        below = _Children() if os.path.exists("/proc/self/task/%d/children" % os.getpid()) else _all_parents()
-    except OSError:
-        return []
-    found = [top]
-    for pid in found:
-        found += below.get(pid, ())
-    return found[1:]
-
-
-class _Children:
-    """The children of processes, as the kernel tells them: without a look at any other process."""
-
-    def get(self, pid: int, default: tuple[int, ...]) -> list[int]:
-        found: list[int] = []
-        try:
-            for task in os.listdir("/proc/%d/task" % pid):
-                with open("/proc/%d/task/%s/children" % (pid, task), "rb", 0) as file:
-                    found += map(int, file.readall().split())
-        except OSError:
-            pass  # it has ended
-        return found
-
-
-def _all_parents() -> dict[int, list[int]]:
-    """Return the children of all processes. Raise OSError."""
-    below: dict[int, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open("/proc/%s/stat" % name, "rb", 0) as file:
-                    fields = file.read(1024).rpartition(b")")[2].split(None, 2)
-                below.setdefault(int(fields[1]), []).append(int(name))
-            except (OSError, IndexError, ValueError):
-                pass  # it has ended
-    return below
-
-
-def send(pids: Iterable[int], number: int) -> None:
-    for pid in pids:
-        try:
-            os.kill(pid, number)
-        except OSError:
-            pass  # it has ended, or belongs to another user, as after sudo
-
-
-def _group_lives(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except PermissionError:
-        return True
-    except OSError:
-        return False
-    return True
+    def _end_unmarked(self) -> None:
+        """End what nobody could find later, as the worker was killed."""
+        if self._bounded and not self._mark:
+            self._send(_KILL)
+            return
+        until = time.monotonic() + _LAST_S
+        while self._lives() and time.monotonic() < until:
+            lost = [pid for pid in descendants(os.getpid()) if not _has_mark(pid, self._mark)]
+            if not lost:
+                return
+            send(lost, _KILL)
+            time.sleep(0.001)  # a process may start another one between being listed and being killed
 
 
 def _has_mark(pid: int, mark: bytes) -> bool:

@@ -20,7 +20,7 @@ import sys
 from . import landlock
 from .cage import CageRequest, enter, filter_code
 from .probe import probe
-from .supervisor import descendants, send, supervise
+from .supervisor import supervise
 from .syscalls import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, Kernel
 
 TYPE_CHECKING = False
@@ -36,7 +36,6 @@ _MAX_DESCRIPTORS = 8
 _MAX_BYTES = 16 << 20
 _REPORT = _CONTROL = 3
 _FAILED = 126
-_KILL = 9
 
 
 class Zygote:
@@ -44,15 +43,12 @@ class Zygote:
 
     def __init__(self) -> None:
         self._kernel = Kernel()
-        self._adopts = True
         try:
             self._kernel.prctl(PR_SET_DUMPABLE, 0)
-            self._kernel.prctl(PR_SET_CHILD_SUBREAPER, 1)  # for what a supervisor has that was killed
         except OSError:
-            self._adopts = False
+            pass  # no ctypes, or not Linux
         self._filters: dict[tuple[bool, int], bytes] = {}
         self._programs: dict[bytes, Main] = {}
-        self._supervisors: set[int] = set()
 
     def serve(self, connection: _socket.socket) -> None:
         """Answer requests until the other end is closed."""
@@ -69,22 +65,8 @@ class Zygote:
                 os.close(each)
             packed = marshal.dumps(answer)
             connection.sendall(len(packed).to_bytes(4, "little") + packed)
-            _signal.signal(_signal.SIGCHLD, lambda number, frame: self._reap())
-            self._reap()
-
-    def _reap(self) -> None:
-        """Reap the supervisors that have ended. End what one has left that was killed."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if not pid:
-                return
-            if pid in self._supervisors and status:
-                kept = {below for each in self._supervisors - {pid} for below in (each, *descendants(each))}
-                send([each for each in descendants(os.getpid()) if each not in kept], _KILL)
-            self._supervisors.discard(pid)
+            _signal.signal(_signal.SIGCHLD, lambda number, frame: _reap())
+            _reap()
 
     def _answer(self, fields: dict[str, object], descriptors: list[int]) -> dict[str, object]:
         if fields["ask"] == "probe":
@@ -100,14 +82,16 @@ class Zygote:
         pid = os.fork()
         if pid == 0:
             self._become_supervisor(request, descriptors, main)
-        self._supervisors.add(pid)
         return {"pid": pid}
 
     def _become_supervisor(self, request: CageRequest, descriptors: list[int], main: Main | None) -> NoReturn:
         try:
             _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)
-            if self._adopts:
+            adopts = True
+            try:
                 self._kernel.prctl(PR_SET_CHILD_SUBREAPER, 1)
+            except OSError:
+                adopts = False
             bounded = request.caged and request.abi >= 6 and landlock.bound_signals(self._kernel)
             control, *streams = descriptors
             command = os.fork()
@@ -117,7 +101,7 @@ class Zygote:
             self._kernel.close_from(_CONTROL + 1)
             os.write(_CONTROL, command.to_bytes(4, "little"))
             found_by = b"" if request.caged else request.environment.get(b"CCB_MARK", b"")
-            supervise(_CONTROL, command, self._adopts, bounded, found_by and b"CCB_MARK=" + found_by)
+            supervise(_CONTROL, command, adopts, bounded, found_by and b"CCB_MARK=" + found_by)
         finally:
             os._exit(_FAILED)
 
@@ -135,6 +119,7 @@ class Zygote:
 
 def main(descriptor: int) -> None:
     """Serve the worker at the other end of this socket, until it ends."""
+    os.setpgid(0, 0)  # in the session of the worker, where no command is: see `..running`
     connection = _socket.socket(fileno=os.dup(descriptor))
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -149,6 +134,15 @@ def main(descriptor: int) -> None:
     gc.disable()
     gc.freeze()  # a collection in a child would copy all the pages that it shares with this process
     zygote.serve(connection)
+
+
+def _reap() -> None:
+    """Reap the supervisors that have ended."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass  # none is left
 
 
 def _receive(connection: _socket.socket) -> tuple[dict[str, object], list[int]]:

@@ -97,7 +97,6 @@ class NameFinder:
                 stdin=given,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,
             )
         except OSError:
             self._end()

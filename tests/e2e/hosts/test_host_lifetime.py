@@ -147,19 +147,43 @@ async def test_what_a_command_leaves_running_is_told_and_ends_with_the_run(
     await until(lambda: not processes_of(host_user))
 
 
+ATTACKS = {
+    "none": "",
+    "the supervisor is stopped": "kill -STOP $PPID;",
+    "the supervisor and the zygote are killed": "kill -9 $(cut -d' ' -f4 /proc/$PPID/stat) $PPID;",
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
 async def test_stop_all_ends_what_has_lost_its_environment(
-    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser, attack: str
 ) -> None:
+    line = f"{LOST}; {ATTACKS[attack]} touch ready"
     fake_model.add(
-        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": LOST}}]}, {"text": "a server runs"}
+        {"blocks": [{"type": "tool_use", "name": "Bash", "input": {"command": line}}]}, {"text": "a server runs"}
     )
+    lost, ready = host_user.home / "lost", host_user.home / "ready"
     argv = ["ssh", f"{host_user.name}@127.0.0.1:~", *sshd.client_options(), "-p", *STDIO, "--allowedTools", "Bash"]
     async with laptop.start([*argv, "--reconnect-timeout", "0"]) as running:
         await running.send(user_message("go"))
-        await running.until("result")
-        assert psutil.pid_exists(int((host_user.home / "lost").read_text()))
+        await until(lambda: lost.exists() and lost.read_text().endswith("\n"))
+        await until(lambda: ready.exists() or not psutil.pid_exists(int(lost.read_text())))
+        assert psutil.pid_exists(int(lost.read_text())) is ready.exists()
         reports = await command(sshd, host_user, "stop", all=True)
         assert [kind for kind, _ in reports] == ["stopped"]
+    await until(lambda: not processes_of(host_user))
+
+
+async def test_stop_all_ends_what_a_killed_worker_has_left_and_says_so(
+    laptop: Laptop, fake_model: FakeModel, sshd: Sshd, host_user: HostUser
+) -> None:
+    async with at_work(laptop, fake_model, sshd, host_user):
+        daemon_of(host_user).send_signal(signal.SIGKILL)
+    await until(lambda: names_of(host_user) <= {"bash", "sleep", "sh"})
+    assert names_of(host_user), "the tool still runs"
+    done = await laptop.run(["stop", f"{host_user.name}@127.0.0.1", "--all", *sshd.client_options()])
+    assert done.code == 0
+    assert "(sleep): left running by a tool of session" in done.stdout.replace("“", "")
     await until(lambda: not processes_of(host_user))
 
 

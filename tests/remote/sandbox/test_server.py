@@ -323,7 +323,7 @@ async def test_a_python_without_ctypes_runs_commands_and_ends_their_group(
         process = await host.start(["sh", "-c", "setsid sleep 300 & echo $!; wait"], str(tmp_path), output.extend)
         await until(lambda: output.endswith(b"\n"))
         await process.stop()
-        assert not is_alive(int(output))
+        await until(lambda: not is_alive(int(output)))
 
 
 async def test_environment_of_any_bytes_arrives(caged: Caged) -> None:

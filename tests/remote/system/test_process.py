@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import marshal
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.remote.tools_kit import is_alive, until
 
-from ccb.remote.sandbox import server
-from ccb.remote.sandbox.kernel import supervisor
+from ccb.remote.sandbox import running, server
 from ccb.remote.sandbox.rules import workspace_rules
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import MARK, Process, child_environment, marked, new_mark, stop_marked, without_ccb
+from ccb.tunnel.wire import process_tree
 
 
 @pytest.fixture
@@ -240,7 +244,7 @@ async def test_stop_ends_what_is_hard_to_end(name: str, is_caged: bool, host: Lo
     assert is_alive(child)
     await process.stop()
     assert not is_alive(child)
-    assert supervisor.descendants(process.pid) == []
+    assert process_tree.descendants(process.pid) == []
 
 
 async def test_no_caged_command_ends_its_supervisor(host: LocalHost, tmp_path: Path) -> None:
@@ -302,26 +306,118 @@ async def test_descendants_are_found_with_and_without_lists_of_children(host: Lo
     output = bytearray()
     process = await _start(host, "sleep 300 & (sleep 300 & sleep 300 & wait) & echo $$; wait", output, tmp_path)
     await _pid_from(output)
-    await until(lambda: len(supervisor.descendants(process.pid)) == 4)
-    parents, found = supervisor._all_parents(), [process.pid]
+    await until(lambda: len(process_tree.descendants(process.pid)) == 4)
+    parents, found = process_tree._all_parents(), [process.pid]
     for pid in found:
         found += parents.get(pid, [])
-    assert sorted(found[1:]) == sorted(supervisor.descendants(process.pid))
+    assert sorted(found[1:]) == sorted(process_tree.descendants(process.pid))
     await process.stop()
 
 
-async def test_what_a_killed_supervisor_had_is_ended(host: LocalHost, tmp_path: Path) -> None:
-    output = bytearray()
-    process = await _start(host, f"{_LOST} kill -9 $PPID; sleep 300", output, tmp_path)
-    child = await _pid_from(output)
-    assert await process.wait() == -signal.SIGKILL
-    await until(lambda: not is_alive(child) and not is_alive(process.pid))
-    await process.stop()
+_REMOTE = Path(running.__file__).parent.parent
+_WORKER = """
+import asyncio, json, marshal, os, sys
+from ccb.remote.sandbox import server
+from ccb.remote.sandbox.running import adopt_orphans
+from ccb.remote.system.host import LocalHost
+script, awaited, old, new = sys.argv[1:]
+_, modules = marshal.loads(server.load_modules()[4:])
+packed = marshal.dumps((b"compile the sources", [(name, code, text.replace(old, new)) for name, code, text in modules]))
+server.load_modules = lambda: len(packed).to_bytes(4, "little") + packed
+async def main():
+    adopt_orphans()
+    host, output = LocalHost(), bytearray()
+    other = await host.start(["sleep", "300"], os.getcwd(), bytearray().extend)
+    process = await host.start(["sh", "-c", script], os.getcwd(), output.extend)
+    while output.count(b"\\n") < {"gone": 1, "stop": 2}[awaited]:
+        await asyncio.sleep(0.01)
+    if awaited == "gone":
+        await asyncio.wait_for(process.wait(), 30)
+        open("go", "w").close()
+    await asyncio.wait_for(getattr(process, awaited)(), 30)
+    lives = os.path.exists(f"/proc/{int(output)}")
+    print(json.dumps([int(output), lives, process.returncode, process.notes, other.returncode]), flush=True)
+    await asyncio.wait_for(other.stop(), 30)
+    children = open("/proc/self/task/%d/children" % os.getpid()).read().split()
+    assert lives or len(children) <= 1, "all but the zygote was reaped"
+    host.close()
+asyncio.run(main())
+"""
 
 
-@pytest.mark.parametrize("is_caged", [False, True], ids=["uncaged", "caged"])
+async def _in_worker(
+    directory: Path, script: str, awaited: str, patch: tuple[str, str] = ("", ""), user: int | None = None
+) -> list[Any]:
+    """What a worker tells of a command, with a change to what its zygote loads. `awaited` is what it does about it."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = (sys.executable, "-c", _WORKER, script, awaited, *patch)
+    worker = await asyncio.create_subprocess_exec(*command, stdout=-1, cwd=directory, env=env, user=user)
+    try:
+        said, _ = await worker.communicate()
+    finally:
+        if worker.returncode is None:
+            worker.kill()
+    assert worker.returncode == 0
+    return list(json.loads(said))
+
+
+_ZYGOTE = f"zygote=$(cut -d' ' -f4 /proc/$PPID/stat); {_LOST}"
+_UNABLE = ("os.kill(pid, number)", "os.write(os.open(os.readlink('/proc/%d/cwd' % pid) + '/kills', 0o2101), b'x')")
+_LOST_SUPERVISORS: dict[str, tuple[str, str, int, tuple[str, str]]] = {
+    "killed": (f"{_LOST} kill -9 $PPID; sleep 300", "gone", -9, ("", "")),
+    "killed with the zygote": (f"{_ZYGOTE} kill -9 $zygote $PPID; sleep 300", "gone", -9, ("", "")),
+    "killed beside a stopped zygote": (f"{_ZYGOTE} kill -STOP $zygote; kill -9 $PPID; sleep 300", "gone", -9, ("", "")),
+    "killed after the command": (
+        f"{_LOST} (until [ -e go ]; do sleep 0.01; done; exec >&-; kill -9 $PPID) & exit 3",
+        "gone",
+        3,
+        ("", ""),
+    ),
+    "stopped": (f"{_LOST} kill -STOP $PPID; echo; sleep 300", "stop", -9, ("", "")),
+    "stopped, and the command has ended": (f"{_LOST} kill -STOP $PPID; echo", "stop", -9, ("", "")),
+    "failed": (f"{_LOST} echo; sleep 300", "stop", -9, ("if _KILL in said:", "if self.nothing:")),
+    "unable to kill": (f"{_LOST} echo; sleep 300", "stop", -9, _UNABLE),
+    "unable to list": ("echo $$; echo; exec sleep 300", "stop", -15, ("found = [top]", "return []")),
+}
+
+
+@pytest.mark.quick_rows(5)
+@pytest.mark.parametrize("name", _LOST_SUPERVISORS)
+async def test_what_a_supervisor_had_is_ended_whatever_becomes_of_it(name: str, tmp_path: Path) -> None:
+    """Nothing else is ended with it, and nobody waits for it for ever."""
+    script, awaited, code, patch = _LOST_SUPERVISORS[name]
+    assert (await _in_worker(tmp_path, script, awaited, patch))[1:] == [False, code, [], None]
+    if patch is _UNABLE:
+        assert (tmp_path / "kills").stat().st_size < 100, "it does not try all the time"
+
+
+def test_no_process_of_the_worker_itself_leads_a_session() -> None:
+    """It would be taken for an orphan of a command. (A daemon leaves the session of its login before.)"""
+    texts = {path.name: path.read_text(encoding="utf-8") for path in _REMOTE.rglob("*.py")}
+    assert {name for name, text in texts.items() if "start_new_session" in text or "setsid(" in text} == {
+        *("start.py", "zygote.py")
+    }
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make a program that becomes root")
+async def test_the_wait_for_what_takes_no_signal_ends(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        program = Path(directory) / "setpriv"
+        shutil.copy(shutil.which("setpriv") or "", program)
+        Path(directory).chmod(0o777)
+        program.chmod(0o4755)
+        script = f"{program} --reuid 0 --clear-groups sh -c 'echo $$; echo; exec sleep 300' & wait"
+        try:
+            child, lives, code, notes, _ = await _in_worker(Path(directory), script, "stop", user=65534)
+        except PermissionError:
+            pytest.skip("no other user may run this Python")
+    os.kill(child, signal.SIGKILL)
+    assert (lives, code, notes) == (True, -15, [f"cannot be killed, and lives on: sleep (pid {child})"])
+
+
+@pytest.mark.parametrize(("is_caged", "before"), [(False, ""), (True, ""), (False, "kill -STOP $PPID;")])
 async def test_a_killed_worker_leaves_only_what_the_next_one_finds(
-    is_caged: bool, host: LocalHost, tmp_path: Path
+    is_caged: bool, before: str, host: LocalHost, tmp_path: Path
 ) -> None:
     """What has its mark stays for it, and the rest is ended; in the cage for the workspace, all."""
     if is_caged and not host.cages().workspace:
@@ -333,7 +429,7 @@ from ccb.remote.sandbox.rules import workspace_rules
 from ccb.remote.system.host import LocalHost
 async def main():
     host, output = LocalHost({mark!r}), bytearray()
-    script = "sleep 300 & echo $!; {_LOST} sleep 300"
+    script = "sleep 300 & echo $!; {_LOST} {before} sleep 300"
     rules = workspace_rules([{str(tmp_path)!r}], os.environ, "") if {is_caged} else None
     await host.start(["sh", "-c", script], {str(tmp_path)!r}, output.extend, None, rules)
     while output.count(b"\\n") < 2:
