@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from .git_names import named_by, repository_of
 from .protected import AT_THE_TOP, AT_THE_TOP_IF_THERE, acts_later, is_repository, is_unknown
+from .temporary import let_in
 
 _MAX_DIRECTORIES = 200_000
 _MAX_PROTECTED = 4000
@@ -138,7 +139,7 @@ class Census:
             settled = max(state.changed, state.modified) < time.time_ns() - _TICK_NS
             if insist and stat.S_IMODE(state.mode) & _ENTERED != _ENTERED and os.geteuid():
                 with contextlib.suppress(OSError):
-                    _let_in(directory)
+                    let_in(directory, _ENTERED)
                     state = _state(directory) or state
             names, inner, linked = _listed(directory)
             self._forget(directory)
@@ -223,13 +224,3 @@ def _is_in(directory: str, places: dict[str, bool]) -> bool:
         above = os.path.dirname(directory)
         places[directory] = above != directory and _is_in(above, places)
     return places[directory]
-
-
-def _let_in(directory: str) -> None:
-    """Let this user enter a directory of its own that it could not list: a file in it may be found by its name, and
-    more of them once somebody opens it. Raise OSError."""
-    file = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        os.chmod(f"/proc/self/fd/{file}", stat.S_IMODE(os.fstat(file).st_mode) | stat.S_IRUSR | stat.S_IXUSR)
-    finally:
-        os.close(file)

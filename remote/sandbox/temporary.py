@@ -134,13 +134,13 @@ def open_up(top: str) -> None:
     for directory, names, _ in os.walk(top):
         for name in names:
             with contextlib.suppress(OSError):
-                _let_in(os.path.join(directory, name))
+                let_in(os.path.join(directory, name))
 
 
-def _let_in(path: str) -> None:
-    """Let this user enter a directory. A link in its place is not followed."""
-    file = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)
+def let_in(directory: str, mode: int = stat.S_IRWXU) -> None:
+    """Add to the mode of a directory of this user. A link in its place is not followed. Raise OSError."""
+    file = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        os.chmod(f"/proc/self/fd/{file}", 0o700)
+        os.chmod(f"/proc/self/fd/{file}", stat.S_IMODE(os.fstat(file).st_mode) | mode)
     finally:
         os.close(file)
