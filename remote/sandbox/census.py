@@ -14,16 +14,18 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Iterable, Set
+from collections.abc import Collection, Iterable, Iterator, Set
+from itertools import islice
 from typing import NamedTuple
 
-from .git_names import named_by, repository_of
+from .git_names import Ask, GitSettings, repository_way, way
 from .protected import AT_THE_TOP, AT_THE_TOP_IF_THERE, acts_later, is_repository, is_unknown
 from .temporary import let_in
 
 _MAX_DIRECTORIES = 200_000
 _MAX_PROTECTED = 4000
 _MAX_LINKED = 1000
+_DEPTH, _MAX_ENTRIES = 2, 200  # of the links in a directory that acts later
 _ENTERED = stat.S_IRUSR | stat.S_IXUSR
 _TICK_NS = 2_500_000_000
 """The coarsest clock of a file system: a directory that has changed so recently may change again within the tick."""
@@ -59,6 +61,7 @@ class Census:
         self._found: dict[str, list[str]] = {}  # by the directory in which they are
         self._unknown: dict[str, list[str]] = {}  # by the repository in which they are, or the top
         self._names: dict[str, list[_Name]] = {}  # of files with more than one, by the directory in which they are
+        self._settings = GitSettings()
 
     def take(self) -> set[str]:
         """Return the paths that are there now. Links are not followed. A directory that git takes for a repository
@@ -85,7 +88,7 @@ class Census:
         """Return the paths that a command may neither change nor make, when `found` is there. Raise TooLarge."""
         paths = [os.path.join(self.top, name) for name in AT_THE_TOP]
         paths += [path for name in AT_THE_TOP_IF_THERE if os.path.lexists(path := os.path.join(self.top, name))]
-        paths += [*sorted(found), *(path for each in sorted(found) for path in self._led_to(each))]
+        paths += sorted(found)
         if len(self._states) > _MAX_DIRECTORIES:
             raise TooLarge(f"{self.top} holds more than {_MAX_DIRECTORIES:,} directories")
         if len(paths) > _MAX_PROTECTED:
@@ -94,15 +97,15 @@ class Census:
             raise TooLarge(f"{self.top} is itself a repository of git, which cannot be protected")
         return list(dict.fromkeys(paths))
 
-    def named_by_git(self, found: set[str]) -> set[str]:
-        """Return the paths that act because a repository in `found` names them. They need not exist."""
+    def named_by_git(self, found: set[str], tops: Collection[str], ask: Ask) -> set[str]:
+        """Return the paths below `tops` that act because a repository in `found` names them. They need not exist."""
         named: set[str] = set()
         for path in found:
             if os.path.basename(path) == ".git":
-                named.update(named_by(repository_of(path), os.path.dirname(path), self.top))
+                named.update(self._settings.named_by(repository_way(path)[-1], os.path.dirname(path), ask))
             elif os.path.isdir(path) and not acts_later(os.path.basename(path)):
-                named.update(named_by(path, path, self.top))
-        return named
+                named.update(self._settings.named_by(path, path, ask))
+        return {path for path in named if is_below(path, tops)}
 
     def names(self) -> list[_Name]:
         """Return the names of files with more than one, but for what acts later and what is in it."""
@@ -114,11 +117,6 @@ class Census:
         self._found.clear()
         self._unknown.clear()
         self._names.clear()
-
-    def _led_to(self, path: str) -> list[str]:
-        """Return what stands behind a path that is found, where it is elsewhere in the directory."""
-        target = repository_of(path) if os.path.basename(path) == ".git" else os.path.realpath(path)
-        return [target] if target != path and target.startswith(self.top + "/") and os.path.lexists(target) else []
 
     def _forget(self, path: str) -> None:
         self._states.pop(path, None)
@@ -224,3 +222,32 @@ def _is_in(directory: str, places: dict[str, bool]) -> bool:
         above = os.path.dirname(directory)
         places[directory] = above != directory and _is_in(above, places)
     return places[directory]
+
+
+def steps(paths: Iterable[str], tops: Collection[str]) -> set[str]:
+    """Return what is below `tops` of the links that these paths are or lead over, and of what stands at their ends. The
+    links in a directory count, too, but not those deep in it."""
+    found: list[str] = []
+    for path in paths:
+        ends = repository_way(path) if os.path.basename(path) == ".git" else way(path)
+        found += ends
+        if os.path.basename(path) != ".git" and is_below(ends[-1], tops):
+            found += (step for link in _links_in(ends[-1], _DEPTH) for step in way(link)[1:])
+    return {path for path in found if is_below(path, tops) and os.path.lexists(path)}
+
+
+def _links_in(directory: str, depth: int) -> Iterator[str]:
+    try:
+        entries = os.scandir(directory)
+    except (OSError, ValueError):
+        return
+    with entries:
+        for entry in islice(entries, _MAX_ENTRIES):
+            if entry.is_symlink():
+                yield entry.path
+            elif depth > 1 and entry.is_dir(follow_symlinks=False):
+                yield from _links_in(entry.path, depth - 1)
+
+
+def is_below(path: str, tops: Collection[str]) -> bool:
+    return any(path.startswith(top + "/") for top in tops)

@@ -34,8 +34,9 @@ class Placeholders:
 
     @property
     def held(self) -> Set[str]:
-        """The directories that are there because of this object, or of another session."""
-        return self._held
+        """The directories that are there because of this object, or of another session. A file may have taken the place
+        of one, as git replaces empty directories."""
+        return {path for path in self._held if _is_placeholder(path)}
 
     def make(self, paths: Sequence[str]) -> list[str]:
         """Make what does not exist, where this user could. Return the paths that exist now: those can be protected, and

@@ -73,3 +73,12 @@ def _without(directory: str, excluded: Sequence[str]) -> list[str]:
 
 def _is_in(path: str, directory: str) -> bool:
     return bool(path) and (path == directory or path.startswith(directory.rstrip("/") + "/"))
+
+
+def found_outside(name: str, env: Mapping[str, str], tops: Sequence[str]) -> str | None:
+    """Return the path of a program that is in none of the directories `tops`, None if there is none."""
+    import shutil
+
+    places = [place for place in env.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
+    outside = [each for each in places if not f"{os.path.realpath(each)}/".startswith(tuple(f"{top}/" for top in tops))]
+    return shutil.which(name, path=os.pathsep.join(outside))

@@ -11,22 +11,23 @@ import importlib.util
 import logging
 import marshal
 import os
-import select
+import signal
 import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import IO, TYPE_CHECKING, Callable, cast
 
 from ccb.tunnel.wire.dataclass import dataclass
 
+from .git_names import LIST_SETTINGS
 from .placeholders import Placeholders, mounted_anywhere
+from .programs import found_outside
 from .rules import CageKind, CageRules
 from .running import RunningCommand
-from .start_request import start_request
+from .start_request import read_exactly, read_report, start_request
 from .temporary import TemporaryDirectories
 
 if TYPE_CHECKING:  # the first imports much, and the second is needed only where commands change the workspace
@@ -78,9 +79,10 @@ sys.modules["kernel.zygote"].main(0)
 _ANSWER_S = 20.0
 _START_S = 20.0  # from the fork to the program: a home that is mounted when it is used may take long
 _LOCK_S = 30.0  # for the start of another command
-_MAX_REPORT = 4096
 _MAX_TRIES = 20
+_MAX_SETTINGS = 4 << 20
 _STOP_FIRST = "a command in the sandbox still runs, so nothing such is kept: stop it first"
+_COULD_CHANGE = "a command in the sandbox still runs and could change it later: stop it first (/tasks)"
 
 
 class CageUnavailable(OSError):
@@ -203,21 +205,31 @@ class CageServer:
             if self._guard is None:
                 return []
             if self._unchecked or self._lives():
-                lines = self._check()
+                lines = [*self._check(), *self._guard.newly_linked()]
                 return [_STOP_FIRST, *lines] if lines else []
             self._guard.accept()
         return []
 
-    def accept_path(self, path: str) -> None:
-        """Leave a file where it is that a person has allowed to be written."""
-        with _held(self._workspace):
+    @contextlib.contextmanager
+    def writing(self, path: str) -> Iterator[None]:
+        """Start no command in the cage for the workspace while a file is written that acts later. Raise OSError if one
+        lives: what takes the place of a file is no mount, so the command could write it, too."""
+        with contextlib.ExitStack() as stack:
             if self._guard is not None:
-                self._guard.accept_path(path)
+                stack.enter_context(_held(self._workspace))
+                if not self._guard.acts_later(path):
+                    stack.close()
+                elif self._unchecked or self._lives():
+                    raise OSError(errno.EBUSY, _COULD_CHANGE, path)
+            yield
 
     def close(self) -> None:
         """End the zygote, for good. Commands that run go on."""
-        with contextlib.suppress(CageUnavailable):
-            self.check()
+        with contextlib.suppress(CageUnavailable), _held(self._workspace):
+            if self._guard is not None:
+                if self._unchecked or self._lives():
+                    self._check()
+                self._guard.release()
         with self._lock:
             self._closed = True
             self._end_zygote()
@@ -242,7 +254,7 @@ class CageServer:
                 self._directories.remove(temporary)
         return self._available
 
-    def _begin(self, rules: CageRules) -> tuple[list[str], list[str]]:
+    def _begin(self, rules: CageRules, env: Mapping[str, str]) -> tuple[list[str], list[str]]:
         """As `Guard.begin`, for a command that is about to start in the cage for the workspace."""
         from .census import TooLarge
         from .guard import Guard
@@ -250,14 +262,32 @@ class CageServer:
         alone = self._guard is None or not (self._unchecked or self._lives())
         self._guard = self._guard or Guard()
         try:
-            return self._guard.begin(rules.write, alone, rules.protected)
+            return self._guard.begin(rules.write, alone, lambda where: self._git(where, env, rules), rules.protected)
         except TooLarge as error:
             raise CageUnavailable(f"there is no workspace cage here: {error}") from None
+
+    def _git(self, directory: str, env: Mapping[str, str], rules: CageRules) -> bytes:
+        """Return the settings that git has in a directory, b"" if there is no git. Raise CageUnavailable."""
+        git = found_outside("git", env, rules.write)
+        if git is None:
+            return b""
+        reads = CageRules(CageKind.READ_ONLY, ("/",), (), rules.execute)
+        command = self._start(["sh", "-c", LIST_SETTINGS, git], directory, env, reads, program="/bin/sh")
+        try:
+            with contextlib.suppress(socket.timeout):
+                told, end, _ = read_report(command.stdout, _START_S, _MAX_SETTINGS).rpartition(b"\0.")
+                if end:
+                    return told
+        finally:
+            command.send(signal.SIGKILL)
+            command.close()
+            command.finish()
+        raise CageUnavailable(f"git cannot list its settings in {directory} (git config --list)")
 
     def _start_for_workspace(
         self, argv: Sequence[str], cwd: str, env: Mapping[str, str], rules: CageRules
     ) -> RunningCommand:
-        paths, linked = self._begin(rules)
+        paths, linked = self._begin(rules, env)
         try:
             protected = tuple(self._placeholders.make([*paths, *rules.protected]))
             child = self._start(argv, cwd, env, replace(rules, protected=protected, linked=tuple(linked)))
@@ -270,9 +300,9 @@ class CageServer:
     def _lives(self) -> bool:
         """Return whether a process of a command in the cage for the workspace lives: its supervisor says so, and each
         has the mark of this server among its mounts."""
-        self._living = {each for each in self._living if not each.gone}
+        self._living = {each for each in self._living if _may_live(each)}
         mark = self._directories.mark
-        return bool(self._living) or not mark or mark in mounted_anywhere()
+        return bool(self._living) or (bool(mark) and mark in mounted_anywhere())
 
     def _start(
         self,
@@ -287,7 +317,9 @@ class CageServer:
         if rules is not None:
             with _held(self._lock):
                 temporary, mark = self._directories.make(), self._directories.mark
-            if rules.kind is CageKind.WORKSPACE and mark:
+            if rules.kind is CageKind.WORKSPACE:
+                if not mark:
+                    raise CageUnavailable("no temporary directory could be made, by which its processes are known")
                 rules = replace(rules, protected=(*rules.protected, mark))
         try:
             fields = start_request(argv, cwd, env, rules, temporary, self.availability().abi if rules else 0, program)
@@ -313,8 +345,8 @@ class CageServer:
             # from here on without the lock: the program may be on a disk that does not answer
             control.settimeout(_START_S)
             try:
-                pid = int.from_bytes(_read(control, 4), "little")
-                failure = _read_report(report)
+                pid = int.from_bytes(read_exactly(control, 4), "little")
+                failure = read_report(report, _START_S)
             except EOFError:
                 raise CageUnavailable("the process that starts commands could not fork") from None
             except socket.timeout:
@@ -337,7 +369,10 @@ class CageServer:
             return []
         set_aside = self.check()
         with _held(self._workspace):
-            self._unchecked.discard(command)
+            if not _may_live(command):
+                self._unchecked.discard(command)
+            if not (self._unchecked or any(_may_live(each) or each.is_lost for each in self._living)) and self._guard:
+                self._guard.release()
             self._placeholders.sweep()
         return set_aside
 
@@ -349,8 +384,8 @@ class CageServer:
             ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
             connection.sendmsg([len(packed).to_bytes(4, "little")], ancillary)
             connection.sendall(packed)
-            size = int.from_bytes(_read(connection, 4), "little")
-            answer = marshal.loads(_read(connection, size))  # noqa: S302 - from our own child
+            size = int.from_bytes(read_exactly(connection, 4), "little")
+            answer = marshal.loads(read_exactly(connection, size))  # noqa: S302 - from our own child
         except (OSError, ValueError, EOFError) as error:
             self._end_zygote()
             raise CageUnavailable(f"the process that starts commands has failed: {error}") from None
@@ -430,6 +465,11 @@ def _start_error(report: bytes, fields: dict[str, object]) -> OSError:
     return OSError(number, os.strerror(number) if number else str(text), os.fsdecode(named))
 
 
+def _may_live(command: RunningCommand) -> bool:
+    """Return whether something of a command may live, as far as its supervisor has told."""
+    return not command.gone and (command.code is None or bool(command.left))
+
+
 @contextlib.contextmanager
 def _held(lock: threading.Lock | threading.RLock) -> Iterator[None]:
     """Hold a lock. Raise CageUnavailable instead of waiting for a command that waits for a disk."""
@@ -441,32 +481,8 @@ def _held(lock: threading.Lock | threading.RLock) -> Iterator[None]:
         lock.release()
 
 
-def _read_report(report: IO[bytes]) -> bytes:
-    """Return what a process reports that could not become the command, b"" if it could. Raise socket.timeout."""
-    until = time.monotonic() + _START_S
-    poll = select.poll()
-    poll.register(report, select.POLLIN)
-    said = b""
-    while poll.poll(max(0, until - time.monotonic()) * 1000):
-        data = report.read(_MAX_REPORT)
-        if not data:
-            return said
-        said += data
-    raise socket.timeout
-
-
 def _pipe(ends: contextlib.ExitStack) -> tuple[IO[bytes], IO[bytes]]:
     """Return the reading and the writing end of a new pipe, which `ends` closes."""
     reader, writer = os.pipe()
     reading = ends.enter_context(os.fdopen(reader, "rb", 0))
     return reading, ends.enter_context(os.fdopen(writer, "wb", 0))
-
-
-def _read(connection: socket.socket, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        more = connection.recv(size - len(data))
-        if not more:
-            raise EOFError("it has ended")
-        data += more
-    return bytes(data)

@@ -1,12 +1,18 @@
-"""The request with which a zygote starts a command."""
+"""The request with which a zygote starts a command, and the reading of answers."""
 
 from __future__ import annotations
 
 import os
+import select
+import socket
+import time
 from collections.abc import Mapping, Sequence
+from typing import IO
 
 from .rules import CageKind, CageRules
 
+_BLOCK = 1 << 16
+_MAX_REPORT = 1 << 16
 _NO_RULES = CageRules(CageKind.READ_ONLY, (), (), ())
 
 
@@ -46,3 +52,28 @@ def start_request(
         "network": rules.network,
         "own": rules.own,
     }
+
+
+def read_report(report: IO[bytes], seconds: float, most: int = _MAX_REPORT) -> bytes:
+    """Return what a process reports that could not become the command, b"" if it could. Raise socket.timeout, also for
+    more than `most` bytes."""
+    until = time.monotonic() + seconds
+    poll = select.poll()
+    poll.register(report, select.POLLIN)
+    said = b""
+    while len(said) <= most and poll.poll(max(0, until - time.monotonic()) * 1000):
+        data = report.read(_BLOCK)
+        if not data:
+            return said
+        said += data
+    raise socket.timeout
+
+
+def read_exactly(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise EOFError("it has ended")
+        data += more
+    return bytes(data)

@@ -143,17 +143,21 @@ class LocalHost:
         from .replacing import replace_file
 
         real = path if resolved else os.path.realpath(path)
-        written = await _in_thread(replace_file, self._replacing, real, data, expected, unkept)
-        if self._cages.watches:
-            await _in_thread(self._cages.accept_path, os.path.realpath(path))
-        return written
+
+        def write() -> FileInfo:
+            with self._cages.writing(os.path.join(os.path.realpath(os.path.dirname(real)), os.path.basename(real))):
+                return replace_file(self._replacing, real, data, expected, unkept)
+
+        return await _in_thread(write)
 
     async def restore(self, path: str, data: bytes | None, expected: str, mode: int) -> None:
         from .replacing import restore_file
 
-        await _in_thread(restore_file, self._replacing, path, data, expected, mode)
-        if self._cages.watches:
-            await _in_thread(self._cages.accept_path, path)
+        def write() -> None:
+            with self._cages.writing(path):
+                restore_file(self._replacing, path, data, expected, mode)
+
+        await _in_thread(write)
 
     def which(self, name: str) -> str | None:
         import shutil  # like tempfile, it takes 4 ms, and no session begins with it

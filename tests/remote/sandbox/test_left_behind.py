@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +15,13 @@ from tests.remote.tools_kit import until
 
 from ccb.remote.sandbox.aside import set_aside
 from ccb.remote.sandbox.census import Census
+from ccb.remote.sandbox.guard import Guard
 from ccb.remote.sandbox.protected import is_repository, why_protected
 from ccb.remote.sandbox.rules import workspace_rules
 from ccb.remote.sandbox.server import CageServer, CageUnavailable
+from ccb.remote.sandbox.temporary import TemporaryDirectories
+from ccb.remote.system.host import LocalHost
+from ccb.remote.system.regular_files import ABSENT, digest_of
 
 _EVIL = "core.fsmonitor 'touch $HOME/pwned; false'"
 _MADE = f"git init -q {{0}} && git -C {{0}} config {_EVIL}"
@@ -54,6 +58,9 @@ _HOSTILE = (
     "echo evil >tools/linked-hook; mv tools/linked-hook tools/x",
     "for i in 1 2 3; do mkdir -p 'many'$i && echo x >many$i/mise.toml; done",
     "mkdir k && mkfifo k/.envrc",
+    r"mkdir nul && printf 'gitdir: a\\0b' >nul/.git",
+    'mkdir deep && python3 -c \'print("gitdir: " + "a/" * 400000)\' >deep/.git',
+    "mkdir loop && ln -s b loop/a && ln -s a loop/b && ln -s a loop/.envrc && ln -s a/b/c loop/.npmrc",
     'python3 -c \'import os; f = os.open(".", os.O_TMPFILE | os.O_WRONLY); os.write(f, b"x"); os.mkdir("tmpfile");'
     ' os.link("/proc/self/fd/%d" % f, "tmpfile/.envrc", follow_symlinks=True)\'',
     f"mkdir x1 && cd x1 && git init -q --bare . && git config {_EVIL} && mkdir commondir_ && rm -rf refs && :",
@@ -231,6 +238,24 @@ async def test_what_no_supervisor_holds_any_more_is_told_by_its_mounts(workspace
         first.close()
 
 
+async def test_without_a_mark_for_its_processes_no_command_starts(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a system where no temporary directory can be made. Nothing could tell whether something of it lives."""
+    monkeypatch.setattr(TemporaryDirectories, "_make_top", _refuse)
+    workspace.host.close()
+    workspace.host = LocalHost()
+    with pytest.raises(CageUnavailable, match="no temporary directory could be made"):
+        await workspace.start("touch made")
+    (workspace.root / "sub" / ".envrc").touch()
+    await workspace.run_uncaged("mkdir own; touch own/.envrc")
+    assert (workspace.root / "sub" / ".envrc").exists() and (workspace.root / "own" / ".envrc").exists()
+
+
+def _refuse(directories: TemporaryDirectories) -> None:
+    raise OSError("read-only")
+
+
 async def test_what_a_lost_process_makes_is_set_aside_when_it_ends(workspace: Workspace) -> None:
     first = await workspace.start(_LATE.replace("; sleep 300", ""))
     await first.wait()
@@ -260,14 +285,188 @@ async def test_the_next_command_accepts_nothing_before_the_end_of_the_last_was_l
             child.close()
 
 
-async def test_a_file_that_was_allowed_to_be_written_stays(workspace: Workspace) -> None:
+async def test_what_acts_later_is_not_written_while_a_caged_command_lives(workspace: Workspace) -> None:
+    """A file that takes the place of another is no mount, so the command could write it."""
     running = await workspace.start("echo up; sleep 100")
     await until(lambda: workspace.output == b"up\n")
     (workspace.root / "sub" / "more").mkdir()
-    await workspace.host.replace(str(workspace.root / "sub" / "more" / "AGENTS.md"), b"asked", "")
+    asked = str(workspace.root / "sub" / "more" / "AGENTS.md")
+    named = str(workspace.root / "hooks" / "pre-commit")
+    for path in (asked, named, str(workspace.root / ".newtool")):
+        with pytest.raises(OSError, match=r"could change it later: stop it first \(/tasks\)"):
+            await workspace.host.replace(path, b"asked", ABSENT)
+        assert not os.path.exists(path)
+    with pytest.raises(OSError, match="stop it first"):
+        await workspace.host.restore(str(workspace.root / "AGENTS.md"), None, digest_of(b"instructions\n"), 0)
+    await workspace.host.replace(str(workspace.root / "sub" / "plain"), b"any", ABSENT)
     await running.stop()
-    assert running.notes == []
-    assert (workspace.root / "sub" / "more" / "AGENTS.md").read_text() == "asked"
+    await workspace.host.replace(asked, b"asked", ABSENT)
+    await workspace.run("echo evil >>sub/more/AGENTS.md")
+    assert Path(asked).read_text() == "asked"
+
+
+async def test_a_plain_file_that_is_written_makes_no_repository_known(workspace: Workspace) -> None:
+    process = await workspace.start(
+        "echo up; while [ ! -e new/notes ]; do sleep 0.01; done; git init -q --bare new; echo made; sleep 100"
+    )
+    await until(lambda: workspace.output == b"up\n")
+    await workspace.host.replace(str(workspace.root / "new" / "notes"), b"mine", ABSENT)
+    await until(lambda: workspace.output.endswith(b"made\n"))
+    await process.stop()
+    assert process.notes == ["new/HEAD is now HEAD.stopped-by-ccb"]
+
+
+def _by_rename(path: Path) -> None:
+    (path.parent / "temporary").write_text("new\n")
+    (path.parent / "temporary").rename(path)
+
+
+def _anew(path: Path) -> None:
+    """As git does it. File systems like to give the number of a removed file to the next."""
+    if path.is_dir():
+        path.rmdir()
+    else:
+        path.unlink()
+    path.write_text("new\n")
+
+
+def _removed(path: Path) -> None:
+    path.unlink()
+    (path.parent / "removed").touch()
+
+
+_WAITS = "while ! grep -qs new {0} && [ ! -e removed ]; do sleep 0.01; done; echo evil >>{0}; echo done; sleep 100"
+
+
+@pytest.mark.parametrize("pins", [True, False], ids=["open", "by time"])
+@pytest.mark.parametrize(
+    ("name", "act"),
+    [
+        ("AGENTS.md", _by_rename),
+        ("AGENTS.md", _anew),
+        ("AGENTS.md", _removed),
+        ("tools/clean.sh", _anew),
+        ("included", _anew),
+        (".envrc", _anew),
+    ],
+)
+async def test_what_is_replaced_beside_a_living_command_is_set_aside(
+    name: str, act: Callable[[Path], None], pins: bool, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new file is no mount. `.envrc` is a placeholder before."""
+    monkeypatch.setattr("ccb.remote.sandbox.guard._MAX_OPEN", 200 if pins else 0)
+    (workspace.root / "included").touch()
+    process = await workspace.start(f"echo up; {_WAITS.format(name)}")
+    await until(lambda: workspace.output == b"up\n")
+    act(workspace.root / name)
+    await until(lambda: workspace.output.endswith(b"done\n"))
+    await process.stop()
+    new = f"{os.path.basename(name)}.stopped-by-ccb"
+    assert len(process.notes) == 1 and process.notes[0].startswith(f"{name} is now {new}")
+    assert not (workspace.root / name).exists()
+    assert "evil" in (workspace.root / name).with_name(new).read_text()
+
+
+async def test_what_is_written_beside_a_living_command_is_set_aside_also_without_the_refusal(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ccb.remote.sandbox.guard._acts_in", lambda *_: False)
+    process = await workspace.start(f"echo up; {_WAITS.format('sub/AGENTS.md')}")
+    await until(lambda: workspace.output == b"up\n")
+    await workspace.host.replace(str(workspace.root / "sub" / "AGENTS.md"), b"new\n", ABSENT)
+    await until(lambda: workspace.output.endswith(b"done\n"))
+    await process.stop()
+    assert process.notes == ["sub/AGENTS.md is now AGENTS.md.stopped-by-ccb"]
+
+
+async def test_what_a_person_edits_in_place_stays(workspace: Workspace) -> None:
+    """The mount covers it as before."""
+    script = (
+        "echo up; while ! grep -q mine AGENTS.md; do sleep 0.01; done; for f in AGENTS.md .vscode/x; do echo x >>$f"
+    )
+    process = await workspace.start(f"{script}; done; sleep 100")
+    await until(lambda: workspace.output.startswith(b"up\n"))
+    with (workspace.root / "AGENTS.md").open("a") as file:
+        file.write("mine\n")
+    await until(lambda: workspace.output.count(b"Read-only file system") == 2)
+    await process.stop()
+    assert process.notes == []
+    assert (workspace.root / "AGENTS.md").read_text() == "instructions\nmine\n"
+    assert not any(path.startswith("/") for path in _open_in(workspace.root)), "nothing is held open"
+
+
+def _open_in(root: Path) -> list[str]:
+    links = (f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd"))
+    return [os.readlink(link) for link in links if os.path.lexists(link) and os.readlink(link).startswith(str(root))]
+
+
+@pytest.mark.parametrize(
+    ("links", "script", "evil"),
+    [
+        ({"sub/.envrc": "../build/env"}, "mkdir build; echo x >build/env", "sub/.envrc"),
+        ({"sub/.envrc": "../build/env"}, "mkdir b2; echo x >b2/env; ln -s b2 build", "sub/.envrc"),
+        ({".vscode": "build/vs"}, "mkdir -p build/vs; echo x >build/vs/tasks.json", ".vscode/tasks.json"),
+        ({".vscode": "link/real", "link": "d1"}, "rm link; mv link l; ln -s d2 link", ".vscode/evil"),
+        ({".vscode": "l1", "l1": "l2/real", "l2": "d1"}, "mv l2 x; ln -s d2 l2; ln -sfn d2/real l1", ".vscode/evil"),
+        ({".git/hooks/pre-commit": "../../link/real/hook", "link": "d1"}, "rm link; ln -s d2 link", "link/real/evil"),
+        ({"hooks": "link/real", "link": "d1"}, "rm link; ln -s d2 link", "hooks/evil"),
+        ({".claude/skills/one": "../../link/real", "link": "d1"}, "rm link; ln -s d2 link", ".claude/skills/one/evil"),
+        ({".vscode/tasks.json": "../build/tasks"}, "mkdir build; echo x >build/tasks", ".vscode/tasks.json"),
+        ({".husky/pre-push": "../d1/push"}, "echo x >d1/push", ".husky/pre-push"),
+        ({"hooks": "build/x"}, "mkdir d3; echo x >d3/evil; mkdir build; ln -s ../d3 build/x", "hooks/evil"),
+    ],
+)  # fmt: skip
+async def test_no_link_on_the_way_to_what_acts_later_is_led_elsewhere(
+    links: dict[str, str], script: str, evil: str, workspace: Workspace
+) -> None:
+    for name in ("d1", "d2"):
+        (workspace.root / name / "real").mkdir(parents=True)
+    (workspace.root / "d2" / "real" / "evil").touch()
+    for name, target in links.items():
+        (workspace.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (workspace.root / name).symlink_to(target)
+    await workspace.run(script)
+    assert not (workspace.root / evil).exists()
+
+
+async def test_links_between_directories_of_a_session_are_followed_where_both_can_be_written(
+    workspace: Workspace,
+) -> None:
+    other = workspace.home / "other"
+    (other / "vs").mkdir(parents=True)
+    (workspace.root / ".vscode").symlink_to(other / "vs")
+    (workspace.root / "sub" / ".envrc").symlink_to(other / "env")
+    both = workspace_rules([str(workspace.root), str(other)], os.environ, str(workspace.home))
+    where = str(workspace.root), workspace.output.extend, None
+    first = await workspace.start("true")
+    await first.wait()
+    script = "echo x >../other/vs/tasks.json; echo x >../other/env"
+    second = await workspace.host.start(["sh", "-c", script], *where, both)
+    await second.wait()
+    assert second.notes == ["env is now env.stopped-by-ccb"]
+    assert os.listdir(other / "vs") == []
+    third = await workspace.start("true")
+    await third.wait()
+    assert third.notes == []
+    assert sorted(os.listdir(other)) == ["env.stopped-by-ccb", "vs"]
+
+
+async def test_a_directory_that_becomes_a_repository_is_none_afterwards(workspace: Workspace) -> None:
+    rules = workspace_rules([str(workspace.root / "sub")], os.environ, str(workspace.home))
+    where = str(workspace.root / "sub"), workspace.output.extend, None, rules
+    process = await workspace.host.start(["git", "init", "-q", "--bare", "."], *where)
+    await process.wait()
+    assert process.notes == ["HEAD is now HEAD.stopped-by-ccb"]
+
+
+async def test_a_repository_is_not_led_elsewhere_over_a_link(workspace: Workspace) -> None:
+    workspace.git("init", "-q", "store/repo")
+    (workspace.root / "link").symlink_to("store")
+    (workspace.root / "tree").mkdir()
+    (workspace.root / "tree" / ".git").write_text("gitdir: ../link/repo/.git\n")
+    await workspace.run(f"git init -q s2/repo; mv s2/repo/.git s2/repo/x; git config -f s2/repo/x/config {_EVIL};"
+                        " mv s2/repo/x s2/repo/.git; rm link; ln -s s2 link")  # fmt: skip
+    assert os.readlink(workspace.root / "link") == "store"
 
 
 def test_a_count_is_taken_again_only_where_something_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,6 +486,33 @@ def test_a_count_is_taken_again_only_where_something_changed(tmp_path: Path, mon
     os.utime(tmp_path / "d3" / "inner", (1, 1))
     assert census.take() == {f"{tmp_path}/d3/inner/.envrc"}
     assert listed == [f"{tmp_path}/d3/inner"]
+
+
+def test_a_command_without_the_cage_has_only_what_changed_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files that it may have linked elsewhere are looked at before the next command in the cage."""
+    for number in range(5):
+        (tmp_path / "project" / f"d{number}").mkdir(parents=True)
+        (tmp_path / "project" / f"d{number}" / "file").touch()
+    monkeypatch.setattr("ccb.remote.sandbox.census._TICK_NS", 0)
+    top = str(tmp_path / "project")
+    guard = Guard()
+    assert guard.begin([top], True, lambda _: b"")[1] == []
+    scandir, listed = os.scandir, []
+
+    def noted(path: str) -> object:
+        listed.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", noted)
+    guard.accept()
+    os.link(tmp_path / "project" / "d3" / "file", tmp_path / "elsewhere")
+    guard.accept()
+    assert listed == []
+    assert guard.begin([top], True, lambda _: b"")[1] == [f"{top}/d3/file"]
+    assert len(listed) == 6
+    guard.release()
 
 
 def test_a_link_leads_nothing_outside_to_be_set_aside(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,11 @@ from ccb.remote.sandbox.rules import CageKind, read_only_rules, workspace_rules
 from ccb.remote.sandbox.stops import stopped
 
 _LOGIN = {"PATH": "/usr/bin:/bin"}
+
+
+def _ask(directory: str) -> bytes:
+    argv = ["git", "config", "--list", "-z", "--show-origin", "--includes"]
+    return subprocess.run(argv, cwd=directory, check=True, capture_output=True).stdout
 
 
 def _covers(paths: tuple[str, ...], path: str) -> bool:
@@ -74,16 +80,17 @@ def test_the_workspace_protects_a_repository_that_git_is_led_to(tmp_path: Path) 
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / ".git").symlink_to("kept/one")
     (tmp_path / "sub" / ".git").write_text("gitdir: ../kept/two\n")
-    found = {os.path.relpath(path, tmp_path) for path in Guard().begin([str(tmp_path)], alone=True)[0]}
+    found = {os.path.relpath(path, tmp_path) for path in Guard().begin([str(tmp_path)], True, _ask)[0]}
     assert {".git", "kept/one", "sub/.git", "kept/two"} <= found
 
 
 def test_the_workspace_protects_what_acts_later(tmp_path: Path) -> None:
-    for name in ("sub/.git", "sub/deep/.vscode", "hooks", ".git"):
+    for name in ("sub/.git", "sub/deep/.vscode", "hooks"):
         (tmp_path / name).mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
     (tmp_path / ".git" / "config").write_text('[core]\n\thooksPath = hooks\n[include]\n\tpath = "../more"\n')
     (tmp_path / "more").touch()
-    found = {os.path.relpath(path, tmp_path) for path in Guard().begin([str(tmp_path)], alone=True)[0]}
+    found = {os.path.relpath(path, tmp_path) for path in Guard().begin([str(tmp_path)], True, _ask)[0]}
     assert {".git", ".claude", ".envrc", "CLAUDE.md", "sub/.git", "sub/deep/.vscode", "hooks", "more"} <= found
     assert ".husky" not in found  # it is not there, and nothing would use it
     rules = workspace_rules([str(tmp_path)], _LOGIN, "/home/somebody", network=True)

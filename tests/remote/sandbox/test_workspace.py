@@ -80,9 +80,28 @@ async def test_a_file_with_a_name_outside_is_not_changed(workspace: Workspace) -
 
 async def test_a_link_that_an_allowed_command_makes_counts_with_the_next_command(workspace: Workspace) -> None:
     await workspace.run("true")
-    await workspace.run_uncaged("ln a ../elsewhere")
-    await workspace.run("echo x >a")
+    (workspace.root / "sub" / "a").write_text("one\n")
+    await workspace.run("true")
+    await workspace.run_uncaged("ln sub/a ../elsewhere")
+    await workspace.run("echo x >sub/a")
     assert (workspace.home / "elsewhere").read_text() == "one\n"
+
+
+async def test_a_link_that_is_made_while_a_caged_command_lives_is_told(workspace: Workspace) -> None:
+    """No mount can be added to what runs already."""
+    (workspace.home / "store").write_text("one\n")
+    running = await workspace.start("echo up; sleep 100")
+    await until(lambda: workspace.output == b"up\n")
+    where = str(workspace.root), workspace.output.extend
+    script = "mkdir pkg && for f in a b; do ln ../store pkg/$f; done && ln a c"
+    allowed = await workspace.host.start(["sh", "-c", script], *where)
+    await allowed.wait()
+    told = f"{workspace.root}/pkg/a and 1 more: hard links to files elsewhere, which that command could write"
+    assert allowed.notes == ["a command in the sandbox still runs, so nothing such is kept: stop it first", told]
+    again = await workspace.host.start(["true"], *where)
+    await again.wait()
+    assert again.notes == []
+    await running.stop()
 
 
 async def test_many_linked_files_are_protected_with_their_directory(workspace: Workspace) -> None:
