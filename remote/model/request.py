@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ccb.tunnel.wire.models import TOKENS, at_most, count, sent_name
+from ccb.tunnel.wire.models import AT_MOST, BYTES_PER_TOKEN, ESTIMATED, TOKENS, at_most, count, sent_name
 from ccb.tunnel.wire.ndjson import dump, load, to_bytes
 
 Json = dict[str, Any]
@@ -75,9 +75,9 @@ def body(
 def usage_of(pieces: Sequence[bytes], told: Mapping[str, Any]) -> Json:
     """Return the usage of the complete answer to this request: what the provider does not tell is what it can be at
     most, as the laptop counts it, too."""
-    if count(told, "output_tokens") and any(count(told, name) for name in TOKENS[:3]):
+    if told.get(ESTIMATED) != AT_MOST and count(told, TOKENS[3]) and any(count(told, name) for name in TOKENS[:3]):
         return dict(told)
-    return at_most(told, sum(map(len, pieces)), int(_rest(pieces)["max_tokens"]))
+    return at_most(told, sum(map(len, pieces)) // BYTES_PER_TOKEN, int(_rest(pieces)["max_tokens"]))
 
 
 def _rest(pieces: Sequence[bytes]) -> Json:

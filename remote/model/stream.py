@@ -196,8 +196,7 @@ class MessageAssembler:
     def _start(self, message: Json) -> MessageHead:
         if self.head is not None:
             raise _wrong("the answer starts twice")
-        usage = message.get("usage")
-        self.usage = dict(usage) if isinstance(usage, dict) else {}
+        add_usage(self.usage, message.get("usage"))
         message_id = str(message.get("id") or f"msg_{new_uuid().replace('-', '')}")
         self.head = MessageHead(message_id, str(message.get("model") or ""), dict(self.usage))
         return self.head
@@ -215,8 +214,8 @@ class MessageAssembler:
 
     def _end(self, event: Json) -> Step:
         usage = event.get("usage")
+        add_usage(self.usage, usage)
         if isinstance(usage, dict):
-            add_usage(self.usage, usage)
             self._output_told = self._output_told or count(usage, "output_tokens") > 0
         delta = event.get("delta")
         reason = delta.get("stop_reason") if isinstance(delta, dict) else None

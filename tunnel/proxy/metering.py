@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from ..wire.dataclass import dataclass
 from ..wire.models import AT_MOST, ESTIMATED, TOKENS, ModelTable, add_usage, at_most, count
-from .guards.costs import ANSWERED, DETAILS, BilledRequest, answer_cost, tokens_of
+from .guards.costs import ANSWERED, DETAILS, BilledRequest, answer_cost, most_cost, tokens_of
 
 Json = dict[str, Any]
 
@@ -19,6 +19,7 @@ _STREAM_BYTES_PER_TOKEN = 40  # an event has 130 bytes for a few tokens
 _TOKENS_PER_S, _FAST_TOKENS_PER_S = 50, 150
 _MAX_ESTIMATED = 64_000
 _COUNTED = frozenset((*TOKENS, *DETAILS, ESTIMATED))
+_ANSWER = frozenset(("content", "usage"))
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class CallMeter:
         self._dearer: Json = {}
         self._received = 0
         self._output_told = False  # the number at the start of a stream is none
+        self._cut = False  # a stream that has begun, and not ended
         self._failed = False
 
     def answer(self, status: int) -> None:
@@ -118,15 +120,19 @@ class CallMeter:
     def event(self, event: Json) -> None:
         """Read one event of the answer, or an answer in one piece."""
         kind = event.get("type")
-        self._failed = self._failed or kind == "error"
+        self._failed = self._failed or kind == "error" or bool(event.get("error") and _ANSWER.isdisjoint(event))
+        delta = event.get("delta")
+        stopped = kind == "message_stop" or (isinstance(delta, dict) and isinstance(delta.get("stop_reason"), str))
+        self._cut = kind == "message_start" or (self._cut and not stopped)
         message = event.get("message") if kind == "message_start" else event
         if isinstance(message, dict):
             if isinstance(message.get("model"), str):
                 self._answered = message["model"][:200]
-            if isinstance(message.get("usage"), dict):
-                told = {name: value for name, value in message["usage"].items() if name in _COUNTED and value}
+            told = message.get("usage")
+            if isinstance(told, dict):
+                told = {name: value for name, value in told.items() if name in _COUNTED and (value or name in TOKENS)}
                 self._output_told = self._output_told or (kind != "message_start" and count(told, TOKENS[3]) > 0)
-                add_usage(self._usage, told)
+            add_usage(self._usage, told)
 
     def uploaded(self, size: int, digest: str) -> None:
         """Note how many bytes of the request were sent, and the SHA-256 of a whole one."""
@@ -173,8 +179,9 @@ class CallMeter:
         what could be read. Return whether that was so."""
         if self._request is None or not self._counts():
             return False
-        usage = self._usage if self._output_told else {**self._usage, TOKENS[3]: 0}
-        self._usage = at_most(usage, self._request.size, self._request.longest)
+        longest = self._request.longest
+        usage = self._usage if self._output_told and not self._cut else {**self._usage, TOKENS[3]: 0}
+        self._usage = at_most(usage, most_cost(self._models, self._request).tokens - longest, longest)
         if self._usage.get(ESTIMATED) != AT_MOST:
             return False
         self._usage = {**self._dearer, **self._usage}
@@ -187,7 +194,7 @@ class CallMeter:
         unanswered = seconds > 0 and not self._status and self._digest and self._path == ANSWERED
         if not (self._counts() or unanswered):
             return
-        if not self._usage:
+        if not any(count(self._usage, name) for name in TOKENS[:3]):
             self._usage["input_tokens"] = self._sent // _BYTES_PER_TOKEN
         per_s = _FAST_TOKENS_PER_S if self._dearer.get("speed") == "fast" else _TOKENS_PER_S
         made = max(self._received // _STREAM_BYTES_PER_TOKEN, min(int(seconds * per_s), _MAX_ESTIMATED))

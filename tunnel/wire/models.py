@@ -172,27 +172,36 @@ ESTIMATED = "estimated"
 """The member of a usage whose counts are not all the provider's: True, or AT_MOST for the most that it can be."""
 
 AT_MOST = "at_most"
-_MOST_BYTES_PER_TOKEN = 3
+BYTES_PER_TOKEN = 3
+"""The fewest that a text has."""
+
+_COUNTS = (*TOKENS, "ephemeral_1h_input_tokens", "web_search_requests")
+_OBJECTS, _TEXTS = ("cache_creation", "server_tool_use"), ("speed", "inference_geo")
 
 
-def add_usage(usage: dict[str, Any], more: Mapping[str, Any]) -> None:
+def add_usage(usage: dict[str, Any], more: object) -> None:
     """Add what a later part of an answer says to its usage. Some servers say it at the start, and nothing or 0 at the
-    end."""
-    for name, value in more.items():
+    end. What cannot be read may be anything: the usage is AT_MOST from then on."""
+    unreadable = usage.get(ESTIMATED) == AT_MOST or not _is_readable(more)
+    told: dict[str, Any] = more if isinstance(more, dict) else {}
+    for name, value in told.items():
         if name in TOKENS:
-            value = count(more, name) or count(usage, name)
+            value = count(told, name) or count(usage, name)
         if value is not None:
             usage[name] = value
+    if unreadable:
+        usage[ESTIMATED] = AT_MOST
 
 
-def at_most(usage: Mapping[str, Any], size: int, longest: int) -> dict[str, Any]:
-    """Return the usage of a complete answer, with the most that it can be where the provider does not tell it: what a
-    request of `size` bytes and an answer of `longest` tokens have."""
+def at_most(usage: Mapping[str, Any], prompt: int, longest: int) -> dict[str, Any]:
+    """Return the usage of a complete answer, with the most that it can be where the provider does not tell it: that of
+    a request of `prompt` tokens and an answer of `longest`."""
+    unreadable = usage.get(ESTIMATED) == AT_MOST
     missing: dict[str, Any] = {}
-    if not any(count(usage, name) for name in TOKENS[:3]):
-        missing[TOKENS[0]] = size // _MOST_BYTES_PER_TOKEN
-    if not count(usage, TOKENS[3]):
-        missing[TOKENS[3]] = longest
+    if unreadable or not any(count(usage, name) for name in TOKENS[:3]):
+        missing[TOKENS[0]] = max(prompt, count(usage, TOKENS[0]))
+    if unreadable or not count(usage, TOKENS[3]):
+        missing[TOKENS[3]] = max(longest, count(usage, TOKENS[3]))
     return {**usage, **missing, ESTIMATED: AT_MOST} if missing else dict(usage)
 
 
@@ -214,6 +223,21 @@ def is_same_model(one: str, other: str) -> bool:
 def count(usage: Mapping[str, Any], name: str) -> int:
     """Return a token count from a usage object; 0 when it is missing or no number of tokens."""
     value = usage.get(name)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return 0
-    return int(value) if 0 <= value < 2**53 else 0
+    return int(value) if value is not None and _is_count(value) else 0
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 2**53
+
+
+def _is_readable(usage: object) -> bool:
+    """Return whether all can be read that a usage says of what is paid for. What is not there costs nothing."""
+    parts = usage.get("iterations") if isinstance(usage, dict) else None
+    if not isinstance(usage, dict) or not isinstance(parts, (list, type(None))):
+        return usage is None
+    objects = [usage, *(parts or ())]
+    objects += [each.get(name) or {} for each in objects if isinstance(each, dict) for name in _OBJECTS]
+    counts = (each.get(name) if isinstance(each, dict) else "" for each in objects for name in _COUNTS)
+    return all(each is None or _is_count(each) for each in counts) and all(
+        isinstance(usage.get(name), (str, type(None))) for name in _TEXTS
+    )

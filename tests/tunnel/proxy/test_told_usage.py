@@ -124,6 +124,32 @@ async def test_what_came_before_a_failure_is_paid_for() -> None:
 
 MOST_INPUT, LONGEST = 1_415, 5_000
 INPUT: Json = {"input_tokens": 1_200, "cache_read_input_tokens": 300}
+LAST: Json = {"output_tokens": 90}
+MOST = (MOST_INPUT, 300, LONGEST, True)
+DETAILS: Json = {
+    "cache_creation": {"ephemeral_1h_input_tokens": 0},
+    "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
+    "iterations": [{"type": "message", "input_tokens": 3, "cache_creation": None}],
+    "speed": "standard",
+    "inference_geo": "not_available",
+}
+UNREADABLE: dict[str, Json] = {
+    "number": {"input_tokens": "1200"},
+    "empty number": {"cache_creation_input_tokens": ""},
+    "negative": {"cache_creation_input_tokens": -5},
+    "not finite": {"cache_creation_input_tokens": 1e300},
+    "true": {"cache_creation_input_tokens": True},
+    "iterations": {"iterations": {"0": {"input_tokens": 90_000}}},
+    "iteration": {"iterations": [7]},
+    "number of an iteration": {"iterations": [{"input_tokens": "90000"}]},
+    "hour of an iteration": {"iterations": [{"cache_creation": {"ephemeral_1h_input_tokens": []}}]},
+    "hour": {"cache_creation": {"ephemeral_1h_input_tokens": "9"}},
+    "cache": {"cache_creation": [1]},
+    "searches": {"server_tool_use": {"web_search_requests": "30"}},
+    "tools": {"server_tool_use": "30"},
+    "speed": {"speed": ["fast"]},
+    "place": {"inference_geo": 1},
+}
 NATIVE: dict[str, tuple[object, object, tuple[int, int, int, bool]]] = {  # usage at the start, usage at the end
     "told": ({**INPUT, "output_tokens": 1}, {"output_tokens": 90}, (1_200, 300, 90, False)),
     "none": ("none", "none", (MOST_INPUT, 0, LONGEST, True)),
@@ -135,6 +161,19 @@ NATIVE: dict[str, tuple[object, object, tuple[int, int, int, bool]]] = {  # usag
     "zeroed input at the end": (INPUT, {"input_tokens": 0, "output_tokens": 90}, (1_200, 300, 90, False)),
     "the end only": ("none", {**INPUT, "output_tokens": 90}, (1_200, 300, 90, False)),
     "floats": ({"input_tokens": 1_200.0}, {"output_tokens": 90.0}, (1_200, 0, 90, False)),
+    "null beside numbers": (INPUT | {"cache_creation": None}, {"output_tokens": 90}, (1_200, 300, 90, False)),
+    "details": (INPUT | DETAILS, {**DETAILS, "output_tokens": 90}, (1_200, 300, 90, False)),
+    **{
+        f"unreadable {name}": ({**INPUT, **more}, {"output_tokens": 90}, (MOST_INPUT, 300, LONGEST, True))
+        for name, more in UNREADABLE.items()
+    },
+    "unreadable cache": (
+        {"input_tokens": 3, "cache_read_input_tokens": "190000"},
+        LAST,
+        (MOST_INPUT, 0, LONGEST, True),
+    ),
+    "unreadable at the end": (INPUT, {**LAST, "server_tool_use": {"web_search_requests": -1}}, MOST),
+    "no usage at the end": ({**INPUT, "output_tokens": 1}, "x", MOST),
 }
 
 
