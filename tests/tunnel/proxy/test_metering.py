@@ -156,8 +156,8 @@ DEAREST = {"model": "claude-opus-4-1", "max_tokens": 1_000}
         ({**OPUS, "model": "grok-9"}, DEAREST),
         ({**OPUS, "model": ["claude-opus-4-5"]}, DEAREST),
         ({**OPUS, "fallbacks": "default"}, DEAREST),
-        ({**OPUS, "tools": [{"type": "web_search_20250305", "name": "web_search"}]}, DEAREST),
-        ({**OPUS, "tools": "all"}, DEAREST),
+        ({**OPUS, "tools": [{"type": "web_search_20250305", "name": "web_search"}]}, {**DEAREST, "container": "c"}),
+        ({**OPUS, "tools": "all"}, {**DEAREST, "container": "c"}),
         ({**OPUS, "messages": [{"role": "user", "content": "hi"}, 7], "system": "x" * 5_000}, OPUS),
     ],
 )
@@ -169,13 +169,48 @@ def test_what_a_call_may_cost_at_most_follows_its_request(request_: dict[str, An
     assert dear.usd == pytest.approx(6 * 1.1 * most.usd), "as a fast answer of opus 4.6"
 
 
-def test_what_a_provider_is_to_fetch_counts_as_a_full_window() -> None:
-    """A document of a hundred bytes that names an address may have a thousand pages."""
-    for source in ({"type": "url", "url": "https://example.org/1.pdf"}, {"type": "file", "file_id": "file_1"}):
-        inner = {"type": "document", "source": source}
-        for block in (inner, {"type": "tool_result", "tool_use_id": "t", "content": [inner]}):
-            request = {**OPUS, "messages": [{"role": "user", "content": [block]}]}
-            assert most_cost(MODELS, billed(request, 300)).tokens == 201_000
+PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0x"}}
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0K"}}
+BLOCKS: list[dict[str, Any]] = [
+    PDF,
+    IMAGE,
+    {"type": "document", "source": {"type": "url", "url": "https://example.org/1.pdf"}},
+    {"type": "document", "source": {"type": "file", "file_id": "file_1"}},
+    {"type": "document", "source": {"type": "content", "content": [IMAGE]}},
+    {"type": "container_upload", "file_id": "file_1"},
+    {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "tool_result", "content": [PDF]}]},
+    {"type": ["text"]},
+]
+MEMBERS: list[dict[str, Any]] = [
+    {"mcp_servers": [{"type": "url", "url": "https://example.org", "name": "x"}]},
+    {"container": {"skills": [{"type": "anthropic", "skill_id": "xlsx"}]}},
+    {"context_management": {"edits": [{"type": "compact_20260112"}]}},
+    {"of_another_year": True},
+    {"tools": [{"type": "web_fetch_20250910", "name": "web_fetch", "max_uses": 20}]},
+    {"tools": [{"type": "mcp_toolset", "mcp_server_name": "x"}]},
+    *({"system": [block]} for block in BLOCKS),
+    *({"messages": [{"role": "user", "content": [block]}]} for block in BLOCKS),
+    *(
+        {"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": [block]}]}]}
+        for block in BLOCKS
+    ),
+]
+
+
+@pytest.mark.parametrize("more", MEMBERS)
+def test_what_may_be_longer_than_its_bytes_counts_as_a_full_window(more: dict[str, Any]) -> None:
+    """A document of a hundred bytes may have a thousand pages, a server of tools may answer with any length."""
+    assert most_cost(MODELS, billed({**OPUS, **more}, 300)).tokens == 201_000
+
+
+def test_what_an_agent_sends_is_no_longer_than_its_bytes() -> None:
+    call = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "ls"}}
+    text = {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [text]}
+    thought = {"type": "thinking", "thinking": "", "signature": "x"}
+    messages = [{"role": "assistant", "content": [thought, call]}, {"role": "user", "content": [result, text]}]
+    body = {**OPUS, "system": [text], "messages": messages, "stream": True, "metadata": {}, "thinking": {}}
+    assert most_cost(MODELS, billed({**body, "output_config": {}}, 3_000)).tokens == 2_000
 
 
 def test_a_call_that_waits_for_its_budget_holds_nothing_of_its_conversation() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...wire.dataclass import dataclass
-from ...wire.models import TOKENS, ModelTable, count
+from ...wire.models import BYTES_PER_TOKEN, TOKENS, ModelTable, count
 from .long_prices import with_long_price
 from .request_body import model_of
 
@@ -24,12 +24,23 @@ DETAILS = ("cache_creation", "server_tool_use", "iterations", "speed", "inferenc
 
 _DETAILS = frozenset(DETAILS)
 _SEARCH_USD = 0.01
-_BYTES_PER_TOKEN = 3
 _MAX_OUTPUT = 128_000
 _MAX_SHARE = 2.0
 """What a token of the input costs at most, in input tokens: one that the cache keeps for an hour."""
 
-_FETCHED = ("url", "file")
+_MEASURED = frozenset(
+    (
+        *("model", "max_tokens", "messages", "system", "tools", "tool_choice", "stream", "stop_sequences", "metadata"),
+        *("temperature", "top_p", "top_k", "thinking", "output_config", "output_format", "cache_control"),
+        *("service_tier", "speed", "inference_geo", "fallbacks", "models"),
+    )
+)
+"""The members of a request that add no more to the prompt than their bytes: not `mcp_servers`, `container`,
+`context_management`, or what is not known here."""
+
+_WRITTEN = ("text", "thinking", "redacted_thinking", "tool_use", "tool_result")
+"""The blocks whose bytes tell their length: a document of a hundred bytes may have a thousand pages."""
+
 _MAX_NAME = 1_000
 _DEAREST = "claude-opus-4-1"
 _OTHERS_ANSWER = frozenset(("fallbacks", "models"))
@@ -77,14 +88,14 @@ class MostCost:
 class BilledRequest:
     """What a request says of its price, without its conversation: a call may wait for a minute before it goes out, and
     many may wait. `size` are the bytes of its body, `longest` the tokens that its answer may have. `own_tools`: the
-    agent runs all of its tools. `fetches`: the provider fetches parts of the prompt, of a length that is not known.
+    agent runs all of its tools. `longer`: the prompt may be longer than these bytes tell.
     `others_answer`: other models than this one may answer."""
 
     model: str
     size: int
     longest: int = _MAX_OUTPUT
     own_tools: bool = True
-    fetches: bool = False
+    longer: bool = False
     others_answer: bool = False
     fast: bool = False
     in_one_country: bool = False
@@ -98,7 +109,7 @@ def billed(request: Mapping[str, Any], size: int) -> BilledRequest:
         size,
         longest if isinstance(longest, int) and 0 <= longest <= _MAX_OUTPUT else _MAX_OUTPUT,
         own_tools=_own_tools(request),
-        fetches=_fetches(request),
+        longer=_longer(request),
         others_answer=not _OTHERS_ANSWER.isdisjoint(request),
         fast="speed" in request,
         in_one_country="inference_geo" in request,
@@ -109,11 +120,12 @@ def most_cost(models: ModelTable, request: BilledRequest) -> MostCost:
     """Return what a request may cost at most. One that asks for more than an answer of its model, or for a model
     without a known price, counts as the dearest model."""
     known = models.facts(request.model)
+    window = known.context_window
     if request.others_answer or not (request.own_tools and known.priced):
         known = max(known, models.facts(_DEAREST), key=lambda each: each.input_price)
-    tokens = request.size // _BYTES_PER_TOKEN
-    if request.fetches:
-        tokens = max(tokens, known.context_window)
+    tokens = request.size // BYTES_PER_TOKEN
+    if request.longer or not request.own_tools:
+        tokens = max(tokens, window, known.context_window)
     known = with_long_price(request.model, known)
     share, long = max(_MAX_SHARE, known.write_share), 0 < known.long_from < tokens
     usd = (tokens * share * known.input_price + request.longest * known.output_price) / 1_000_000
@@ -131,17 +143,17 @@ def _own_tools(request: Mapping[str, Any]) -> bool:
     return not tools
 
 
-def _fetches(request: Mapping[str, Any]) -> bool:
-    """Return whether the provider is to fetch parts of the prompt, whose length the request does not tell."""
-    level = _items(request.get("messages"))
-    depth = 3  # messages, their blocks, the blocks of a result
-    while level and depth:
-        blocks = [each for each in level if isinstance(each, dict)]
-        if any(_object(each, "source").get("type") in _FETCHED for each in blocks):
-            return True
-        level = [inner for each in blocks for inner in _items(each.get("content"))]
-        depth -= 1
-    return False
+def _longer(request: Mapping[str, Any]) -> bool:
+    """Return whether the prompt may be longer than the bytes of a request tell."""
+    messages = (each for each in _items(request.get("messages")) if isinstance(each, dict))
+    blocks = [*_items(request.get("system")), *(block for each in messages for block in _items(each.get("content")))]
+    blocks = [each for each in blocks if isinstance(each, dict)]
+    inner = (each for block in blocks for each in _items(block.get("content")) if isinstance(each, dict))
+    return (
+        not _MEASURED.issuperset(request)
+        or any(each.get("type") not in _WRITTEN for each in blocks)
+        or any(each.get("type") != "text" for each in inner)
+    )
 
 
 def _items(value: object) -> list[Any]:
