@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 
 from ccb.tunnel.wire.dataclass import dataclass
-
-MAX_EVENT = 4 * 1024 * 1024
-"""Size limit of an event in bytes, all its lines together."""
+from ccb.tunnel.wire.stream_events import MAX_EVENT
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"

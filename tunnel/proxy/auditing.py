@@ -42,7 +42,7 @@ class Auditor(Protocol):
         """The provider has the whole request of a call; `body` is None if it was too large to keep."""
 
     def wanted(self, call_id: str, wanted: WantedCall) -> None:
-        """A model has begun to ask for a tool call: its input is still empty."""
+        """A model has begun to ask for a tool call: its input may still be empty."""
 
     def wanted_whole(self, call_id: str, wanted: WantedCall) -> None:
         """The input of a tool call is complete."""
@@ -114,7 +114,8 @@ class AuditedCalls:
         kind, block, delta = event.get("type"), event.get("content_block"), event.get("delta")
         if kind == "content_block_start" and isinstance(block, dict) and block.get("type") in _CALLS:
             if len(self._open) < _MAX_OPEN:
-                call = _call(block)
+                whole = block.get("input")  # of some servers, without a delta
+                call = replace(_call(block), input_json=json.dumps(whole)[:_MAX_INPUT] if whole else "")
                 self._open[index] = (call, StringIO())
                 self._auditor.wanted(self._call_id, call)
         elif kind == "content_block_delta" and index in self._open and isinstance(delta, dict):
@@ -125,7 +126,7 @@ class AuditedCalls:
 
     def _close(self, index: int) -> None:
         call, text = self._open.pop(index)
-        self._auditor.wanted_whole(self._call_id, replace(call, input_json=text.getvalue()))
+        self._auditor.wanted_whole(self._call_id, replace(call, input_json=text.getvalue() or call.input_json))
 
 
 def _call(block: dict[str, Any]) -> WantedCall:

@@ -1,4 +1,4 @@
-"""The raw streaming events of the Messages API inside a `stream_event` message, as typed values."""
+"""The raw streaming events of the Messages API, and those inside a `stream_event` message as typed values."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from typing import Union
 
 from .dataclass import dataclass
 from .frames import Json
+
+MAX_EVENT = 4 * 1024 * 1024
+"""Size limit of an event in bytes, all its lines together."""
 
 _TEXT_FIELDS = {"text_delta": "text", "input_json_delta": "partial_json", "thinking_delta": "thinking"}
 

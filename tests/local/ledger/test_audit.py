@@ -8,6 +8,7 @@ import json
 import random
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.model.fake_model import FakeModel
@@ -395,7 +396,8 @@ class Seen(NoAuditor):
 
 def test_tool_calls_are_found_wherever_the_stream_is_cut() -> None:
     ran_there = {"type": "server_tool_use", "id": "s1", "name": "code_execution"}
-    events = [
+    whole = {"type": "tool_use", "id": "t2", "name": "Read", "input": {"a": 2}}
+    events: list[dict[str, Any]] = [
         {"type": "content_block_start", "index": 1, "content_block": ran_there},
         {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": "{}"}},
         {"type": "content_block_stop", "index": 1},
@@ -404,6 +406,8 @@ def test_tool_calls_are_found_wherever_the_stream_is_cut() -> None:
         {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": ": 1}"}},
         {"type": "content_block_stop", "index": 0},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": "late"}},
+        {"type": "content_block_start", "index": 2, "content_block": whole},
+        {"type": "content_block_stop", "index": 2},
     ]
     stream = b"".join(b"data: " + json.dumps(each).encode() + b"\n\n" for each in events)
 
@@ -415,7 +419,8 @@ def test_tool_calls_are_found_wherever_the_stream_is_cut() -> None:
         for start in range(0, len(stream), size):
             reader.feed(stream[start : start + size])
         reader.close()
-        assert seen.calls == [WantedCall("s1", "code_execution", "{}", True), WantedCall("t1", "Bash", '{"a": 1}')]
+        ran, wanted = WantedCall("s1", "code_execution", "{}", True), WantedCall("t1", "Bash", '{"a": 1}')
+        assert seen.calls == [ran, wanted, WantedCall("t2", "Read", '{"a": 2}')]
 
 
 @pytest.mark.parametrize("streams", [False, True])

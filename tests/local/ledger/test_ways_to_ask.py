@@ -24,6 +24,8 @@ from ccb.tunnel.proxy.providers.routing import ModelRouter
 Json = dict[str, Any]
 JSON, STREAM = {"content-type": "application/json"}, {"content-type": "text/event-stream"}
 PAID: Json = {"input_tokens": 1_200_000, "output_tokens": 1}  # $6 of claude-opus-4-5
+FEW: Json = {"input_tokens": 3, "output_tokens": 1}
+STOP = b'event: message_stop\ndata: {"type": "message_stop"}\n\n'
 MODEL = "claude-opus-4-5"
 
 
@@ -55,6 +57,11 @@ answer tells nothing, is $3.20; and what is free may be asked for again and agai
 WAYS: dict[str, tuple[Json, bytes, dict[str, str], int]] = {  # the request, the answer and its headers
     "streamed": ({"stream": True}, stream(), STREAM, ONCE),
     "streamed under another name": ({"stream": True}, stream(), JSON, ONCE),
+    "streamed with carriage returns": ({"stream": True}, stream().replace(b"\n", b"\r"), STREAM, ONCE),
+    "streamed with both line ends": ({"stream": True}, stream().replace(b"\n", b"\r\n"), STREAM, ONCE),
+    "streamed in lines of data": ({"stream": True}, stream().replace(b', "', b',\ndata: "'), STREAM, ONCE),
+    "streamed with usage in part": ({}, stream({**FEW, "cache_read_input_tokens": "1200000"}), STREAM, TWICE),
+    "streamed with usage and no end": ({}, stream(FEW, stop=None).removesuffix(STOP), STREAM, TWICE),
     "streamed without usage": ({"stream": True}, stream(None), STREAM, TWICE),
     "streamed with usage 0": ({"stream": True}, stream({"input_tokens": 0, "output_tokens": 0}), STREAM, TWICE),
     "streamed with usage that is none": ({"stream": True}, stream([1]), STREAM, TWICE),
@@ -77,6 +84,10 @@ WAYS: dict[str, tuple[Json, bytes, dict[str, str], int]] = {  # the request, the
     "in one piece, compressed": ({}, gzip.compress(whole()), {**JSON, "content-encoding": "gzip"}, TWICE),
     "with unknown fields": ({"n": 4, "best_of": 3, "\u00e4": [1]}, whole(), JSON, ONCE),
     "with another tier and speed": ({"service_tier": "auto", "speed": "fast"}, whole(), JSON, ONCE),
+    "an error in place of an answer": ({}, b'{"error": {"message": "overloaded", "code": 529}}', JSON, ALL),
+    "an error in a stream": ({}, b'data: {"error": {"message": "overloaded"}}\n\ndata: [DONE]\n\n', STREAM, ALL),
+    "an error by its name": ({}, b'event: error\ndata: {"message": "overloaded"}\n\n', STREAM, ALL),
+    "an answer with an error": ({}, whole(None, error={"message": "odd"}), JSON, TWICE),
     "counted": ({}, b'{"input_tokens": 9}', JSON, ALL),
     "in a batch": ({"requests": [{"custom_id": "a", "params": {}}]}, whole(), JSON, 0),
 }
