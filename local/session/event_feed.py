@@ -14,7 +14,7 @@ from .state import Change, LinkState, Role, Standing, after, target
 MAX_QUEUED = 256
 """Items that may wait for the reader. While the queue is full, the link is not read, so the host waits."""
 
-MAX_QUEUED_BYTES = 64 * 1024 * 1024
+MAX_QUEUED_BYTES = 16 * 1024 * 1024
 """Bytes of memory of the items that wait. A single larger item is accepted when nothing else waits."""
 
 

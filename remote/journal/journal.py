@@ -33,7 +33,7 @@ from .storage import journal_file, no_room
 
 log = logging.getLogger(__name__)
 
-MAX_RECORD = 48 * 1024 * 1024
+MAX_RECORD = 24 * 1024 * 1024
 """Limit of one record in bytes."""
 
 T = TypeVar("T")

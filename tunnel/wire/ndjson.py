@@ -17,7 +17,7 @@ from .structure import count_values
 MAX_LINE = 256 * 1024
 """Length of the longest line in bytes, with its newline."""
 
-MAX_FRAME = 64 * 1024 * 1024
+MAX_FRAME = 32 * 1024 * 1024
 """Size of the largest frame in bytes, after its parts are joined."""
 
 _MEMORY_OF_LINE = 24

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MAX_TEXT = 16 * 1024 * 1024
 """The most bytes of piped text in a prompt."""
 
-MAX_INPUT_LINE = 48 * 1024 * 1024
+MAX_INPUT_LINE = 24 * 1024 * 1024
 """The longest NDJSON line on stdin, in bytes. It may carry images and documents."""
 
 SILENCE_S = 3.0

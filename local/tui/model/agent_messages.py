@@ -32,7 +32,7 @@ from .live_message import LiveMessage, set_text
 from .orphans import Orphans
 from .tool_calls import ToolCalls
 
-_MAX_ANSWERS, _MAX_ANSWERS_BYTES = 50, 8_000_000
+_MAX_ANSWERS, _MAX_ANSWERS_BYTES = 50, 4_000_000
 _MAX_WITHDRAWABLE = 4  # the worker withdraws only one of the newest messages
 
 
@@ -107,14 +107,14 @@ class AgentMessages:
         return block
 
     def _text(self, content: str, *, is_error: bool) -> list[Block]:
-        text = neutralise(content)
+        text = neutralise(content)[:MAX_BLOCK_CHARS]
         if is_error:
             notice = NoticeBlock(text=text, level=Level.ERROR)
             self._container.add(notice)
             return [notice]
         block, pieces = self._live.claim(MarkdownBlock)
         if text.strip():
-            self.answers.append(text[:MAX_BLOCK_CHARS])
+            self.answers.append(text)
             while weight_of(self.answers) > _MAX_ANSWERS_BYTES and len(self.answers) > 1:
                 self.answers.popleft()
         if not text.strip():
@@ -127,7 +127,7 @@ class AgentMessages:
         if "".join(piece.text for piece in pieces) + block.text != text:
             for piece in pieces:
                 self._container.take_away(piece)
-            pieces = set_text(self._container, block, text[:MAX_BLOCK_CHARS])
+            pieces = set_text(self._container, block, text)
         block.live = False
         self._container.update_block(block)
         return [*pieces, block]

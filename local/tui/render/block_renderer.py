@@ -51,6 +51,7 @@ _MAX_DIFF_LINES = 24
 _MAX_LIVE_MARKDOWN = 6_000  # characters; a longer block is plain text until it is complete
 _MAX_MARKDOWN = 20_000  # characters; a longer block stays plain text
 _PART_LINES = 50  # of a long text, drawn at a time
+_PART_CHARS = 20_000  # of a long line, drawn at a time: Rich takes 100 bytes for each
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 """The states of the spinner in front of a running tool. Blocks are drawn with the first one."""
 
@@ -228,13 +229,23 @@ class BlockRenderer:
 
 
 def _in_parts(text: Text) -> Iterator[Text]:
-    """Yield a text of many lines in parts of some dozens of them."""
-    if text.plain.count("\n") <= _PART_LINES:
+    """Yield a long text in parts of some dozens of lines."""
+    if text.plain.count("\n") <= _PART_LINES and len(text) <= _PART_CHARS:
         yield text
         return
-    lines, between = text.split("\n", allow_blank=True), text.blank_copy("\n")
-    for first in range(0, len(lines), _PART_LINES):
-        yield between.join(lines[first : first + _PART_LINES])
+    between = text.blank_copy("\n")
+    lines = [
+        part
+        for line in text.split("\n", allow_blank=True)
+        for part in (line.divide(range(_PART_CHARS, len(line), _PART_CHARS)) if len(line) > _PART_CHARS else [line])
+    ]
+    part: list[Text] = []
+    for line in lines:
+        if len(part) == _PART_LINES or sum(map(len, part)) + len(line) > _PART_CHARS:
+            yield between.join(part)
+            part = []
+        part.append(line)
+    yield between.join(part)
 
 
 def is_animated(block: Block) -> bool:

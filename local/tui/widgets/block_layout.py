@@ -9,7 +9,7 @@ from itertools import accumulate
 from ..model.blocks import Block
 
 MAX_BLOCKS = 10_000
-MAX_BYTES = 20_000_000
+MAX_BYTES = 12_000_000
 _SHARE_FOR_EARLIER = 3 / 4  # share of the limits for earlier events; the rest is for new ones
 
 
@@ -19,7 +19,7 @@ class BlockLayout:
     def __init__(self) -> None:
         self.blocks: list[Block] = []
         self.heights: list[int] = []
-        self._laid: list[Block] = []  # the blocks at the last `lay_out`
+        self._laid: list[Block | None] = []  # the blocks at the last `lay_out`; None for one that was removed since
         self._ends: list[int] = []  # the line after each of them
         self._weights: dict[Block, int] = {}
         self._bytes = 0
@@ -66,6 +66,8 @@ class BlockLayout:
         block = self.blocks.pop(position)
         del self.heights[position]
         self._bytes -= self._weights.pop(block)
+        if block in self._laid:
+            self._laid[self._laid.index(block)] = None
         return block
 
     def weigh(self, block: Block) -> None:
@@ -77,7 +79,7 @@ class BlockLayout:
     def lay_out(self) -> None:
         """Compute the line numbers from the heights. Until the next time, `at_line` knows the blocks of now: a block
         that is added or taken away meanwhile must not shift what is painted before that."""
-        self._laid = self.blocks.copy()
+        self._laid = [*self.blocks]
         self._ends = list(accumulate(self.heights))
 
     def is_laid_out(self, position: int) -> bool:
@@ -99,9 +101,10 @@ class BlockLayout:
 
     def at_line(self, line: int) -> tuple[Block, int, int] | None:
         """Return the block at a line, which of its lines that is, and how many it had at the last `lay_out`; None below
-        the last block."""
+        the last block, and where a block was that is removed."""
         position = bisect_right(self._ends, line)
-        if position >= len(self._ends):
+        block = self._laid[position] if position < len(self._laid) else None
+        if block is None:
             return None
         start = self._ends[position - 1] if position else 0
-        return self._laid[position], line - start, self._ends[position] - start
+        return block, line - start, self._ends[position] - start

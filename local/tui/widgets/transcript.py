@@ -168,7 +168,9 @@ class Transcript(ScrollView, can_focus=False):
     def update_block(self, block: Block) -> None:
         """Draw a block anew with the next frame. Until then it stays on the screen as it was drawn."""
         if block in self._block_layout:
-            self._changed[block] = None
+            if block not in self._changed:
+                self._changed[block] = None
+                self._block_layout.weigh(block)  # much may come before the next layout
             self._lay_out_soon(self._block_layout.position(block))
         else:
             block.changed()
@@ -176,8 +178,7 @@ class Transcript(ScrollView, can_focus=False):
     def take_away(self, block: Block) -> None:
         if block in self._block_layout:
             position = self._block_layout.position(block)
-            self._block_layout.remove(position)
-            self._drawing.forget(block)
+            self._remove(position)
             self._painted.forget(block)
             self._lay_out_soon(position)
 
@@ -186,11 +187,16 @@ class Transcript(ScrollView, can_focus=False):
         count = max(2, len(layout.blocks) // 10)
         self._painted.clear()
         for _ in range(count):
-            self._drawing.forget(layout.remove(0))
+            self._remove(0)
         self._dropped += count - (1 if self._dropped else 0)
         marker = NoticeBlock(text=f"… {self._dropped} older entries are no longer shown here", level=Level.DIM)
         layout.insert(0, [marker])
         self._lay_out_soon(0)
+
+    def _remove(self, position: int) -> None:
+        block = self._block_layout.remove(position)
+        self._drawing.forget(block)
+        self._changed.pop(block, None)
 
     def _redraw_all(self) -> None:
         self._drawing.outdate()
@@ -221,8 +227,7 @@ class Transcript(ScrollView, can_focus=False):
         layout = self._block_layout
         for block in self._changed:
             block.changed()
-            if block in layout:
-                layout.weigh(block)
+            layout.weigh(block)
         self._changed.clear()
         at_top = layout.at_line(round(self.scroll_y))
         top = at_top[:2] if at_top is not None else None
@@ -418,7 +423,7 @@ class Transcript(ScrollView, can_focus=False):
             return None
         block, within, height = place
         lines = self._lines(block)
-        if len(lines) != height and block in self._block_layout:
+        if len(lines) != height:
             self._lay_out_soon(self._block_layout.position(block))
         if within >= len(lines):
             return None

@@ -297,7 +297,7 @@ async def test_an_urgent_frame_goes_between_the_parts_of_a_large_one() -> None:
 async def test_a_frame_over_the_limit_is_refused_and_the_link_lives() -> None:
     async with attached() as (link, peer, _, _):
         with pytest.raises(FrameError, match="limit"):
-            await link.send(Input(1, "huge", {"fill": "x" * (65 * 1024 * 1024)}))
+            await link.send(Input(1, "huge", {"fill": "x" * (33 * 1024 * 1024)}))
         await link.send(Input(1, "small", {}))
         assert (await peer.next(Input)).id == "small"
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
+from weakref import WeakSet
 
 import pytest
 from rich.console import Console
@@ -17,8 +18,10 @@ from textual import events
 from ccb.local.session.messages import ApiRetry, retry_text
 from ccb.local.tui.model.blocks import Block, MarkdownBlock, NoticeBlock
 from ccb.local.tui.render.block_renderer import BlockRenderer
-from ccb.local.tui.widgets.block_layout import MAX_BLOCKS
-from ccb.local.tui.widgets.lines.drawn_lines import Line, draw_parts
+from ccb.local.tui.theme.palette import palette_of
+from ccb.local.tui.theme.themes import DARK
+from ccb.local.tui.widgets.block_layout import MAX_BLOCKS, MAX_BYTES
+from ccb.local.tui.widgets.lines.drawn_lines import Line, draw_parts, line_text
 from ccb.local.tui.widgets.transcript import Transcript
 
 
@@ -517,6 +520,41 @@ async def test_a_long_file_is_drawn_in_slices_and_looks_as_before_meanwhile(
         turning.cancel()
         assert sum(turns) > 60 and max(turns) < 10, "60 parts, of which a turn draws only some"
         assert any("1,476 more lines" in screen for screen in screens)
+
+
+async def test_blocks_that_come_between_two_layouts_keep_no_more_than_the_page_may() -> None:
+    """Each is added without text. Nothing is painted of those that had to go."""
+    added: WeakSet[MarkdownBlock] = WeakSet()
+
+    def held() -> int:
+        return sum(len(each.text) for each in added)
+
+    async with desk(ScriptedSession()) as at:
+        transcript = at.app.view.transcript
+
+        def add(count: int) -> None:
+            for number in range(count):
+                block = MarkdownBlock()
+                added.add(block)
+                transcript.add(block)
+                block.text = f"block {number}\n\n" + "word " * 80_000
+                transcript.update_block(block)
+
+        add(3)
+        await at.until(lambda: transcript.lines_below == 0 and transcript.blocks[-1].version == 1)
+        add(2 * MAX_BYTES // 400_000)
+        for row in range(transcript.size.height):
+            transcript.render_line(row)
+        assert held() < MAX_BYTES + 400_000
+        await at.until(lambda: transcript.blocks[-1].version == 1)
+        assert held() < MAX_BYTES + 400_000
+
+
+def test_a_long_line_is_drawn_in_parts() -> None:
+    renderer = BlockRenderer(palette_of(DARK.to_color_system().generate(), dark=True))
+    drawn = list(draw_parts(Console(width=80), renderer, MarkdownBlock(text="x" * 100_000), 80))
+    assert max(map(len, drawn)) == 20_000 // 80
+    assert sum(len(line_text(line)) for part in drawn for line in part) == 100_000
 
 
 async def test_a_block_that_comes_above_others_shifts_nothing_before_it_is_laid_out() -> None:
