@@ -30,7 +30,7 @@ from ..channel.window import CommandChannel
 from .past_logins import PastLogin, fingerprint, standing_for
 
 _MAX_ANSWERS = 4096
-"""Packets that may wait while the server reads nothing, before no further request of it is answered."""
+"""Answers that may wait while the server reads nothing, before no further request of it is answered."""
 
 _MAX_UNPROCESSED = 16 << 20
 """Bytes of the server that may wait while one packet of it is handled."""
@@ -90,7 +90,7 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
         self._writing_paused = False
         self._unsent = 0
         self._carrier: PipelinedConnection | None = None
-        self._carried: PipelinedConnection | None = None
+        self._carried: set[PipelinedConnection] = set()
         self.why_not = ""
         self.proofs: list[Proof] = []
         self._last = last
@@ -115,7 +115,8 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
     def carried_by(self, jump_host: asyncssh.SSHClientConnection) -> None:
         """Note the connection that carries this one."""
         if isinstance(jump_host, PipelinedConnection):
-            self._carrier, jump_host._carried = jump_host, self
+            self._carrier = jump_host
+            jump_host._carried.add(self)
 
     def pause_writing(self) -> None:
         """Let channels wait. asyncio calls this while the server does not read."""
@@ -144,8 +145,14 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
         for channel in list(self._channels.values()):
             if isinstance(channel, CommandChannel):
                 channel._flush_send_buf()
-        if self._carried is not None:
-            self._carried._go_on()
+        for carried in list(self._carried):
+            carried._go_on()
+
+    def _cleanup(self, exc: Exception | None) -> None:
+        """asyncssh calls this once the connection has ended, whatever ended it."""
+        if self._carrier is not None:
+            self._carrier._carried.discard(self)
+        super()._cleanup(exc)
 
     @property
     def host_key(self) -> str:
@@ -176,9 +183,9 @@ class PipelinedConnection(asyncssh.SSHClientConnection):
 
         Raise ProtocolError, which ends the connection, for one more answer to a server that does not read them.
         """
-        if self.congested:
+        if pkttype in _ANSWERS and self.congested:
             self._unsent += 1
-            if self._unsent > _MAX_ANSWERS and pkttype in _ANSWERS:
+            if self._unsent > _MAX_ANSWERS:
                 raise asyncssh.ProtocolError("The server does not read the answers to its requests.")
         if not self.ahead or self.logged_in.done() or pkttype <= MSG_USERAUTH_LAST:
             super().send_packet(pkttype, *args, handler=handler)

@@ -26,11 +26,17 @@ from asyncssh.constants import (
     MSG_DEBUG,
     MSG_GLOBAL_REQUEST,
     MSG_IGNORE,
+    MSG_REQUEST_FAILURE,
     MSG_USERAUTH_BANNER,
 )
 from asyncssh.packet import Boolean, String, UInt32
 from tests.support.hosts.sshd import HostUser, Sshd, make_key
 from tests.support.person.login import every_host, only_config, pipe_to, target
+
+from ccb.tunnel.login.prompter import NobodyToAsk
+from ccb.tunnel.ssh.asyncssh_options import WINDOW
+from ccb.tunnel.ssh.pipelining.connection import open_connection
+from ccb.tunnel.ssh.transport import _LATER_WINDOW, connect
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +57,7 @@ from ccb.tunnel.ssh_config.target import SshTarget
 from ccb.tunnel.transports.local import LocalTransport
 
 where, way, seconds, later = json.loads(sys.argv[1]), sys.argv[2], float(sys.argv[3]), sys.argv[4] == "yes"
-openssh = sys.argv[6] == "yes"
+openssh, enough = sys.argv[6] == "yes", int(sys.argv[7])
 
 async def main():
     try:
@@ -75,6 +81,7 @@ async def main():
         first.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     pipe = await transport.execute(sys.argv[5])
     end, got = time.monotonic() + seconds, 0
+    last = end + 60 * (enough > 0)
     def take(data):
         nonlocal got
         got += len(data)
@@ -84,13 +91,13 @@ async def main():
     if way == "slow disk":
         await ThreadPipe(pipe).run(lambda: time.sleep(seconds))
     try:
-        while time.monotonic() < end and transport.alive:
+        while time.monotonic() < (last if got <= enough else end) and transport.alive:
             if way == "read":
-                got += len(await asyncio.wait_for(pipe.read(16384), max(0.01, end - time.monotonic())))
+                got += len(await asyncio.wait_for(pipe.read(16384), max(0.01, last - time.monotonic())))
             if way == "write":
                 await asyncio.wait_for(pipe.write(bytes(1 << 20)), max(0.01, end - time.monotonic()))
                 got += 1 << 20
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0.01 if time.monotonic() < end else 0)
             if way == "hand over" and pipe._process._paused_write_streams:
                 pipe.release()
     except (CcbError, TimeoutError):
@@ -187,11 +194,13 @@ async def client(
     flood: str = "flood",
     options: Sequence[str] = (),
     openssh: bool = False,
+    enough: int = 0,
 ) -> dict[str, int]:
     """Let a client take what the command `flood` says, slowly; on this machine without `server`. Return its peak in
-    MB, and whether it is connected. `openssh`: it uses ssh itself."""
+    MB, and whether it is connected. `openssh`: it uses ssh itself.
+    After that time it reads on at full speed, until it has `enough` bytes."""
     where = json.dumps(server and vars_of(target(server, SOMEBODY, *options)))
-    arguments = where, way, str(SECONDS), "yes" if later else "no", flood, "yes" if openssh else "no"
+    arguments = where, way, str(SECONDS), "yes" if later else "no", flood, "yes" if openssh else "no", str(enough)
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", CLIENT, *arguments, stdout=asyncio.subprocess.PIPE
     )
@@ -248,10 +257,13 @@ def small(process: asyncssh.SSHServerProcess[bytes]) -> Iterator[None]:
 )
 async def test_what_nobody_reads_stays_on_the_host(tmp_path: Path, flood: Flood, way: str, later: bool) -> None:
     """`later`: the flood is not the first command, and has a larger window."""
+    enough = 2 * (_LATER_WINDOW if later else WINDOW) if way != "nothing" and flood in (stdout, both) else 0
     async with flooding(tmp_path, flood) as server:
-        found = await client(server, way, later=later)
+        found = await client(server, way, later=later, enough=enough)
     assert found["alive"]
     assert found["peak"] < LIMIT_MB
+    if enough:
+        assert found["got"] > enough, "what was read has opened the window"
 
 
 def deaf(process: asyncssh.SSHServerProcess[bytes]) -> Any:
@@ -347,6 +359,48 @@ async def test_a_server_that_does_not_read_the_answers_it_asks_for_is_left(tmp_p
         found = await client(server, "deaf")
     assert not found["alive"]
     assert found["peak"] < LIMIT_MB
+
+
+async def test_packets_that_answer_nothing_do_not_count_as_answers(tmp_path: Path) -> None:
+    async with flooding(tmp_path, silence) as server:
+        transport = await connect(target(server, SOMEBODY), NobodyToAsk())
+        connection = transport.connection
+        connection.pause_writing()
+        for _ in range(5_000):
+            connection.send_packet(MSG_IGNORE, String(""))
+        connection.send_packet(MSG_REQUEST_FAILURE)
+        with pytest.raises(asyncssh.ProtocolError, match="does not read the answers"):
+            for _ in range(5_000):
+                connection.send_packet(MSG_REQUEST_FAILURE)
+        transport.abort()
+        await transport.close()
+
+
+async def test_all_that_a_jump_host_carries_goes_on_when_it_reads_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = only_config(tmp_path, monkeypatch)
+    async with flooding(tmp_path, silence) as server, flooding(tmp_path, silence) as jump:
+        config.write_text(every_host(jump.identity, jump.known_hosts), encoding="ascii")
+        through = f"ProxyJump=somebody@127.0.0.1:{jump.port}"
+        transport = await connect(target(server, SOMEBODY, through), NobodyToAsk())
+        first, carrier = transport.connection, transport._hops[0]
+        options = await asyncssh.SSHClientConnectionOptions.construct(
+            username="somebody", client_keys=[str(server.identity)], known_hosts=None, config=None
+        )
+        second = await open_connection(asyncssh.SSHClient, "127.0.0.1", server.port, options, carrier, None)
+        went_on: list[asyncssh.SSHClientConnection] = []
+        monkeypatch.setattr(first, "_go_on", lambda: went_on.append(first))
+        monkeypatch.setattr(second, "_go_on", lambda: went_on.append(second))
+        carrier.pause_writing()
+        carrier.resume_writing()
+        assert set(went_on) == {first, second}
+        second.abort()
+        await second.wait_closed()
+        carrier.resume_writing()
+        assert went_on[2:] == [first], "and one that has ended is forgotten"
+        transport.abort()
+        await transport.close()
 
 
 @pytest.mark.parametrize("carrier", ["jump host", "ProxyCommand"])
