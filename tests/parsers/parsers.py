@@ -29,13 +29,14 @@ from ccb.remote.permissions.rules.ruleset import RuleSet
 from ccb.remote.permissions.shell.deny_rules import forbidding_rule
 from ccb.remote.permissions.shell.parser import parse as parse_command
 from ccb.remote.permissions.shell.readonly import is_read_only_command
+from ccb.remote.permissions.shell.words import NotUnderstood
 from ccb.remote.settings.front_matter import read_markdown
 from ccb.remote.settings.nested_yaml import read_nested
 from ccb.remote.tools.documents import notebook_cells, pdf_pages
-from ccb.remote.tools.files.edit_text import editable, replace_in, with_endings_of
+from ccb.remote.tools.files.edit_text import EditRefused, editable, replace_in, with_endings_of
 from ccb.remote.tools.files.patch import compared
 from ccb.remote.tools.output import clean
-from ccb.remote.tools.search.program.globs import Globs
+from ccb.remote.tools.search.program.globs import BadGlob, Globs
 from ccb.remote.tools.web.markdown import to_markdown
 from ccb.tunnel.proxy.providers.answers.lines import DataLines
 from ccb.tunnel.wire.content.images import image_size
@@ -85,7 +86,8 @@ def one_edit(text: str) -> None:
 
 
 def long_edit(text: str) -> None:
-    replaced(text.encode(), text[: len(text) // 3].replace("\r", "") + "x", "y", True)
+    old = text[: len(text) // 3].replace("\r", "") + "x"
+    replaced((text + old).encode(), old, "y", True)
 
 
 def many_edits(text: str) -> None:
@@ -143,7 +145,7 @@ def pdf(text: str) -> None:
 
 
 def notebook(text: str) -> None:
-    notebook_cells.pieces(text.encode())
+    notebook_cells.pieces(('{"cells":[' + text + "{}]}").encode())
 
 
 def image(text: str) -> None:
@@ -234,6 +236,7 @@ PARSERS: list[tuple[Callable[[str], None], str]] = [
     (mention, "text"),
     (imports, "text"),
     (command, "text"),
+    (command, "shell"),
     (shown_text, "text"),
     (pdf, "pdf"),
     (notebook, "notebook"),
@@ -249,3 +252,16 @@ PARSERS: list[tuple[Callable[[str], None], str]] = [
     (command_rules, "shell"),
     (typed, "text"),
 ]
+
+REFUSALS: dict[Callable[[str], None], tuple[type[Exception], ...]] = {
+    front_matter: (ValueError,),
+    yaml: (ValueError,),
+    yaml_line: (ValueError,),
+    one_edit: (EditRefused,),
+    long_edit: (EditRefused,),
+    many_edits: (EditRefused,),
+    command: (NotUnderstood,),
+    notebook: (ValueError, KeyError, TypeError, AttributeError, RecursionError),
+    search_glob: (BadGlob,),
+}
+"""The errors by which a parser refuses a text. Its callers expect them, and no others."""
