@@ -168,7 +168,7 @@ class EventPrinter:
         if state.prompts is not None:  # newer than what the hello said
             self._results.pending.runs_already(each for prompt in state.prompts if prompt.taken for each in prompt.ids)
         for question in state.questions:
-            await self._message(MessageRecord(question))
+            await self._message(MessageRecord(question.body))
 
     async def _received(self, item: Received) -> None:
         if item.kind == "progress":

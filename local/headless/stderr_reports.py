@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText, one_line
-from ccb.tunnel.wire.messages import AssistantLine, SystemLine
+from ccb.tunnel.wire.messages import AssistantLine, SystemLine, as_number
 from ccb.tunnel.wire.requests import ProjectTrust
 
+from ..session.model_waits import retry_text, silence_text
 from ..terminal.guarded_streams import say
 
 if TYPE_CHECKING:
@@ -56,24 +57,15 @@ class RetryReports:
             return
         if message.subtype == "informational" and message.body.get("level") == "warning":
             report(f"the host warns: {HostText(str(message.body.get('content')))}")
-        if message.subtype == "model_silent" and isinstance(message.body.get("retry_in_ms"), int | float):
-            from ..session.messages import ModelSilent, parse_message, silence_text
-
-            if isinstance(silent := parse_message(message.body), ModelSilent):
-                report(silence_text(silent))
+        if message.subtype == "model_silent" and (text := silence_text(message)):
+            report(text)
         if message.subtype != "api_retry":
             return
-        delay_ms = message.body.get("retry_delay_ms")
-        waits = isinstance(delay_ms, int | float) and delay_ms >= _LONG_MS
-        if message.attempt != 1 and not waits:
+        if message.attempt != 1 and as_number(message.body.get("retry_delay_ms")) < _LONG_MS:
             return
-        from ..session.messages import ApiRetry, parse_message, retry_text  # not at the start: they load pydantic
-
-        note = parse_message(message.body)
-        if isinstance(note, ApiRetry):
-            self._retrying = True
-            last = note.attempt == note.max_retries  # it may be the end of the turn
-            report(retry_text(note) if last else f"{retry_text(note)}; trying again")
+        self._retrying = True
+        last = message.attempt == message.body.get("max_retries")  # it may be the end of the turn
+        report(retry_text(message) if last else f"{retry_text(message)}; trying again")
 
     def assistant(self, message: AssistantLine) -> None:
         """A message of the model came, unless it is only the worker's report of an error."""

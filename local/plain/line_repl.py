@@ -12,14 +12,13 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.kinds.mcp import ELICITATION
 from ccb.tunnel.wire.kinds.reasoning import LEARN_MODELS
-from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, ResultLine
+from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, PublicLine, ResultLine
 from ccb.tunnel.wire.models import ALIASES, may_be_model
 from ccb.tunnel.wire.records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message
 from ccb.tunnel.wire.requests import (
     CAN_USE_TOOL,
     SET_MODEL,
     SET_PERMISSION_MODE,
-    TRUST_PROJECT,
     ProjectTrust,
     Request,
     RequestFailed,
@@ -39,9 +38,8 @@ from ..session.client import (
     Skipped,
     parse_snapshot,
 )
-from ..session.messages import ControlRequest, ControlRequestBody, StreamEvent, ToolProgress, parse_message
 from ..tui.model.blocks import Level
-from ..tui.model.forms.questions import OpenQuestions, ReplayMonitor
+from ..tui.model.forms.questions import OpenQuestions, ReplayMonitor, project_question
 from ..tui.model.transcript_reducer import TranscriptReducer
 from ..tui.render.approval_text import place_of_call
 from ..tui.render.permission_updates import Keep, kept_note, kept_updates
@@ -160,11 +158,7 @@ class LineRepl:
 
     async def ask_about_project(self, question: ProjectTrust) -> bool:
         """Ask whether the files of a project may count."""
-        body = ControlRequestBody(
-            subtype=TRUST_PROJECT.name,
-            input={"directory": question.directory, "switches": list(question.switches)},
-        )
-        request = ControlRequest(type="control_request", request_id=f"trust {new_uuid()}", request=body)
+        request = project_question(question)
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._trust[request.request_id] = answer
         self._questions.opened(request)
@@ -208,31 +202,25 @@ class LineRepl:
         state = parse_snapshot(item.body)
         self._replay.event_came(item.seq, time.monotonic(), replayed=True)
         self.reducer.skipped(state, running=self._client.hello.state != "idle")
-        asked = map(parse_message, state.questions)
-        self._questions.replace_all(each for each in asked if isinstance(each, ControlRequest))
+        self._questions.replace_all(state.questions)
 
     def _received(self, item: Received) -> None:
         self._replay.event_came(item.seq, time.monotonic(), replayed=item.replayed)
         if item.kind == "progress":
-            message = parse_message(item.body)
             if agent_of_message(item.body) == MAIN_AGENT:
-                self.reducer.apply_progress(message)
-            if not isinstance(message, StreamEvent | ToolProgress):  # such as a question of this laptop itself
-                self._message(MessageRecord(item.body), replayed=item.replayed)
+                self.reducer.apply_progress(item.public)
+            self._message(item.public, replayed=item.replayed)  # such as a question that no journal holds
             return
         self.reducer.apply_event(item.record, replayed=item.replayed)
         content = item.record.content
         if isinstance(content, InputRecord) and isinstance(content.public, ControlResponseLine):
             self._close(content.public.request_id)
         elif isinstance(content, MessageRecord):
-            self._message(content, replayed=item.replayed)
+            self._message(item.public, replayed=item.replayed)
 
-    def _message(self, content: MessageRecord, *, replayed: bool) -> None:
-        public = content.public
+    def _message(self, public: PublicLine, *, replayed: bool) -> None:
         if isinstance(public, ControlRequestLine) and public.subtype in _NAMES:
-            request = parse_message(content.body)
-            if isinstance(request, ControlRequest):
-                self._questions.opened(request)
+            self._questions.opened(public)
         elif isinstance(public, ControlCancelLine):
             self._close(public.request_id)
         elif isinstance(public, ResultLine) and not replayed:
@@ -252,7 +240,7 @@ class LineRepl:
             if self._shown is None and self._replay.over(self._client.hello.seq, time.monotonic()):
                 head = self._questions.show_head()
                 if head is not None:
-                    place = place_of_call(head.request, self._info.place, self.laptop_servers())
+                    place = place_of_call(head, self._info.place, self.laptop_servers())
                     self._show(PlainQuestion(head, place))
 
     def _show(self, question: PlainQuestion) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.messages import ControlRequestLine
 from ccb.tunnel.wire.requests import TRUST_PROJECT
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
-from ..session.messages import ControlRequest
 from ..tui.model.forms.form import FormField, read_questions
 from ..tui.render.approval_text import bounded, subject_lines
 from ..tui.render.permission_updates import KEPT, can_be_kept, describe_update, kept_in, session_updates
@@ -33,16 +33,15 @@ class Reply:
 class PlainQuestion:
     """One question. `lines` is all of it, and its choices."""
 
-    def __init__(self, request: ControlRequest, place: str) -> None:
+    def __init__(self, request: ControlRequestLine, place: str) -> None:
         self.request = request
-        self._asked = request.request
         self._fields: tuple[FormField, ...] = ()
         self._answers: dict[str, str] = {}
         self._place = place
         self._readable = True
         self._updates = session_updates(request)
-        if traits_of(self._asked.tool_name).view is View.QUESTIONS:
-            form = read_questions(self._asked.input)
+        if traits_of(request.tool_name).view is View.QUESTIONS:
+            form = read_questions(request.input)
             self._fields = form.fields if form is not None else ()
 
     @property
@@ -50,17 +49,17 @@ class PlainQuestion:
         """The question, the newest part of it."""
         if self._fields:
             return self._field_lines(self._fields[len(self._answers)])
-        if self._asked.subtype == TRUST_PROJECT.name:
+        if self.request.subtype == TRUST_PROJECT.name:
             return self._trust_lines()
-        if self._asked.subtype != "can_use_tool":
+        if self.request.subtype != "can_use_tool":
             return [_CANNOT, "n: refuse"]
-        shown, self._readable = bounded(subject_lines(self._asked))
-        lines = [f"The agent asks to use {escaped_name(self._asked.tool_name)} on "
+        shown, self._readable = bounded(subject_lines(self.request))
+        lines = [f"The agent asks to use {escaped_name(self.request.tool_name)} on "
                  f"{self._place}:"]  # fmt: skip
         lines += [f"  {line.gutter}{line.picture}" for line in shown]
-        if self._asked.decision_reason:
-            lines.append(f"Asked because: {escaped_name(self._asked.decision_reason)}")
-        lines.append(f"Sandbox: {escaped_name(self._asked.sandbox or 'no cage')}")
+        if reason := self.request.text("decision_reason"):
+            lines.append(f"Asked because: {escaped_name(reason)}")
+        lines.append(f"Sandbox: {escaped_name(self.request.text('sandbox') or 'no cage')}")
         return [*lines, *self._choices()]
 
     def reply(self, text: str) -> Reply:
@@ -69,20 +68,20 @@ class PlainQuestion:
         word, _, rest = text.partition(" ")
         if self._fields:
             return self._field_reply(text)
-        if self._asked.subtype == TRUST_PROJECT.name:
+        if self.request.subtype == TRUST_PROJECT.name:
             return Reply({"trusted": word == "1"}) if word in ("1", "2") else Reply(again="Type 1 or 2.")
-        if self._asked.subtype != "can_use_tool":
+        if self.request.subtype != "can_use_tool":
             return Reply({"action": "decline"}) if word == "n" else Reply(again="Type n.")
         if word in ("3", "n"):
             return Reply({"behavior": "deny", "message": _DENIED + (f" The user says: {rest}" if rest else "")})
         if not self._readable:
             return Reply(again="This call is too long to be read, so it can only be denied: type 3.")
         if word in ("1", "y"):
-            return Reply({"behavior": "allow", "updatedInput": self._asked.input})
+            return Reply({"behavior": "allow", "updatedInput": self.request.input})
         if (word == "2" and self._updates) or (word == "4" and can_be_kept(self._updates)):
             destination = "session" if word == "2" else KEPT
             updates = [{**each, "destination": destination} for each in self._updates]
-            return Reply({"behavior": "allow", "updatedInput": self._asked.input, "updatedPermissions": updates})
+            return Reply({"behavior": "allow", "updatedInput": self.request.input, "updatedPermissions": updates})
         return Reply(again="Type the number of an answer. What you say to the agent waits until this is answered.")
 
     def _choices(self) -> list[str]:
@@ -97,8 +96,8 @@ class PlainQuestion:
         ]
 
     def _trust_lines(self) -> list[str]:
-        lines = [f"Do you trust the files of {HostText(str(self._asked.input.get('directory'))).path}?"]
-        lines += [f"  {line.gutter}{line.picture}" for line in trust_lines(self._asked.input)]
+        lines = [f"Do you trust the files of {HostText(str(self.request.input.get('directory'))).path}?"]
+        lines += [f"  {line.gutter}{line.picture}" for line in trust_lines(self.request.input)]
         return [*lines, "1: trust them", "2: do not trust them"]
 
     def _field_lines(self, field: FormField) -> list[str]:
@@ -124,4 +123,4 @@ class PlainQuestion:
             return Reply(again="Type the number of an answer.")
         if len(self._answers) < len(self._fields):
             return Reply()
-        return Reply({"behavior": "allow", "updatedInput": {**self._asked.input, "answers": dict(self._answers)}})
+        return Reply({"behavior": "allow", "updatedInput": {**self.request.input, "answers": dict(self._answers)}})

@@ -12,8 +12,8 @@ from ccb.tunnel.plain_text import HostText, neutralise
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.commands import SHELL_COMMAND
 from ccb.tunnel.wire.kinds.queue import BEFORE, LATER, PRIORITY
-from ccb.tunnel.wire.messages import ControlRequestLine, PublicLine
-from ccb.tunnel.wire.records import Record, parse_event
+from ccb.tunnel.wire.messages import ControlRequestLine, PublicLine, parse_message
+from ccb.tunnel.wire.records import MessageRecord, Record, parse_event
 from ccb.tunnel.wire.requests import A, P, Request, RequestKind
 
 from .state import LinkState
@@ -54,8 +54,14 @@ class Received:
 
     @cached_property
     def record(self) -> Record:
-        """The journal record of an event, or None for progress."""
+        """The journal record of an event."""
         return parse_event(self.seq, self.kind, self.body)
+
+    @cached_property
+    def public(self) -> PublicLine:
+        """The typed form of a `message` or of progress."""
+        content = self.record.content if self.kind == "message" else None
+        return content.public if isinstance(content, MessageRecord) else parse_message(self.body)
 
 
 @dataclass(frozen=True)
@@ -244,13 +250,13 @@ class SnapshotPrompt:
 class SkippedState:
     """The state of a session after the events that are not loaded. `model`, `permission_mode` and `sandbox` (the cage
     in force, in words) are empty if the snapshot does not name them; `result` is the last result message; `questions`
-    are the open `control_request` messages."""
+    are the open requests."""
 
     model: str
     permission_mode: str
     result: Json | None
     todos: tuple[Json, ...]
-    questions: tuple[Json, ...]
+    questions: tuple[ControlRequestLine, ...]
     prompts: tuple[SnapshotPrompt, ...] | None
     sandbox: str = ""
     tasks: tuple[tuple[str, str], ...] | None = None
@@ -260,12 +266,13 @@ class SkippedState:
 def parse_snapshot(body: Json) -> SkippedState:
     """Parse the body of a snapshot. Broken parts are left out. `prompts` is None if the body has no list of prompts."""
     result, prompts, tasks = body.get("result"), body.get("prompts"), body.get("tasks")
+    asks = map(parse_message, _objects(body.get("asks")))
     return SkippedState(
         model=str(body.get("model") or ""),
         permission_mode=str(body.get("permission_mode") or ""),
         result=result if isinstance(result, dict) else None,
         todos=tuple(_objects(body.get("todos"))),
-        questions=tuple(_objects(body.get("asks"))),
+        questions=tuple(line for line in asks if isinstance(line, ControlRequestLine)),
         prompts=tuple(_prompts(prompts)) if isinstance(prompts, list) else None,
         sandbox=str(body.get("sandbox") or ""),
         tasks=tuple((str(each.get("task_id")), str(each.get("description") or "")) for each in _objects(tasks))

@@ -1,4 +1,4 @@
-"""Images in results of tools: what each is in words, and its data as it came."""
+"""Results of tools as text: each image in words, and its data as it came."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from ccb.tunnel.wire.content.images import image_size, image_type
 from ccb.tunnel.wire.frames import Json
+from ccb.tunnel.wire.messages import as_blocks
 
 _HEAD_CHARS = 128 * 1024
 """How much of the base64 text is decoded: the pixels of a JPEG image are named behind its notes."""
@@ -39,6 +40,19 @@ def pictures_of(blocks: Iterable[Json]) -> tuple[PictureData, ...]:
     """Return the images among the blocks of a message."""
     found = (picture_data(each) for each in blocks if each.get("type") == "image")
     return tuple(each for each in found if each is not None)
+
+
+def result_text(result: Json) -> str:
+    """Return the text of a `tool_result` block. An image appears in words, other blocks as `[document]` and the
+    like."""
+    return "\n".join(map(_block_text, as_blocks(result.get("content"))))
+
+
+def _block_text(block: Json) -> str:
+    kind = block.get("type", "block")
+    if kind == "image":
+        return image_words(block)
+    return str(block.get("text", "")) if kind == "text" else f"[{kind}]"
 
 
 def image_words(block: Json) -> str:

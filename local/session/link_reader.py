@@ -11,7 +11,7 @@ from ccb.tunnel.plain_text import HostText
 from ccb.tunnel.wire import Applied, Attached, Bye, Event, Fenced, Past, Progress, Snapshot
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.lookups import NamesFound
-from ccb.tunnel.wire.messages import ControlRequestLine, ControlResponseLine, parse_message
+from ccb.tunnel.wire.messages import ControlResponseLine, parse_message
 from ccb.tunnel.wire.records import InputRecord, MessageRecord
 from ccb.tunnel.wire.structure import MAX_DEPTH, is_too_deep
 
@@ -142,10 +142,8 @@ class LinkReader:
         return others is not None and seq > others and self._feed.standing.driving
 
     async def _snapshot(self, frame: Snapshot, memory: int) -> None:
-        asks = [parse_message(each) for each in parse_snapshot(frame.body).questions]
-        self._responder.snapshot(
-            [each for each in asks if isinstance(each, ControlRequestLine)], memory, ours=self._is_ours(frame.seq)
-        )
+        asks = parse_snapshot(frame.body).questions
+        self._responder.snapshot(asks, memory, ours=self._is_ours(frame.seq))
         await self._feed.put(Skipped(frame.seq, frame.body), memory)
         self.skipped = self.skipped if self.have else frame.seq
         self.have = frame.seq

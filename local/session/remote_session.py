@@ -164,7 +164,7 @@ class RemoteSession:
         """Whether an item is a request, or its withdrawal, that is not the reader's. The witness sees the others."""
         if item.kind not in ("message", "progress") or item.body.get("type") not in _REQUESTS:
             return False
-        line = parse_message(item.body)
+        line = item.public
         hidden = not self._own.is_open(line) and (self._responder.hides(line) or self._own.is_forged(line))
         if not hidden:
             self._witnessed(line)
@@ -174,11 +174,10 @@ class RemoteSession:
         """The item with only those open requests that are the reader's, and with the questions of this laptop."""
         questions = parse_snapshot(item.body).questions
         kept = []
-        for each in questions:
-            line = parse_message(each)
+        for line in questions:
             if self._responder.is_open(line) and not self._own.is_forged(line):
                 self._witnessed(line)
-                kept.append(each)
+                kept.append(line.body)
         if len(kept) == len(questions) and not self._own.bodies:
             return item
         return Skipped(item.seq, {**item.body, "asks": [*kept, *self._own.bodies]})

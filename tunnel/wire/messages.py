@@ -93,9 +93,9 @@ class CompactLine:
 
 @dataclass(frozen=True)
 class TaskLine:
-    """News of a task: `task_started`, `task_updated` (its patch may say `is_backgrounded`) or `task_notification`,
-    which is its end. `status` is the public one at its end: completed, failed or stopped. `tool_use_id` is the call
-    that started it. `in_background`: the agent does not wait for it."""
+    """News of a task: `task_started`, `task_progress` (never journalled), `task_updated` (its patch may say
+    `is_backgrounded`) or `task_notification`, which is its end. `status` is the public one at its end: completed,
+    failed or stopped. `tool_use_id` is the call that started it. `in_background`: the agent does not wait for it."""
 
     body: Json
     subtype: str
@@ -122,7 +122,16 @@ class ControlRequestLine:
     @property
     def tool_name(self) -> str:
         """The tool that a `can_use_tool` request is about."""
-        return as_text(self.request.get("tool_name"))
+        return self.text("tool_name")
+
+    @property
+    def input(self) -> Json:
+        """The input of the call that a `can_use_tool` request is about."""
+        return as_dict(self.request.get("input"))
+
+    def text(self, name: str) -> str:
+        """Return the field `name` of the request as text."""
+        return as_text(self.request.get(name))
 
 
 @dataclass(frozen=True)
@@ -193,6 +202,11 @@ def as_dict(value: object) -> Json:
     return value if isinstance(value, dict) else {}
 
 
+def as_number(value: object) -> float:
+    """Return `value` as a number from 0 to 10**12, 0 when it is none. JSON may hold one that no float holds."""
+    return float(max(0, min(value, 10**12))) if isinstance(value, (int, float)) else 0.0
+
+
 def as_blocks(content: object) -> list[Json]:
     """Return the content blocks of a message. Plain text becomes one text block; what is not a block is left out."""
     if isinstance(content, str):
@@ -232,7 +246,7 @@ BLOCKED_PROMPT = "UserPromptSubmit operation blocked by hook:"
 _COMPACT = {"compact_boundary": "compact_metadata", "microcompact_boundary": "microcompact_metadata"}
 
 
-_TASK_SUBTYPES = ("task_started", "task_updated", "task_notification")
+_TASK_SUBTYPES = ("task_started", "task_progress", "task_updated", "task_notification")
 
 
 def _system(body: Json) -> PublicLine:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -174,7 +174,7 @@ class RequestResponder:
         if isinstance(line, ControlResponseLine):
             self.closed(line.request_id)
 
-    def snapshot(self, asks: list[ControlRequestLine], memory: int, *, ours: bool = True) -> None:
+    def snapshot(self, asks: Sequence[ControlRequestLine], memory: int, *, ours: bool = True) -> None:
         """Replace the open requests of the journal with `asks`, which take `memory` bytes together."""
         asked = {line.request_id for line in asks}
         for request_id in [each for each in self._open if each not in asked]:

@@ -9,8 +9,9 @@ from enum import Enum
 
 from textual.containers import Vertical
 
+from ccb.tunnel.wire.messages import ControlRequestLine
+
 from ...session.client import Json, SessionClient
-from ...session.messages import ControlRequest
 from ..model.forms.questions import OpenQuestions, ReplayMonitor
 from ..render.approval_text import place_of_call
 from ..render.permission_updates import covers, session_updates
@@ -74,7 +75,7 @@ class Approvals(Vertical):
         """Note an event. `replayed`: it happened before this client attached."""
         self._replay.event_came(seq, time.monotonic(), replayed=replayed)
 
-    def opened(self, request: ControlRequest) -> bool:
+    def opened(self, request: ControlRequestLine) -> bool:
         """Add a question of the worker. Return False if it is already known."""
         is_new = self._questions.opened(request)
         self._show_soon()
@@ -95,7 +96,7 @@ class Approvals(Vertical):
             return Settlement.BY_ANOTHER
         return Settlement.BEFORE_US if ours is not None and ours != response else Settlement.NOTHING_NEW
 
-    def replace_all(self, requests: Iterable[ControlRequest]) -> bool:
+    def replace_all(self, requests: Iterable[ControlRequestLine]) -> bool:
         """Replace the open questions. Return whether one that the person has seen is no longer open."""
         gone = self._questions.replace_all(requests)
         self._show_soon()
@@ -133,7 +134,7 @@ class Approvals(Vertical):
         self._questions.clear()
         self._show_soon()
 
-    def answered(self, answer: CardAnswer) -> ControlRequest | None:
+    def answered(self, answer: CardAnswer) -> ControlRequestLine | None:
         """Close a question that the person has answered. Return it, for `not_answered`."""
         question = next((each for each in self._questions if each.request_id == answer.request_id), None)
         self._questions.answered(answer.request_id)
@@ -146,11 +147,11 @@ class Approvals(Vertical):
         if not updates or card is None or card.request.request_id != answer.request_id or not card.grants_suggestion:
             return []
         return [
-            CardAnswer(each.request_id, {"behavior": "allow", "updatedInput": each.request.input})
+            CardAnswer(each.request_id, {"behavior": "allow", "updatedInput": each.input})
             for each in self._covered(card.request)
         ]
 
-    def _covered(self, request: ControlRequest) -> list[ControlRequest]:
+    def _covered(self, request: ControlRequestLine) -> list[ControlRequestLine]:
         """Return the other open questions for which the worker suggests the same rule, and which that rule covers."""
         rule = session_updates(request)
         if not covers(rule, request):
@@ -166,7 +167,7 @@ class Approvals(Vertical):
             self._questions.walk(event.by)
             self._show_soon()
 
-    def not_answered(self, request: ControlRequest) -> None:
+    def not_answered(self, request: ControlRequestLine) -> None:
         """Ask again, because the answer could not be sent."""
         self._questions.not_answered(request)
 
@@ -231,7 +232,7 @@ class Approvals(Vertical):
         """Show the card of the first open question, or none. Once the person leaves there is no place for one."""
         if self.replaying or not self.is_attached:
             return
-        wanted: ControlRequest | None = self._questions.show_head()
+        wanted: ControlRequestLine | None = self._questions.show_head()
         if self.card is not None and self.card.request is not wanted:
             card, self.card = self.card, None
             had_focus = card.has_focus_within
@@ -241,7 +242,7 @@ class Approvals(Vertical):
                 self._composer.focus()
                 self._composer.type(card.reason)  # of a denial that nobody asks for any more
         if wanted is not None and self.card is None and self.is_attached:
-            place = place_of_call(wanted.request, self._place, self.laptop_servers())
+            place = place_of_call(wanted, self._place, self.laptop_servers())
             self.card = card_for(wanted, place, self._transcript.palette(), self._composer.keymap)
             walked, self._walked = self._walked, False
             if not walked and time.monotonic() - self._removed_at < _SETTLING_S:

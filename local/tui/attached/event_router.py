@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ccb.tunnel.wire.kinds.mcp import ELICITATION
-from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, ResultLine
+from ccb.tunnel.wire.messages import ControlCancelLine, ControlRequestLine, ControlResponseLine, PublicLine, ResultLine
 from ccb.tunnel.wire.records import MAIN_AGENT, InputRecord, MessageRecord, agent_of_message
 from ccb.tunnel.wire.requests import CAN_USE_TOOL, RequestKind
 
 from ...session.client import Received, SessionClient, Skipped, parse_snapshot
-from ...session.messages import ControlRequest, StreamEvent, ToolProgress, parse_message
 from ..model.blocks import Level
 from ..model.transcript_reducer import TranscriptReducer
 from ..widgets.history import HistoryLoader
@@ -49,32 +48,27 @@ class EventRouter:
         self._history.skipped(self._approvals.last_seq, item.seq + 1)
         self._approvals.event_came(item.seq, replayed=True)
         self._reducer.skipped(state, running=self._client.hello.state != "idle")
-        questions = map(parse_message, state.questions)
-        if self._approvals.replace_all(each for each in questions if isinstance(each, ControlRequest)):
+        if self._approvals.replace_all(state.questions):
             self._reducer.notice("The question that was open here has been settled meanwhile.", Level.DIM)
 
     def received(self, item: Received) -> None:
         """Route an event or progress."""
         self._approvals.event_came(item.seq, replayed=item.replayed)
         if item.kind == "progress":
-            message = parse_message(item.body)
             if agent_of_message(item.body) == MAIN_AGENT:
-                self._reducer.apply_progress(message)
-            if not isinstance(message, StreamEvent | ToolProgress):  # so the journal can no longer be written
-                self._message(MessageRecord(item.body), replayed=item.replayed)
+                self._reducer.apply_progress(item.public)
+            self._message(item.public, replayed=item.replayed)  # such as a question that no journal holds
             return
         self._reducer.apply_event(item.record, replayed=item.replayed)
         content = item.record.content
         if isinstance(content, InputRecord) and isinstance(content.public, ControlResponseLine):
             self._answer(content.public)
         elif isinstance(content, MessageRecord):
-            self._message(content, replayed=item.replayed)
+            self._message(item.public, replayed=item.replayed)
 
-    def _message(self, content: MessageRecord, *, replayed: bool) -> None:
-        public = content.public
+    def _message(self, public: PublicLine, *, replayed: bool) -> None:
         if isinstance(public, ControlRequestLine) and public.subtype in _ON_CARDS:
-            request = parse_message(content.body)
-            if isinstance(request, ControlRequest) and self._approvals.opened(request) and not replayed:
+            if self._approvals.opened(public) and not replayed:
                 self._ring("permission_prompt")
         elif isinstance(public, ControlCancelLine):
             self._approvals.withdrawn(public.request_id)

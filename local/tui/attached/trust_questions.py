@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable
 
-from ccb.tunnel.wire.requests import TRUST_PROJECT, ProjectTrust
+from ccb.tunnel.wire.requests import ProjectTrust
 
-from ...session.messages import ControlRequest, ControlRequestBody
+from ..model.forms.questions import project_question
 from ..render.permission_updates import Keep
 from ..widgets.cards.question_card import CardAnswer
 from .approvals import Approvals
@@ -27,9 +26,7 @@ class TrustQuestions:
 
     async def ask(self, question: ProjectTrust) -> bool:
         """Return the person's answer. The card goes away if the question is withdrawn."""
-        shown = {"directory": question.directory, "switches": list(question.switches)}
-        body = ControlRequestBody(subtype=TRUST_PROJECT.name, input=shown)
-        request = ControlRequest(type="control_request", request_id=f"trust {uuid.uuid4()}", request=body)
+        request = project_question(question)
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._open[request.request_id] = answer
         self._approvals.opened(request)

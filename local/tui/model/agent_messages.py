@@ -6,16 +6,9 @@ from collections import deque
 from weakref import WeakSet
 
 from ccb.tunnel.plain_text import neutralise
-from ccb.tunnel.wire.stream_events import (
-    ApiStreamEvent,
-)
+from ccb.tunnel.wire.messages import AssistantLine, as_text
+from ccb.tunnel.wire.stream_events import ApiStreamEvent
 
-from ...session.messages import (
-    Assistant,
-    ThinkingBlock,
-    ToolUseBlock,
-)
-from ...session.messages import TextBlock as TextContent
 from ...session.newest import Newest
 from .blocks import (
     MAX_BLOCK_CHARS,
@@ -53,19 +46,20 @@ class AgentMessages:
         """Apply a streaming event."""
         self._live.apply(event, self._finished)
 
-    def finished(self, message: Assistant) -> None:
+    def finished(self, message: AssistantLine) -> None:
         """Show finished content. The worker sends one content block of a message at a time."""
-        message_id = message.message.id
+        message_id = message.message_id
         if message_id in self._orphans.withdrawn:
             return
         shown = self._blocks.setdefault(message_id, WeakSet())
-        self._finished[message_id] = self._finished.get(message_id, 0) + len(message.message.content)
-        for content in message.message.content:
-            if isinstance(content, TextContent):
-                shown.update(self._text(content.text, is_error=message.is_api_error_message))
-            elif isinstance(content, ThinkingBlock):
-                shown.add(self._thought(content.thinking))
-            elif isinstance(content, ToolUseBlock):
+        self._finished[message_id] = self._finished.get(message_id, 0) + len(message.blocks)
+        for content in message.blocks:
+            kind = content.get("type")
+            if kind == "text":
+                shown.update(self._text(as_text(content.get("text")), is_error=message.is_api_error))
+            elif kind == "thinking":
+                shown.add(self._thought(as_text(content.get("thinking"))))
+            elif kind == "tool_use":
                 announced, _ = self._live.claim(ToolBlock)
                 shown.add(self._tools.call(content, announced))
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from ccb.tunnel.plain_text import HostText, as_line, one_line
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.kinds.rewind import RewindRecord, RewoundRecord
+from ccb.tunnel.wire.messages import CompactLine, ResultLine, SystemLine, as_dict, as_number, as_text
 
 from ...session.client import shown_name
-from ...session.messages import ApiRetry, ModelSilent, Result, SystemNote, retry_text, silence_text
+from ...session.model_waits import retry_text, silence_text
 from ...terminal.keymap import Keymap
 from .blocks import BlockContainer, Level, NoticeBlock, PromptBlock, PromptState, TipsBlock
 
@@ -99,25 +100,31 @@ class Notices:
             name, why = path_in(self.cwd, str(each.get("path"))), HostText(str(each.get("why")))
             self.add(f"{name} was not restored: {why}", Level.WARNING)
 
-    def system(self, note: SystemNote) -> None:
+    def system(self, note: SystemLine) -> None:
         """Show a system message, if it is meant for a person."""
-        if note.subtype == "informational" and note.content:
-            self.add(note.content.split("\n"), Level.WARNING if note.level in ("warning", "error") else Level.DIM)
-        elif note.subtype == "compact_boundary":
-            self._compacted(note.compact_metadata or {})
+        if note.subtype == "informational" and (content := as_text(note.body.get("content"))):
+            warns = note.body.get("level") in ("warning", "error")
+            self.add(content.split("\n"), Level.WARNING if warns else Level.DIM)
         elif note.subtype == "status":
-            self._compacting_told(note)
+            self._compacting_told(note.body)
+        elif note.subtype == "api_retry":
+            delay_ms = as_number(note.body.get("retry_delay_ms"))
+            self._asked_again(retry_text(note), AskedAgain(delay_ms / 1000, retry_text(note, waits=False)))
+        elif note.subtype == "model_silent":
+            self._silence(note)
 
-    def _compacting_told(self, note: SystemNote) -> None:
+    def _compacting_told(self, status: Mapping[str, object]) -> None:
         """Say that the conversation is being compacted, and how that ended."""
-        if note.status == "compacting":
+        if status.get("status") == "compacting":
             self._compacting = self.add("Compacting the conversation: the model writes a summary …", Level.DIM)
-        elif self._compacting is not None and note.compact_result == "failed":
+        elif self._compacting is not None and status.get("compact_result") == "failed":
             self._compacting.text = "The conversation was not compacted."
             self._container.update_block(self._compacting)
             self._compacting = None
 
-    def _compacted(self, metadata: Mapping[str, object]) -> None:
+    def compacted(self, line: CompactLine) -> None:
+        """Say that a summary has replaced the conversation."""
+        metadata = as_dict(line.body.get("compact_metadata"))
         sizes = [metadata.get(name) for name in ("pre_tokens", "post_tokens")]
         counts = " became ".join(f"{size:,}" for size in sizes if isinstance(size, int) and 0 <= size < _MAX_TOKENS)
         text = f"── Compacted: the agent goes on with a summary{f' ({counts} tokens)' if counts else ''}."
@@ -130,9 +137,9 @@ class Notices:
         self._container.update_block(self._compacting)
         self._compacting = None
 
-    def errors(self, result: Result) -> None:
+    def errors(self, result: ResultLine) -> None:
         """Show the errors with which a turn ended."""
-        if result.is_error and result.errors and result.terminal_reason not in _ABORTED:
+        if result.is_error and result.errors and result.body.get("terminal_reason") not in _ABORTED:
             lines, warned = [line for error in result.errors for line in error.split("\n")], self._warning
             text = "\n".join(map(as_line, lines))
             if warned is not None and text in warned.text:  # the laptop has said so before the host did
@@ -149,20 +156,17 @@ class Notices:
             self._retry.changed()  # what is printed in lines stays as it was
         self._retry = self.asked_again = None
 
-    def retry(self, retry: ApiRetry) -> None:
-        """Say that the model is asked again. All attempts of one model call share a notice."""
-        afterwards = retry_text(retry.model_copy(update={"retry_delay_ms": None}))
-        self._asked_again(retry_text(retry), AskedAgain((retry.retry_delay_ms or 0) / 1000, afterwards))
-
-    def silence(self, note: ModelSilent) -> None:
+    def _silence(self, note: SystemLine) -> None:
         """Say that the model says nothing, and when it is asked again; or that it has gone on."""
-        if note.retry_in_ms is None:
+        text = silence_text(note)
+        if not text:
             self.model_call_over()
             return
-        afterwards = f"The model has said nothing for {(note.silent_ms or 0) / 1000:.0f} s."
-        self._asked_again(silence_text(note), AskedAgain(note.retry_in_ms / 1000, afterwards))
+        silent, left = (as_number(note.body.get(name)) / 1000 for name in ("silent_ms", "retry_in_ms"))
+        self._asked_again(text, AskedAgain(left, f"The model has said nothing for {silent:.0f} s."))
 
     def _asked_again(self, text: str, again: AskedAgain) -> None:
+        """Say that the model is asked again. All attempts of one model call share a notice."""
         self.asked_again = again
         if self._retry is None:
             self._retry = self.add(text, Level.WARNING)

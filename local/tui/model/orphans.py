@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...session.messages import ToolResultBlock
+from ccb.tunnel.wire.messages import as_text
+
+from ...session.images import result_text
 from ...session.newest import Newest
+
+Json = dict[str, Any]
 
 _MAX_KEPT = 64
 _MAX_CHARS = 100_000
@@ -16,14 +20,15 @@ class Orphans:
     of each are kept until the person loads the earlier events to which they belong."""
 
     def __init__(self) -> None:
-        self.results: Newest[str, tuple[ToolResultBlock, Any]] = Newest(_MAX_KEPT)
+        self.results: Newest[str, tuple[Json, Any]] = Newest(_MAX_KEPT)
         self.withdrawn: Newest[str, None] = Newest(_MAX_KEPT)
         self.taken: Newest[str, None] = Newest(_MAX_KEPT)
 
-    def note_result(self, result: ToolResultBlock, structured: Any) -> None:
+    def note_result(self, result: Json, structured: Any) -> None:
         """Keep the result of a tool call, unless it is very long."""
-        if len(result.text()) <= _MAX_CHARS and len(str(structured)) <= _MAX_CHARS:
-            self.results[result.tool_use_id] = result, structured
+        if len(result_text(result)) <= _MAX_CHARS and len(str(structured)) <= _MAX_CHARS:
+            kept = {name: result.get(name) for name in ("tool_use_id", "content", "is_error")}
+            self.results[as_text(result.get("tool_use_id"))] = kept, structured
 
     def note_withdrawn(self, message_id: str) -> None:
         """Remember that a message of the model was withdrawn."""

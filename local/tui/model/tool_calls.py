@@ -7,21 +7,24 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from ccb.tunnel.wire.kinds.commands import SHELL_CALL
+from ccb.tunnel.wire.messages import TaskLine, ToolProgressLine, as_blocks, as_dict, as_number, as_text
 from ccb.tunnel.wire.tool_traits import BASH, TODO_WRITE, Effect, View, traits_of
 
-from ...session.messages import TaskNote, ToolProgress, ToolResultBlock, ToolUseBlock
+from ...session.images import pictures_of, result_text
 from .agents.agent_runs import AgentRuns
 from .blocks import MAX_BLOCK_CHARS, BlockContainer, KeptPictures, ToolBlock, ToolState, both_ends
 from .orphans import Orphans
 from .status.todos import Todos
 
+Json = dict[str, Any]
 
-def _meant(content: ToolUseBlock) -> tuple[str, dict[str, Any]]:
+
+def _meant(called: str, tool_input: Json) -> tuple[str, Json]:
     """Return the tool and the input of a call, or of the call that it stands for."""
-    name, params = content.input.get("tool_name"), content.input.get("params")
-    if traits_of(content.name).view is View.OTHER_CALL and isinstance(name, str) and isinstance(params, dict):
+    name, params = tool_input.get("tool_name"), tool_input.get("params")
+    if traits_of(called).view is View.OTHER_CALL and isinstance(name, str) and isinstance(params, dict):
         return name, params
-    return content.name, content.input
+    return called, tool_input
 
 
 class ToolCalls:
@@ -57,26 +60,27 @@ class ToolCalls:
         """Forget an announced call: its message was cut off."""
         self._open.pop(block.tool_id, None)
 
-    def call(self, content: ToolUseBlock, announced: ToolBlock | None) -> ToolBlock:
+    def call(self, content: Json, announced: ToolBlock | None) -> ToolBlock:
         """Show a finished call. It replaces the `announced` one, to which the worker may have given another id."""
-        name, tool_input = _meant(content)
+        tool_id, called = as_text(content.get("id")), as_text(content.get("name"))
+        name, tool_input = _meant(called, as_dict(content.get("input")))
         if announced is not None:
             self.retract(announced)
             tool = announced
-            tool.tool_id, tool.name, tool.tool_input = content.id, name, tool_input
+            tool.tool_id, tool.name, tool.tool_input = tool_id, name, tool_input
             self._container.update_block(tool)
         else:
-            tool = ToolBlock(tool_id=content.id, name=name, tool_input=tool_input)
+            tool = ToolBlock(tool_id=tool_id, name=name, tool_input=tool_input)
             self._container.add(tool)
-        if traits_of(content.name).view is View.CHECKLIST:
+        if traits_of(called).view is View.CHECKLIST:
             self.todos = Todos.read(tool_input.get("todos"))
             if self._snapshot_todos is not None:
                 self._container.take_away(self._snapshot_todos)
                 self._snapshot_todos = None
-        if traits_of(content.name).view is View.AGENT and tool.agent is None:
+        if traits_of(called).view is View.AGENT and tool.agent is None:
             self.agents.called(tool)
-        self._open[content.id] = tool
-        orphan = self._orphans.results.pop(content.id, None)
+        self._open[tool_id] = tool
+        orphan = self._orphans.results.pop(tool_id, None)
         if orphan is not None:
             self.result(*orphan)
         return tool
@@ -88,7 +92,7 @@ class ToolCalls:
             tool.state = ToolState.RUNNING
             self._container.update_block(tool)
 
-    def progress(self, message: ToolProgress) -> None:
+    def progress(self, message: ToolProgressLine) -> None:
         """Show what a running tool has printed so far. A command line of the person is shown while it runs."""
         tool = self._open.get(message.tool_use_id)
         if tool is None and message.tool_use_id.startswith(SHELL_CALL) and not self._line_over:
@@ -98,9 +102,9 @@ class ToolCalls:
             self._container.add(tool)
         if tool is not None and tool.state not in (ToolState.DONE, ToolState.FAILED):
             tool.state = ToolState.RUNNING
-            tool.elapsed_s = message.elapsed_time_seconds
-            if not message.heartbeat:
-                tool.output = message.output[-MAX_BLOCK_CHARS:]
+            tool.elapsed_s = as_number(message.body.get("elapsed_time_seconds"))
+            if not message.body.get("heartbeat"):  # a sign of life says nothing about the output
+                tool.output = as_text(message.body.get("output"))[-MAX_BLOCK_CHARS:]
             self._container.update_block(tool)
 
     def line_begins(self) -> None:
@@ -114,23 +118,23 @@ class ToolCalls:
         for tool_id in [each for each in self._open if each.startswith(SHELL_CALL)]:
             self._container.take_away(self._open.pop(tool_id))
 
-    def told(self, note: TaskNote) -> None:
+    def told(self, note: TaskLine) -> None:
         """Take what the worker says about a task. A skill may start an agent; other tools that do, run commands."""
         tool = self._open.get(note.tool_use_id)
         if tool is not None and traits_of(tool.name).effect is Effect.NONE and tool.agent is None:
             self.agents.called(tool)
         self.agents.told(note)
 
-    def result(self, result: ToolResultBlock, structured: Any) -> None:
+    def result(self, result: Json, structured: Any) -> None:
         """Show the result of a call. `structured` is the public `tool_use_result`, which holds the patch of an edit."""
-        tool = self._open.pop(result.tool_use_id, None)
+        tool = self._open.pop(as_text(result.get("tool_use_id")), None)
         if tool is None:
             self._orphans.note_result(result, structured)
             return
-        tool.state = ToolState.FAILED if result.is_error else ToolState.DONE
-        tool.result = both_ends(result.text())
+        tool.state = ToolState.FAILED if result.get("is_error") else ToolState.DONE
+        tool.result = both_ends(result_text(result))
         tool.output = ""
-        self._pictures.keep(tool, result.pictures())
+        self._pictures.keep(tool, pictures_of(as_blocks(result.get("content"))))
         self.agents.result(tool, structured)
         if traits_of(tool.name).view is View.PLAN and isinstance(structured, dict):
             tool.tool_input = {"plan": both_ends(str(structured.get("plan") or ""))}

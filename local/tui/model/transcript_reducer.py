@@ -11,7 +11,19 @@ from ccb.tunnel.wire.kinds.commands import SHELL_COMMAND
 from ccb.tunnel.wire.kinds.queue import BEFORE, LATER, PRIORITY, MovedRecord, TakenRecord, UnqueuedRecord
 from ccb.tunnel.wire.kinds.rewind import RewindRecord, RewoundRecord
 from ccb.tunnel.wire.kinds.workers import DriverRecord, ForkedRecord
-from ccb.tunnel.wire.messages import UserLine
+from ccb.tunnel.wire.messages import (
+    AssistantLine,
+    CompactLine,
+    PublicLine,
+    ResultLine,
+    StreamEventLine,
+    SystemLine,
+    TaskLine,
+    ToolProgressLine,
+    UserLine,
+    as_dict,
+    as_text,
+)
 from ccb.tunnel.wire.options import CAGES
 from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.records import (
@@ -29,28 +41,10 @@ from ccb.tunnel.wire.records import (
     TurnStartRecord,
     WithdrawnRecord,
 )
-from ccb.tunnel.wire.stream_events import (
-    parse_stream_event,
-)
+from ccb.tunnel.wire.stream_events import parse_stream_event
 
 from ...session.client import SkippedState, input_ids
 from ...session.images import pictures_of
-from ...session.messages import (
-    ApiRetry,
-    Assistant,
-    Message,
-    ModelSilent,
-    Result,
-    StreamEvent,
-    SystemInit,
-    SystemNote,
-    TaskNote,
-    ToolProgress,
-    ToolResultBlock,
-    User,
-    parse_message,
-)
-from ...session.messages import TextBlock as TextContent
 from .agent_messages import AgentMessages
 from .blocks import BlockContainer, Level, NoticeBlock, PromptFacts, ToolBlock, ToolState
 from .notices import Notices
@@ -205,7 +199,7 @@ class TranscriptReducer(Projection):
             super().apply(record)
             self._todo_lists.note(record.seq, self._tools.todos)
 
-    def apply_progress(self, message: Message) -> None:
+    def apply_progress(self, message: PublicLine) -> None:
         """Apply a public message that is not in the journal: a streaming event, the output of a running tool, or what a
         sub-agent is doing."""
         self._only_past = False
@@ -306,43 +300,46 @@ class TranscriptReducer(Projection):
 
     @on(MessageRecord)
     def _message_record(self, content: MessageRecord, _record: Record) -> None:
-        self._message(parse_message(content.body))
+        self._message(content.public)
 
-    def _message(self, message: Message) -> None:
+    def _message(self, message: PublicLine) -> None:
         match message:
-            case StreamEvent():
+            case StreamEventLine():
                 self._messages.stream(parse_stream_event(message.event))
-            case Assistant():
+            case AssistantLine():
                 self._assistant(message)
-            case User():
+            case UserLine():
                 self._user(message)
-            case ToolProgress():
+            case ToolProgressLine():
                 self._tools.command_line = self.prompts.command_line
                 self._tools.progress(message)
-            case Result():
+            case ResultLine():
                 self._turn_over(ToolState.FAILED)
                 self.totals.add(message)
                 self.notices.errors(message)
-            case SystemInit():
-                self.model, self.mode = message.model, message.permissionMode
-                self.tools = tuple(message.tools)
-                self.totals.model, self.branch = message.model, one_line(message.git_branch)
-                self._cage_told(message.sandbox)
-                self.running = self._in_turn = True
-            case SystemNote():
-                self.mode = message.permissionMode or self.mode
-                self.sandbox = message.sandbox or self.sandbox
+            case SystemLine(subtype="init"):
+                self._init(message)
+            case SystemLine():
+                self.mode = message.permission_mode or self.mode
+                self.sandbox = as_text(message.body.get("sandbox")) or self.sandbox
                 self.notices.system(message)
-            case TaskNote():
+            case CompactLine(is_micro=False):
+                self.notices.compacted(message)
+            case TaskLine() if message.subtype != "task_updated":
                 self._tools.told(message)
                 if self.tasks.told(message) and message.summary:
                     self.notice(message.summary, Level.DIM)
-            case ApiRetry():
-                self.notices.retry(message)
-            case ModelSilent():
-                self.notices.silence(message)
             case _:  # questions and answers are the event router's
                 pass
+
+    def _init(self, message: SystemLine) -> None:
+        tools = message.body.get("tools")
+        self.model = self.totals.model = message.model or self.model
+        self.mode = message.permission_mode or self.mode
+        self.tools = tuple(map(as_text, tools)) if isinstance(tools, list) else ()
+        self.branch = one_line(as_text(message.body.get("git_branch")))
+        self._cage_told(as_text(message.body.get("sandbox")))
+        self.running = self._in_turn = True
 
     def _cage_told(self, sandbox: str) -> None:
         """Take the cage in force. Say why there is none on this host, unless the person chose that."""
@@ -350,29 +347,32 @@ class TranscriptReducer(Projection):
             self.notice(f"On the host: {HostText(sandbox[:_MAX_CAGE])}", Level.WARNING)
         self.sandbox = sandbox or self.sandbox
 
-    def _assistant(self, message: Assistant) -> None:
+    def _assistant(self, message: AssistantLine) -> None:
         self.notices.model_call_over()
-        self.totals.set_context(message.message.usage or {})
+        self.totals.set_context(as_dict(as_dict(message.body.get("message")).get("usage")))
         self._messages.finished(message)
 
-    def _user(self, message: User) -> None:
+    def _user(self, message: UserLine) -> None:
         """Show tool results, and what the worker itself says as the user. Prompts are shown by their input records."""
-        content = message.message.content
-        is_note = not message.isReplay and not message.isSynthetic
+        is_note = not message.is_replay and not message.body.get("isSynthetic")
+        content = as_dict(message.body.get("message")).get("content")
         if isinstance(content, str):
             if is_note:
                 self.notice(content.split("\n"), Level.DIM)
             return
-        for block in content:
-            if isinstance(block, ToolResultBlock):
-                self._tools.result(block, message.tool_use_result)
-            elif isinstance(block, TextContent) and (printed := _PRINTED.fullmatch(block.text)):
+        for block in message.blocks:
+            kind, text = block.get("type"), as_text(block.get("text"))
+            if kind == "tool_result":
+                self._tools.result(block, message.body.get("tool_use_result"))
+            elif kind != "text":
+                continue
+            elif printed := _PRINTED.fullmatch(text):
                 self._tools.line_over()
                 self.notice(_IN_BACKGROUND.sub(_HOW_TO_FOLLOW, printed[1]).split("\n"))
-            elif isinstance(block, TextContent) and is_note:
-                self.notice(block.text.split("\n"), Level.DIM)
-            elif isinstance(block, TextContent) and message.isReplay and block.text.startswith(_OUTPUT[0]):
-                self.notice(block.text.removeprefix(_OUTPUT[0]).removesuffix(_OUTPUT[1]).split("\n"))
+            elif is_note:
+                self.notice(text.split("\n"), Level.DIM)
+            elif message.is_replay and text.startswith(_OUTPUT[0]):
+                self.notice(text.removeprefix(_OUTPUT[0]).removesuffix(_OUTPUT[1]).split("\n"))
 
     def _turn_over(self, tools: ToolState) -> None:
         """The turn is over. Tool calls that are still open get the state `tools`."""

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 from ccb.tunnel.wire.kinds.mcp import server_name
+from ccb.tunnel.wire.messages import ControlRequestLine
 from ccb.tunnel.wire.tool_traits import BASH, BUILT_IN, View, traits_of
 
-from ...session.messages import ControlRequestBody
 from ..model.forms.edit_preview import EditPreview, read_edit_preview
 from .card_rows import GOES_ON, CardLine, Voice, own_words
 from .diffs import content_lines, diff_card_lines, is_patch, patch_lines, replacement_lines
@@ -32,7 +32,7 @@ _MAX_WARNINGS = 4
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,23}")
 
 
-def subject_lines(asked: ControlRequestBody) -> list[CardLine]:
+def subject_lines(asked: ControlRequestLine) -> list[CardLine]:
     """Return what the call would do. Different calls never give the same lines."""
     values = dict(asked.input)
     lines = [] if asked.tool_name in BUILT_IN else _table({"tool": asked.tool_name})
@@ -49,7 +49,7 @@ def subject_lines(asked: ControlRequestBody) -> list[CardLine]:
     if traits.view.is_diff and traits.path is not None and _is_change(asked.tool_name, values, traits.path.key):
         path = values.pop(traits.path.key)
         lines += _table({"file": path}, names=True)
-        lines += _change(asked.tool_name, values, asked.file_change)
+        lines += _change(asked.tool_name, values, asked.request.get("file_change"))
         return [*doubts(asked.tool_name, path, *_texts(values)), *lines, *_table(_others(asked.tool_name, values))]
     says: list[CardLine] = []
     if traits.view is View.COMMAND and isinstance(values.get("command"), str):
@@ -59,7 +59,7 @@ def subject_lines(asked: ControlRequestBody) -> list[CardLine]:
     return [*doubts(asked.tool_name, *_texts(asked.input)), *lines, *_table(values), *says]
 
 
-def place_of_call(asked: ControlRequestBody, place: str, laptop_servers: Collection[str]) -> str:
+def place_of_call(asked: ControlRequestLine, place: str, laptop_servers: Collection[str]) -> str:
     """Return where a call would run, for its title: on the host `place`, or on this laptop if it is one of
     `laptop_servers` that does it."""
     named = asked.input.get("server") if asked.tool_name in BUILT_IN else None  # ReadMcpResource

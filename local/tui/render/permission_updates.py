@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from ccb.tunnel.plain_text import one_line
+from ccb.tunnel.wire.messages import ControlRequestLine
 from ccb.tunnel.wire.tool_traits import BUILT_IN, Effect, RuleKind, traits_of
 from ccb.tunnel.wire.web.addresses import WebRefused, read_url
 
 from ...config.projects import projects_path
-from ...session.messages import ControlRequest
 from .untrusted.escapes import escaped_name
 
 Json = dict[str, Any]
@@ -41,14 +41,19 @@ def describe_update(update: Json) -> list[str]:
     return [escaped_name(str(kind))]
 
 
-def session_updates(request: ControlRequest) -> list[Json]:
+def suggestions(request: ControlRequestLine) -> list[Json]:
+    """Return the permission updates that the worker suggests."""
+    return _listed(request.request.get("permission_suggestions"), dict)
+
+
+def session_updates(request: ControlRequestLine) -> list[Json]:
     """Return what the answer "this session" grants: the first suggestion, for this session only. A suggestion that
     names nothing or is too long to read is never granted."""
-    first = request.request.permission_suggestions[:1]
+    first = suggestions(request)[:1]
     return [{**update, "destination": "session"} for update in first if 0 < _length(update) <= _MAX_RULE]
 
 
-def covers(updates: list[Json], request: ControlRequest) -> bool:
+def covers(updates: list[Json], request: ControlRequestLine) -> bool:
     """Return whether updates add rules about the tool of a call and nothing else. The host chooses what it suggests, so
     the same rule at another question proves nothing: where the laptop may be concerned, the rule must be about the
     whole tool, or about the domain of the call, because nobody here checks which calls another one covers."""
@@ -56,7 +61,7 @@ def covers(updates: list[Json], request: ControlRequest) -> bool:
     return (
         bool(rules)
         and all(each.get("type") == "addRules" and each.get("behavior") == "allow" for each in updates)
-        and all(_is_about(rule, request.request.tool_name, request.request.input) for rule in rules)
+        and all(_is_about(rule, request.tool_name, request.input) for rule in rules)
     )
 
 

@@ -6,7 +6,6 @@ from ccb.tunnel.errors import CcbError
 from ccb.tunnel.wire.records import MAIN_AGENT, agent_of_message
 
 from ...session.client import Received, SessionClient, Skipped, parse_snapshot
-from ...session.messages import parse_message
 from ..model.transcript_reducer import TranscriptReducer
 from ..render.pictures.shelf import PictureShelf
 from ..widgets.history import HistoryLoader
@@ -49,7 +48,7 @@ class TranscriptPage(ReadingPage):
             self._early.append(event)
         elif event.kind == "progress":
             if agent_of_message(event.body) == MAIN_AGENT:
-                self._reducer.apply_progress(parse_message(event.body))
+                self._reducer.apply_progress(event.public)
         elif event.seq > self._seq:
             self._seq = event.seq
             self._reducer.apply_event(event.record, replayed=event.replayed)

@@ -8,9 +8,8 @@ from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.headless.output import make_output
 from ccb.local.headless.results import exit_code, local_result, result_text
 from ccb.local.session.client import Json
-from ccb.local.session.messages import Result, parse_message
 from ccb.local.terminal.stdio import Writer
-from ccb.tunnel.wire.messages import BLOCKED_PROMPT
+from ccb.tunnel.wire.messages import BLOCKED_PROMPT, ResultLine, parse_message
 
 DONE: Json = {"type": "result", "subtype": "success", "is_error": False, "result": "All good."}
 
@@ -78,7 +77,7 @@ async def test_only_an_answer_is_one(
 
 def test_a_result_made_here_has_what_clients_require() -> None:
     result = local_result("sid", ["no link"], reason="link_lost", duration_ms=12)
-    parsed = parse_message(result)
-    assert isinstance(parsed, Result) and parsed.terminal_reason == "link_lost" and parsed.session_id == "sid"
+    assert isinstance(parse_message(result), ResultLine)
+    assert (result["terminal_reason"], result["session_id"]) == ("link_lost", "sid")
     for name in ("subtype", "duration_ms", "duration_api_ms", "is_error", "num_turns", "session_id"):
         assert name in result

@@ -9,7 +9,6 @@ from tests.support.repl.pilot import desk
 
 from ccb.local.headless.stderr_reports import RetryReports
 from ccb.local.plain.printer import LinePrinter
-from ccb.local.session.messages import ApiRetry, ModelSilent
 from ccb.local.tui.model.notices import Notices
 from ccb.tunnel.wire.messages import SystemLine, parse_message
 
@@ -17,6 +16,12 @@ from ccb.tunnel.wire.messages import SystemLine, parse_message
 def retry(attempt: int, delay_s: float) -> dict[str, Any]:
     note = {"type": "system", "subtype": "api_retry", "error": "overloaded", "error_status": 529, "max_retries": 10}
     return {**note, "attempt": attempt, "retry_delay_ms": delay_s * 1000}
+
+
+def line_of(body: dict[str, Any]) -> SystemLine:
+    line = parse_message(body)
+    assert isinstance(line, SystemLine)
+    return line
 
 
 async def test_the_status_line_counts_down_to_the_next_try_and_stops_when_the_model_answers() -> None:
@@ -35,24 +40,20 @@ def test_lines_say_each_try() -> None:
     lines: list[str] = []
     notices = Notices(LinePrinter(lines.append), "me")
     for attempt, delay_s in ((1, 1), (2, 8)):
-        notices.retry(ApiRetry.model_validate(retry(attempt, delay_s)))
+        notices.system(line_of(retry(attempt, delay_s)))
     assert [line.partition("try ")[2] for line in lines] == ["1 of 10 in 1 s", "2 of 10 in 8 s"]
 
 
 def test_headless_runs_report_the_first_try_and_those_that_take_long(capsys: pytest.CaptureFixture[str]) -> None:
     reports = RetryReports(quiet=False)
     for attempt, delay_s in ((1, 0.5), (2, 1), (3, 8), (4, 16)):
-        line = parse_message(retry(attempt, delay_s))
-        assert isinstance(line, SystemLine)
-        reports.system(line)
+        reports.system(line_of(retry(attempt, delay_s)))
     said = [line.partition("try ")[2] for line in capsys.readouterr().err.splitlines()]
     assert said == ["1 of 10; trying again", "3 of 10 in 8 s; trying again", "4 of 10 in 16 s; trying again"]
 
 
 def test_the_last_try_promises_no_other(capsys: pytest.CaptureFixture[str]) -> None:
-    line = parse_message(retry(10, 32))
-    assert isinstance(line, SystemLine)
-    RetryReports(quiet=False).system(line)
+    RetryReports(quiet=False).system(line_of(retry(10, 32)))
     assert capsys.readouterr().err == "ccb: The model is overloaded (HTTP 529); last try 10 of 10 in 32 s\n"
 
 
@@ -80,10 +81,8 @@ def test_lines_and_headless_runs_say_that_the_model_says_nothing(capsys: pytest.
     notices = Notices(LinePrinter(lines.append), "me")
     reports = RetryReports(quiet=False)
     for body in (silence(30, 270), silence(60, 240), silence(None)):
-        notices.silence(ModelSilent.model_validate(body))
-        line = parse_message(body)
-        assert isinstance(line, SystemLine)
-        reports.system(line)
+        notices.system(line_of(body))
+        reports.system(line_of(body))
     said = [f"The model has said nothing for {s} s; it is asked again in {300 - s} s" for s in (30, 60)]
     assert lines == [f"ccb: warning: {text}" for text in said]
     assert capsys.readouterr().err.splitlines() == [f"ccb: {text}" for text in said]

@@ -10,9 +10,9 @@ from tests.support.repl.scripted_session import ScriptedSession
 from textual import events
 
 from ccb.local.session.client import LinkState
-from ccb.local.session.messages import ControlRequest, parse_message
 from ccb.local.tui.attached.approvals import Approvals
 from ccb.local.tui.model.forms.questions import OpenQuestions, ReplayMonitor
+from ccb.tunnel.wire.messages import ControlRequestLine, parse_message
 
 MAKE = {"command": "make"}
 
@@ -94,7 +94,7 @@ def test_a_question_that_was_answered_here_is_never_open_again() -> None:
     questions = OpenQuestions()
     body = {"type": "control_request", "request_id": "a", "request": {"subtype": "can_use_tool", "tool_name": "Bash"}}
     asked = parse_message(body)
-    assert isinstance(asked, ControlRequest)
+    assert isinstance(asked, ControlRequestLine)
     assert questions.opened(asked)
     questions.answered("a")
     assert not questions.opened(asked)

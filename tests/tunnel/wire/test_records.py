@@ -17,15 +17,7 @@ from ccb.tunnel.wire.kinds.rewind import FileChangeRecord, RewindRecord, Rewound
 from ccb.tunnel.wire.kinds.turns import CompactEndRecord, CompactStartRecord, HookRecord
 from ccb.tunnel.wire.kinds.workers import DriverRecord, ForkedRecord, WorkerRecord
 from ccb.tunnel.wire.messages import (
-    AssistantLine,
-    ControlCancelLine,
-    ControlRequestLine,
-    ControlResponseLine,
-    OtherLine,
     ResultLine,
-    SystemLine,
-    UserLine,
-    parse_message,
 )
 from ccb.tunnel.wire.ndjson import dump
 from ccb.tunnel.wire.projection import Projection, on, replay
@@ -272,37 +264,6 @@ def test_a_projection_is_told_what_it_handles_and_skips_the_rest() -> None:
     replay([record_of(content, seq) for seq, content in enumerate(facts, 1)], counted, whole)
     assert counted.seen == [(1, TurnStartRecord()), (4, "success"), (6, TurnEndRecord())]
     assert whole.seen == [(1, TurnStartRecord()), (3, "assistant"), (4, "result"), (6, TurnEndRecord())]
-
-
-def test_public_messages_are_typed() -> None:
-    assert parse_message({"type": "surprise"}) == OtherLine({"type": "surprise"}, "surprise")
-    answer = parse_message({"type": "assistant", "message": {"id": "m", "content": [{"type": "text"}, 7]}})
-    assert isinstance(answer, AssistantLine)
-    assert (answer.message_id, answer.blocks, answer.is_api_error) == ("m", [{"type": "text"}], False)
-    content = [{"type": "tool_result", "tool_use_id": "t"}, {"type": "text", "text": "b"}]
-    said = parse_message({"type": "user", "isReplay": True, "uuid": "u", "message": {"content": content}})
-    assert isinstance(said, UserLine)
-    assert (said.text("|"), said.uuid, said.is_replay, said.done_tool_uses()) == ("|b", "u", True, {"t"})
-    short = parse_message({"type": "user", "message": {"content": "hi"}})
-    assert isinstance(short, UserLine) and short.text(" ") == "hi"
-    ended = parse_message(
-        {"type": "result", "subtype": "error", "is_error": True, "errors": ["x"], "total_cost_usd": 2}
-    )
-    assert isinstance(ended, ResultLine)
-    assert (ended.subtype, ended.is_error, ended.errors, ended.total_cost_usd) == ("error", True, ["x"], 2)
-    mode = parse_message({"type": "system", "subtype": "status", "permissionMode": "plan"})
-    assert isinstance(mode, SystemLine) and mode.permission_mode == "plan"
-    asked = parse_message(
-        {"type": "control_request", "request_id": "r", "request": {"subtype": "s", "tool_name": "Bash"}}
-    )
-    assert isinstance(asked, ControlRequestLine)
-    assert (asked.request_id, asked.subtype, asked.tool_name) == ("r", "s", "Bash")
-    gone = {"type": "control_cancel_request", "request_id": "r"}
-    assert parse_message(gone) == ControlCancelLine(gone, "r")
-    response = {"request_id": "r", "subtype": "success", "response": {"behavior": "allow"}}
-    given = parse_message({"type": "control_response", "response": response})
-    assert isinstance(given, ControlResponseLine)
-    assert (given.request_id, given.subtype, given.payload) == ("r", "success", {"behavior": "allow"})
 
 
 class _Turns(Projection):

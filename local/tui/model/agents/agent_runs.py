@@ -12,15 +12,17 @@ from ccb.tunnel.wire.messages import (
     ControlCancelLine,
     ControlRequestLine,
     SystemLine,
+    TaskLine,
     UserLine,
     as_dict,
+    as_number,
+    as_text,
 )
 from ccb.tunnel.wire.projection import Projection, on
 from ccb.tunnel.wire.records import AgentResultRecord, Record, ToolStartRecord
 from ccb.tunnel.wire.requests import CAN_USE_TOOL
 from ccb.tunnel.wire.tool_traits import DEFAULT_AGENT
 
-from ....session.messages import TaskNote
 from ....session.newest import MAX_ID
 from ..blocks import BlockContainer, ToolBlock
 from .agent_run import AgentRow, AgentRun, RowState
@@ -28,7 +30,6 @@ from .agent_run import AgentRow, AgentRun, RowState
 Json = dict[str, Any]
 
 _MAX_AGENTS = 256
-_MAX_NUMBER = 10**12  # a host could send a number that no float holds
 
 
 class AgentRuns(Projection):
@@ -60,18 +61,20 @@ class AgentRuns(Projection):
         while len(self._blocks) > _MAX_AGENTS:
             del self._blocks[next(self._blocks.keys())]
 
-    def told(self, note: TaskNote) -> None:
+    def told(self, note: TaskLine) -> None:
         """Take what the worker says about an agent."""
         if note.subtype == "task_started" and note.tool_use_id in self._blocks:
-            for agent_id in filter(None, (note.task_id, note.agent_id)):  # an earlier agent may go on
+            earlier = as_text(note.body.get("agent_id"))  # it may go on
+            for agent_id in filter(None, (note.task_id, earlier)):
                 self._know(agent_id, self._blocks[note.tool_use_id])
         block = self._blocks.get(note.task_id)
         if block is None or block.agent is None:
             return
-        if note.subagent_type and "resume" in block.tool_input:  # the call does not name the agent that goes on
-            block.tool_input = {**block.tool_input, "subagent_type": note.subagent_type}
-        block.agent.tokens = int(_number(note.usage.get("total_tokens"))) or block.agent.tokens
-        block.agent.seconds = _number(note.usage.get("duration_ms")) / 1000 or block.agent.seconds
+        name, usage = as_text(note.body.get("subagent_type")), as_dict(note.body.get("usage"))
+        if name and "resume" in block.tool_input:  # the call does not name the agent that goes on
+            block.tool_input = {**block.tool_input, "subagent_type": name}
+        block.agent.tokens = int(as_number(usage.get("total_tokens"))) or block.agent.tokens
+        block.agent.seconds = as_number(usage.get("duration_ms")) / 1000 or block.agent.seconds
         if note.subtype == "task_notification":
             self._end(note.task_id, block.agent)
         self._container.update_block(block)
@@ -85,10 +88,10 @@ class AgentRuns(Projection):
             block.agent.in_background = True
             return
         cost = told.get("totalCostUsd")
-        block.agent.cost_usd = _number(cost) if isinstance(cost, int | float) else None
-        block.agent.tokens = int(_number(told.get("totalTokens"))) or block.agent.tokens
-        block.agent.tool_uses = int(_number(told.get("totalToolUseCount"))) or block.agent.tool_uses
-        block.agent.seconds = _number(told.get("totalDurationMs")) / 1000 or block.agent.seconds
+        block.agent.cost_usd = as_number(cost) if isinstance(cost, int | float) else None
+        block.agent.tokens = int(as_number(told.get("totalTokens"))) or block.agent.tokens
+        block.agent.tool_uses = int(as_number(told.get("totalToolUseCount"))) or block.agent.tool_uses
+        block.agent.seconds = as_number(told.get("totalDurationMs")) / 1000 or block.agent.seconds
         block.agent.branch = one_line(str(told.get("worktreeBranch") or ""))
         block.agent.ended, block.agent.note = True, ""
 
@@ -179,7 +182,3 @@ def agent_label(tool_input: Mapping[str, Any]) -> str:
         return one_line(f"skill {tool_input['skill']}")
     name, task = tool_input.get("subagent_type") or DEFAULT_AGENT, tool_input.get("description") or ""
     return one_line(f"{name}: {task}" if task else str(name))
-
-
-def _number(value: object) -> float:
-    return float(max(0, min(value, _MAX_NUMBER))) if isinstance(value, int | float) else 0.0

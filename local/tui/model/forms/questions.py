@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from ccb.tunnel.wire.requests import TRUST_PROJECT
-
-from ....session.messages import ControlRequest
+from ccb.tunnel.wire.messages import ControlRequestLine
+from ccb.tunnel.wire.requests import TRUST_PROJECT, ProjectTrust, new_uuid
 
 _MAX_ANSWERED = 1_000
 _QUIET_S = 0.2  # without an event, after the last one that the host had when this client attached
@@ -41,7 +40,7 @@ class OpenQuestions:
     """The open questions in the order in which they were asked. A question that was answered here never opens again."""
 
     def __init__(self) -> None:
-        self._open: dict[str, ControlRequest] = {}
+        self._open: dict[str, ControlRequestLine] = {}
         self._seen: set[str] = set()  # ids of open questions that the person has seen
         self._answered: deque[str] = deque(maxlen=_MAX_ANSWERED)
 
@@ -49,16 +48,16 @@ class OpenQuestions:
         return len(self._open)
 
     @property
-    def head(self) -> ControlRequest | None:
+    def head(self) -> ControlRequestLine | None:
         """The question to show."""
         return next(iter(self._open.values()), None)
 
-    def show_head(self) -> ControlRequest | None:
+    def show_head(self) -> ControlRequestLine | None:
         """Return the question to show. The person now knows of it and of all others."""
         self._seen.update(self._open)
         return self.head
 
-    def __iter__(self) -> Iterator[ControlRequest]:
+    def __iter__(self) -> Iterator[ControlRequestLine]:
         return iter(list(self._open.values()))
 
     def walk(self, by: int) -> None:
@@ -67,17 +66,17 @@ class OpenQuestions:
         ids = ids[by:] + ids[:by]
         self._open = {each: self._open[each] for each in ids}
 
-    def opened(self, request: ControlRequest) -> bool:
+    def opened(self, request: ControlRequestLine) -> bool:
         """The worker asks. Return False if the question is known already."""
         known = request.request_id in self._open or request.request_id in self._answered
         if not known:
             self._open[request.request_id] = request
         return not known
 
-    def replace_all(self, requests: Iterable[ControlRequest]) -> bool:
+    def replace_all(self, requests: Iterable[ControlRequestLine]) -> bool:
         """Exactly these questions of the worker are open, and those that this laptop asks itself. Return whether one
         that the person has seen is no longer among them."""
-        own = {each.request_id: each for each in self._open.values() if each.request.subtype == TRUST_PROJECT.name}
+        own = {each.request_id: each for each in self._open.values() if each.subtype == TRUST_PROJECT.name}
         wanted = own | {each.request_id: each for each in requests if each.request_id not in self._answered}
         gone = self._seen - wanted.keys()
         self._open = wanted
@@ -96,7 +95,7 @@ class OpenQuestions:
         self.closed(request_id)
         self._answered.append(request_id)
 
-    def not_answered(self, request: ControlRequest) -> None:
+    def not_answered(self, request: ControlRequestLine) -> None:
         """The answer could not be sent: the question is open again, before all others."""
         if request.request_id in self._answered:
             self._answered.remove(request.request_id)
@@ -106,3 +105,9 @@ class OpenQuestions:
         """Nothing is asked any more: the session has ended."""
         self._open.clear()
         self._seen.clear()
+
+
+def project_question(about: ProjectTrust) -> ControlRequestLine:
+    """Return the question of this laptop whether the files of a project may count."""
+    shown = {"directory": about.directory, "switches": list(about.switches)}
+    return ControlRequestLine({}, f"trust {new_uuid()}", TRUST_PROJECT.name, {"input": shown})

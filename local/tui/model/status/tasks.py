@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.messages import TaskLine
 
-from ....session.messages import TaskNote
 from ....session.newest import Newest
 
 _MAX_TASKS = 1_000
@@ -34,11 +34,11 @@ class RunningTasks:
         """The tasks that run, oldest first."""
         return list(self._by_id.values())
 
-    def told(self, note: TaskNote) -> bool:
+    def told(self, note: TaskLine) -> bool:
         """Take what the worker says about a task. Return whether a task in the background has ended."""
         if note.subtype == "task_notification":
             return self._by_id.pop(note.task_id, None) is not None
-        if note.is_backgrounded:
+        if note.in_background:
             self._by_id[note.task_id] = RunningTask(note.task_id, note.description[:_MAX_TEXT], time.monotonic())
         return False
 

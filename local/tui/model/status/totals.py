@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ccb.tunnel.wire.messages import ResultLine, as_dict
 from ccb.tunnel.wire.models import ESTIMATED, context_tokens
-
-from ....session.messages import Result
 
 Json = dict[str, Any]
 
@@ -30,14 +29,15 @@ class Totals:
     estimated: bool = False
     context_estimated: bool = False
 
-    def add(self, result: Result) -> None:
+    def add(self, result: ResultLine) -> None:
         """A turn has ended. `result` names what the session has used so far, or at least what the turn used."""
-        self.cost_usd = result.total_cost_usd
-        if result.modelUsage:
-            self._set(result.modelUsage)
+        self.cost_usd = float(min(result.total_cost_usd, _MAX_NUMBER))
+        if result.model_usage:
+            self._set(result.model_usage)
             return
-        self.input_tokens += _sum(result.usage, _INPUT_FIELDS)
-        self.output_tokens += _sum(result.usage, ("output_tokens",))
+        usage = as_dict(result.body.get("usage"))
+        self.input_tokens += _sum(usage, _INPUT_FIELDS)
+        self.output_tokens += _sum(usage, ("output_tokens",))
 
     def set_from_result(self, result: Json) -> None:
         """Take over what the session has used so far from its newest result message."""

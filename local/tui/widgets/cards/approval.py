@@ -10,8 +10,9 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ....session.messages import ControlRequest
-from ....terminal.keymap import DEFAULT_KEYMAP, Keymap
+from ccb.tunnel.wire.messages import ControlRequestLine
+
+from ....terminal.keymap import Keymap
 from ...render.approval_text import bounded, subject_lines
 from ...render.card_rows import GOES_ON, CardLine, FoldedRows, Voice
 from ...render.permission_updates import (
@@ -50,14 +51,14 @@ class ApprovalCard(QuestionCard):
 
     ASKS_FOR = "approval"
 
-    def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap = DEFAULT_KEYMAP) -> None:
+    def __init__(self, request: ControlRequestLine, place: str, palette: Palette, keymap: Keymap) -> None:
         self._answers = {char: answer for answer, key_id in _IDS.items() for char in keymap.characters(key_id)}
         self.MARKS = "".join(self._answers)
         self._updates = session_updates(request)
         rules = [rule for update in self._updates for rule in describe_update(update)]
-        lines, readable = bounded(subject_lines(request.request))
-        if request.request.decision_reason_type == _OUTSIDE and request.request.blocked_path:
-            path = escaped_name(request.request.blocked_path)
+        lines, readable = bounded(subject_lines(request))
+        if request.text("decision_reason_type") == _OUTSIDE and request.text("blocked_path"):
+            path = escaped_name(request.text("blocked_path"))
             lines.insert(0, CardLine("! ", f"Outside of the session's directories: {path}", Voice.WARNING, "  "))
         self._choices = AnswerChoices(rules, palette, keymap, readable=readable, keeps=can_be_kept(self._updates))
         self._choices.KEYS = {answer: keymap.name(key_id) for answer, key_id in _IDS.items()}
@@ -79,13 +80,12 @@ class ApprovalCard(QuestionCard):
     def _circumstances(self) -> FoldedRows | Text:
         """Return why the worker asks, and the cage in which the call would run. The reason may quote the call, so a
         row that goes on has a mark; a short screen has one row for all."""
-        asked = self.request.request
-        sandbox = ("Sandbox: ", _shortened(asked.sandbox or "no cage"))
-        entries = [("Asked because: ", _shortened(asked.decision_reason or "")), sandbox]
-        if not asked.decision_reason:
-            entries = [sandbox]
-        if asked.agent:
-            entries.insert(0, ("Sub-agent: ", _shortened(asked.agent)))
+        reason, agent = self.request.text("decision_reason"), self.request.text("agent")
+        entries = [("Sandbox: ", _shortened(self.request.text("sandbox") or "no cage"))]
+        if reason:
+            entries.insert(0, ("Asked because: ", _shortened(reason)))
+        if agent:
+            entries.insert(0, ("Sub-agent: ", _shortened(agent)))
         if self.screen.has_class("-short"):
             return Text(" · ".join(map("".join, reversed(entries))), self._palette.dim)
         lines = [CardLine(name, text, Voice.CCB, f"{GOES_ON:>{len(name) - 1}} ") for name, text in entries]
@@ -133,7 +133,7 @@ class ApprovalCard(QuestionCard):
             self._allow([] if answer == "once" else [{**each, "destination": destination} for each in self._updates])
 
     def _allow(self, updates: list[Json]) -> None:
-        response: Json = {"behavior": "allow", "updatedInput": self.request.request.input}
+        response: Json = {"behavior": "allow", "updatedInput": self.request.input}
         if updates:
             response["updatedPermissions"] = updates
         self.respond(response)

@@ -14,8 +14,9 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ....session.messages import ControlRequest
-from ....terminal.keymap import DEFAULT_KEYMAP, Keymap
+from ccb.tunnel.wire.messages import ControlRequestLine
+
+from ....terminal.keymap import Keymap
 from ...model.forms.form import Answers, Form, FormEntry
 from ...render.card_rows import CardLine, Voice
 from ...render.form_text import form_page
@@ -34,9 +35,7 @@ class FormCard(QuestionCard):
 
     MARKS = "123456789"
 
-    def __init__(
-        self, request: ControlRequest, place: str, palette: Palette, form: Form, keymap: Keymap = DEFAULT_KEYMAP
-    ) -> None:
+    def __init__(self, request: ControlRequestLine, place: str, palette: Palette, form: Form, keymap: Keymap) -> None:
         self.form = form
         self._rows = FormRows(palette)
         self._choices = Static(classes="choices")

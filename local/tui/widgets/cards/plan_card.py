@@ -4,6 +4,7 @@ the plan on the card before they approve it."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from textual import events
@@ -11,12 +12,13 @@ from textual.app import ComposeResult
 from textual.widget import Widget
 from textual.widgets import TextArea
 
+from ccb.tunnel.wire.messages import ControlRequestLine
 from ccb.tunnel.wire.tool_traits import BASH
 
-from ....session.messages import ControlRequest
-from ....terminal.keymap import DEFAULT_KEYMAP, Keymap
+from ....terminal.keymap import Keymap
 from ...render.approval_text import bounded, commands_of_plan, subject_lines
 from ...render.card_rows import CardLine, own_words
+from ...render.permission_updates import suggestions
 from ...render.untrusted.escapes import is_hidden
 from ...theme.palette import Palette
 from .answer_choices import AnswerChoices, Situation
@@ -55,16 +57,16 @@ class AgreementCard(QuestionCard):
     WHY_NOT: ClassVar[str] = "What instead? The agent reads it. Enter answers no, Esc goes back."
     KEYS: ClassVar[Mapping[str, str]] = {"yes": "1", "deny": "2"}
 
-    def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap = DEFAULT_KEYMAP) -> None:
+    def __init__(self, request: ControlRequestLine, place: str, palette: Palette, keymap: Keymap) -> None:
         lines, readable = bounded(self.lines(request))
         self._choices = Ways(self.KEYS, self.ways(request), palette, keymap, readable=readable)
         super().__init__(request, place, palette, ApprovalSubject(lines, palette), keymap)
 
-    def lines(self, request: ControlRequest) -> list[CardLine]:
+    def lines(self, request: ControlRequestLine) -> list[CardLine]:
         """Return what is proposed."""
-        return [own_words(_PLAN_FIRST), *subject_lines(request.request)]
+        return [own_words(_PLAN_FIRST), *subject_lines(request)]
 
-    def ways(self, request: ControlRequest) -> Mapping[str, str]:
+    def ways(self, request: ControlRequestLine) -> Mapping[str, str]:
         """Return the possible answers and their words."""
         return {"yes": "plan first", "deny": "no, go on"}
 
@@ -105,7 +107,7 @@ class AgreementCard(QuestionCard):
 
     def agreed(self, answer: str) -> Json:
         """Return what a yes says besides."""
-        return {"updatedInput": self.request.request.input}
+        return {"updatedInput": self.request.input}
 
     def field_given(self, text: str) -> None:
         said = f" The user says: {text}" if text else ""
@@ -134,23 +136,23 @@ class PlanCard(AgreementCard):
     WHY_NOT = "What should be different? The agent reads it. Enter sends it, Esc goes back."
     KEYS: ClassVar[Mapping[str, str]] = {"edits": "1", "ask": "2", "deny": "3", "before": "4", "plain": "5"}
 
-    def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap = DEFAULT_KEYMAP) -> None:
-        plan = request.request.input.get("plan")
+    def __init__(self, request: ControlRequestLine, place: str, palette: Palette, keymap: Keymap) -> None:
+        plan = request.input.get("plan")
         self._asked = self._plan = plan if isinstance(plan, str) else ""
         super().__init__(request, place, palette, keymap)
         self._editor = TextArea(tab_behavior="focus", id="plan")
         self._editable = bool(self._plan) and not any(map(_is_hidden, self._plan))
 
-    def lines(self, request: ControlRequest) -> list[CardLine]:
-        return subject_lines(request.request)
+    def lines(self, request: ControlRequestLine) -> list[CardLine]:
+        return subject_lines(request)
 
-    def ways(self, request: ControlRequest) -> Mapping[str, str]:
+    def ways(self, request: ControlRequestLine) -> Mapping[str, str]:
         self._updates: dict[str, Json] = {}
         self._rules: list[Json] = []
         ways = {}
-        commands = dict.fromkeys(each.strip() for each in commands_of_plan(request.request.input))
+        commands = dict.fromkeys(each.strip() for each in commands_of_plan(request.input))
         shown = [{"toolName": BASH.name, "ruleContent": each} for each in commands]
-        for update in request.request.permission_suggestions:
+        for update in suggestions(request):
             mode = update.get("mode")
             if update.get("type") == "addRules" and shown and update.get("rules") == shown:
                 self._rules = [{**update, "behavior": "allow", "destination": "session"}]
@@ -180,7 +182,7 @@ class PlanCard(AgreementCard):
 
     def agreed(self, answer: str) -> Json:
         changed = {"plan": self._plan, "planWasEdited": True} if self._plan != self._asked else {}
-        said: Json = {"updatedInput": {**self.request.request.input, **changed}}
+        said: Json = {"updatedInput": {**self.request.input, **changed}}
         if answer in self._updates:
             said["updatedPermissions"] = [self._updates[answer], *(self._rules if answer != "plain" else ())]
         return said
@@ -222,8 +224,8 @@ class PlanCard(AgreementCard):
     def _take(self, plan: str) -> None:
         if plan and plan != self._plan:
             self._plan = plan
-            changed = self.request.request.model_copy(update={"input": {**self.request.request.input, "plan": plan}})
-            self.subject.replace_lines(subject_lines(changed))
+            asked = {**self.request.request, "input": {**self.request.input, "plan": plan}}
+            self.subject.replace_lines(subject_lines(replace(self.request, request=asked)))
             self.show_titles()
 
     def turn(self, pages: int) -> bool:

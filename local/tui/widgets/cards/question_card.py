@@ -19,9 +19,9 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from ccb.tunnel.wire.dataclass import dataclass
+from ccb.tunnel.wire.messages import ControlRequestLine
 
-from ....session.messages import ControlRequest
-from ....terminal.keymap import DEFAULT_KEYMAP, Keymap
+from ....terminal.keymap import Keymap
 from ...render.untrusted.escapes import escaped_name
 from ...theme.palette import Palette
 from ..one_shot import call_once_after
@@ -96,11 +96,11 @@ class QuestionCard(Vertical, can_focus=True):
 
     def __init__(
         self,
-        request: ControlRequest,
+        request: ControlRequestLine,
         place: str,
         palette: Palette,
         subject: ApprovalSubject,
-        keymap: Keymap = DEFAULT_KEYMAP,
+        keymap: Keymap,
     ) -> None:
         super().__init__(id="approval")
         self.keymap = keymap
@@ -120,7 +120,7 @@ class QuestionCard(Vertical, can_focus=True):
 
     def title(self) -> str:
         """Return who asks, or for what."""
-        return escaped_name(self.request.request.tool_name)
+        return escaped_name(self.request.tool_name)
 
     def hint(self) -> str:
         """Return what the lower border says first."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ccb.tunnel.wire.messages import ControlRequestLine
 from ccb.tunnel.wire.tool_traits import View, traits_of
 
-from ....session.messages import ControlRequest
-from ....terminal.keymap import DEFAULT_KEYMAP, Keymap
+from ....terminal.keymap import Keymap
 from ...model.forms.form import Answers, read_questions
 from ...theme.palette import Palette
 from .approval import ApprovalCard
@@ -23,7 +23,7 @@ class QuestionsCard(FormCard):
 
     def answer_form(self, answers: Answers) -> None:
         given = {question: ", ".join(chosen) for question, chosen in answers.items()}
-        updated = {**self.request.request.input, "answers": given}
+        updated = {**self.request.input, "answers": given}
         self.respond({"behavior": "allow", "updatedInput": updated})
 
     def decline(self, reason: str) -> None:
@@ -31,21 +31,20 @@ class QuestionsCard(FormCard):
         self.respond({"behavior": "deny", "message": message})
 
 
-def card_for(request: ControlRequest, place: str, palette: Palette, keymap: Keymap = DEFAULT_KEYMAP) -> QuestionCard:
+def card_for(request: ControlRequestLine, place: str, palette: Palette, keymap: Keymap) -> QuestionCard:
     """Return the card for a question. A call that cannot be shown in a better way gets the approval card, which shows
     any input exactly."""
     if asks_about_trust(request):
         return TrustCard(request, place, palette, keymap)
     if is_elicitation(request):
         return ElicitationCard(request, place, palette, keymap)
-    asked = request.request
-    view = traits_of(asked.tool_name).view
+    view = traits_of(request.tool_name).view
     if view is View.QUESTIONS:
-        form = read_questions(asked.input)
+        form = read_questions(request.input)
         if form is not None:
             return QuestionsCard(request, place, palette, form, keymap)
     if view is View.PLAN:
         return PlanCard(request, place, palette, keymap)
-    if traits_of(asked.tool_name).asks and view is not View.QUESTIONS:
+    if traits_of(request.tool_name).asks and view is not View.QUESTIONS:
         return AgreementCard(request, place, palette, keymap)
     return ApprovalCard(request, place, palette, keymap)

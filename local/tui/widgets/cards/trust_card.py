@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from textual.app import ComposeResult
 from textual.widget import Widget
 
+from ccb.tunnel.wire.messages import ControlRequestLine
 from ccb.tunnel.wire.requests import TRUST_PROJECT
 
-from ....session.messages import ControlRequest
-from ....terminal.keymap import DEFAULT_KEYMAP, Keymap
+from ....terminal.keymap import Keymap
 from ...render.approval_text import bounded
 from ...render.trust_text import trust_lines
 from ...theme.palette import Palette
@@ -36,8 +36,8 @@ class TrustCard(QuestionCard):
 
     MARKS = "".join(_ANSWERS)
 
-    def __init__(self, request: ControlRequest, place: str, palette: Palette, keymap: Keymap = DEFAULT_KEYMAP) -> None:
-        lines, readable = bounded(trust_lines(request.request.input))
+    def __init__(self, request: ControlRequestLine, place: str, palette: Palette, keymap: Keymap) -> None:
+        lines, readable = bounded(trust_lines(request.input))
         self._choices = TrustChoices([], palette, keymap, readable=readable)
         super().__init__(request, place, palette, ApprovalSubject(lines, palette), keymap)
 
@@ -71,6 +71,6 @@ class TrustCard(QuestionCard):
             self._choices.step(STEPS[key])
 
 
-def asks_about_trust(request: ControlRequest) -> bool:
+def asks_about_trust(request: ControlRequestLine) -> bool:
     """Return whether this is a question for the trust card."""
-    return request.request.subtype == TRUST_PROJECT.name
+    return request.subtype == TRUST_PROJECT.name

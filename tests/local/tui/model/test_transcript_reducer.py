@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from tests.support.broken_messages import broken_messages
+
+from ccb.local.plain.questions import PlainQuestion
 from ccb.local.session.client import Received, parse_snapshot
-from ccb.local.session.messages import parse_message
+from ccb.local.terminal.keymap import DEFAULT_KEYMAP
 from ccb.local.tui.model.blocks import (
     Block,
     BlockList,
@@ -18,7 +22,11 @@ from ccb.local.tui.model.blocks import (
     ToolState,
 )
 from ccb.local.tui.model.transcript_reducer import TranscriptReducer
+from ccb.local.tui.render.approval_text import place_of_call
+from ccb.local.tui.theme.palette import palette_of
+from ccb.local.tui.widgets.cards.questions import card_for
 from ccb.remote.tools.shell.bash import _HOW_TO_READ
+from ccb.tunnel.wire.messages import ControlRequestLine, parse_message
 
 Json = dict[str, Any]
 
@@ -239,3 +247,61 @@ def test_the_status_line_has_the_size_that_the_worker_counts_once_an_answer_is_c
     most = {"input_tokens": 50_000, "output_tokens": 8_000, "estimated": "at_most"}
     told.record("model_end", message_id="m3", stop_reason=None, usage=most)
     assert totals.context_text == "context ~1.9k", "what it can be at most says nothing of its size"
+
+
+SYSTEM: Json = {"type": "system", "sandbox": "no cage", "permissionMode": "plan"}
+RETRY: Json = {"attempt": 1, "max_retries": 9, "retry_delay_ms": 5, "error_status": 529, "error": "e", "message": "m"}
+TASK: Json = {"type": "system", "task_id": "t1", "tool_use_id": "t1", "agent_id": "a", "subagent_type": "Plan"}
+RESULT: Json = {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "image"}], "is_error": True}
+AGENT: Json = {**CALL, "name": "Agent", "input": {"prompt": "find", "resume": "a"}}
+COLOURS = ("foreground", "background", "accent", "surface", "success", "error", "warning")
+ASKED: Json = {
+    "subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": "make"}, "permission_suggestions": [{}],
+    "blocked_path": "/x", "decision_reason": "why", "decision_reason_type": "t", "agent": "a", "file_change": {},
+    "sandbox": "none", "mcp_server_name": "s", "message": "m", "mode": "url", "url": "u", "requested_schema": {},
+}  # fmt: skip
+MESSAGES: list[Json] = [
+    {**SYSTEM, "subtype": "informational", "content": "careful", "level": "warning"},
+    {**SYSTEM, "subtype": "init", "model": "m", "cwd": "/srv", "git_branch": "main", "tools": ["Bash"]},
+    {**SYSTEM, "subtype": "status", "status": "compacting", "compact_result": "failed"},
+    {**SYSTEM, "subtype": "compact_boundary", "compact_metadata": {"pre_tokens": 9, "trigger": "clear"}},
+    {**SYSTEM, "subtype": "model_silent", "silent_ms": 5, "retry_in_ms": 5},
+    {**SYSTEM, "subtype": "api_retry", **RETRY},
+    {**TASK, "subtype": "task_started", "description": "d", "is_backgrounded": True},
+    {**TASK, "subtype": "task_progress", "usage": {"total_tokens": 5, "duration_ms": 6}},
+    {**TASK, "subtype": "task_notification", "status": "failed", "summary": "s"},
+    {"type": "assistant", "message": {"id": "m", "content": [CALL], "usage": {"input_tokens": 5}}},
+    {"type": "user", "message": {"content": [RESULT]}, "tool_use_result": {"totalTokens": 5, "structuredPatch": [7]}},
+    {"type": "user", "message": {"content": [{"type": "text", "text": "x"}]}, "isReplay": True, "isSynthetic": True},
+    {"type": "tool_progress", "tool_use_id": "t1", "elapsed_time_seconds": 5, "output": "o", "heartbeat": False},
+    {"type": "stream_event", "event": {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta"}}},
+    {
+        "type": "result", "subtype": "error", "is_error": True, "errors": ["e"], "total_cost_usd": 5,
+        "modelUsage": {"m": {"inputTokens": 5}}, "usage": {"input_tokens": 5}, "terminal_reason": "x",
+    },
+]  # fmt: skip
+
+
+def test_a_broken_message_breaks_nothing() -> None:
+    calls = [{"type": "assistant", "message": {"content": [each]}} for each in broken_messages(AGENT)]
+    results = [{"type": "user", "message": {"content": [each]}} for each in broken_messages(RESULT)]
+    for broken in [*calls, *results, *(each for message in MESSAGES for each in broken_messages(message))]:
+        told = Told()
+        told.assistant(AGENT)
+        told.record("message", **broken)
+        told.reducer.apply_progress(parse_message(broken))
+        told.assistant({"type": "text", "text": "goes on"}, message_id="m2")
+        assert told.reducer.answers[-1] == "goes on", broken
+
+
+@pytest.mark.parametrize("tool", ["Bash", "Edit", "AskUserQuestion", "ExitPlanMode", "mcp__a__b"])
+def test_a_broken_question_can_be_shown_and_answered(tool: str) -> None:
+    palette = palette_of(dict.fromkeys(COLOURS, "#808080"), dark=True)
+    body = {"type": "control_request", "request_id": "r", "request": {**ASKED, "tool_name": tool}}
+    for broken in broken_messages(body):
+        request = parse_message(broken)
+        assert isinstance(request, ControlRequestLine)
+        place = place_of_call(request, "host", ["a"])
+        question = PlainQuestion(request, place)
+        assert question.lines and question.reply("n").response
+        assert card_for(request, place, palette, DEFAULT_KEYMAP).request is request

@@ -15,7 +15,6 @@ from tests.remote.tools_kit import open_toolbox
 from tests.support.repl.card_reader import applied, read_diff, read_edits, read_path, read_table, read_values
 from tests.support.repl.pilot import Desk, desk
 
-from ccb.local.session.messages import ControlRequestBody
 from ccb.local.tui.model.blocks import ToolBlock
 from ccb.local.tui.render.approval_text import subject_lines
 from ccb.local.tui.render.card_rows import drawn, fold
@@ -23,6 +22,7 @@ from ccb.local.tui.render.diffs import EditView
 from ccb.local.tui.theme.palette import palette_of
 from ccb.remote.tools.contract import Preview
 from ccb.remote.tools.files.patch import structured_patch
+from ccb.tunnel.wire.messages import ControlRequestLine
 
 Json = dict[str, Any]
 
@@ -46,10 +46,14 @@ VALUES = st.recursive(
 WIDTHS = st.integers(30, 110)
 
 
+def asks(tool: str, tool_input: Json, change: object = None) -> ControlRequestLine:
+    request = {"tool_name": tool, "input": tool_input, "file_change": change}
+    return ControlRequestLine({}, "ask", "can_use_tool", request)
+
+
 def card(tool: str, tool_input: Json, width: int, change: object = None) -> list[str]:
     """The rows of a card as a screen shows them: nobody can see blanks at the end of a row."""
-    asked = ControlRequestBody(subtype="can_use_tool", tool_name=tool, input=tool_input, file_change=change)
-    rows = [row.plain for row in fold(subject_lines(asked), width)]
+    rows = [row.plain for row in fold(subject_lines(asks(tool, tool_input, change)), width)]
     assert all(cell_len(row) <= width for row in rows)
     assert not {char for row in rows for char in row if char != " " and unicodedata.category(char)[0] in "CMZ"}
     return [row.rstrip(" ") for row in rows]
@@ -172,7 +176,7 @@ def test_what_looks_like_something_else_is_pointed_out(text: str, warning: str) 
 
 
 def test_a_doubtful_word_is_marked_where_it_is() -> None:
-    asked = ControlRequestBody(subtype="can_use_tool", tool_name="Bash", input={"command": "curl pаypal.com naïve"})
+    asked = asks("Bash", {"command": "curl pаypal.com naïve"})
     palette = palette_of(dict.fromkeys(COLOURS, "#808080"), dark=True)
     warning, command = [drawn(row, palette) for row in fold(subject_lines(asked), 80)]
     marked = [command.plain[span.start : span.end] for span in command.spans if "underline" in str(span.style)]

@@ -15,7 +15,7 @@ from tests.support.repl.scripted_session import ScriptedSession
 from tests.support.repl.scripted_work import PATCH, PATH, TODOS
 from textual import events
 
-from ccb.local.session.messages import ApiRetry, retry_text
+from ccb.local.session.model_waits import retry_text
 from ccb.local.tui.model.blocks import Block, MarkdownBlock, NoticeBlock
 from ccb.local.tui.render.block_renderer import BlockRenderer
 from ccb.local.tui.theme.palette import palette_of
@@ -23,6 +23,7 @@ from ccb.local.tui.theme.themes import DARK
 from ccb.local.tui.widgets.block_layout import MAX_BLOCKS, MAX_BYTES
 from ccb.local.tui.widgets.lines.drawn_lines import Line, draw_parts, line_text
 from ccb.local.tui.widgets.transcript import Transcript
+from ccb.tunnel.wire.messages import SystemLine, parse_message
 
 
 async def test_text_grows_with_the_deltas_and_is_shown_once_when_it_is_finished() -> None:
@@ -287,6 +288,12 @@ async def test_the_tries_of_one_model_call_take_one_line() -> None:
         assert at.screen.count("overloaded") == 1
 
 
+def retry_note(**fields: object) -> SystemLine:
+    note = parse_message({"type": "system", "subtype": "api_retry", "attempt": 1, "max_retries": 10, **fields})
+    assert isinstance(note, SystemLine)
+    return note
+
+
 @pytest.mark.parametrize(
     ("error", "status", "delay_ms", "text"),
     [
@@ -304,19 +311,14 @@ async def test_the_tries_of_one_model_call_take_one_line() -> None:
 def test_why_the_model_is_asked_again_is_said_in_words(
     error: str | None, status: int | None, delay_ms: int, text: str
 ) -> None:
-    note = ApiRetry(
-        type="system", subtype="api_retry", error=error, error_status=status, attempt=1, max_retries=10,
-        retry_delay_ms=delay_ms,
-    )  # fmt: skip
+    note = retry_note(error=error, error_status=status, retry_delay_ms=delay_ms)
     assert retry_text(note) == text
+    assert retry_text(note, waits=False) == text.partition(" in ")[0]
 
 
 def test_a_laptop_that_reaches_no_model_says_so_and_tells_no_status() -> None:
-    note = ApiRetry(
-        type="system", subtype="api_retry", error="unknown", api_error_type="laptop_unreachable", attempt=1,
-        max_retries=10, retry_delay_ms=2000,
-        message="this laptop cannot reach api.test: \x1b[2Jno\nroute; check the network",
-    )  # fmt: skip
+    message = "this laptop cannot reach api.test: \x1b[2Jno\nroute; check the network"
+    note = retry_note(error="unknown", api_error_type="laptop_unreachable", retry_delay_ms=2000, message=message)
     said = "this laptop cannot reach api.test: no route; check the network; try 1 of 10 in 2 s"
     assert retry_text(note) == said[0].upper() + said[1:]
 
