@@ -13,19 +13,19 @@ from typing import Any
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..terminal.keymap import DEFAULT_KEYMAP, Keymap, KeyRefused, keymap_of
-from .settings import EVERYTHING, IMAGE_CHOICES, SettingsChoice, settings_path
+from .settings import EVERYTHING, SettingsChoice, settings_path
 from .settings_file import write_settings
 from .settings_loading import raw_settings
 
 
 @dataclass(frozen=True)
 class ScreenSettings:
-    """`mouse`: the REPL uses the mouse. `vim`: the input has vim's keys. `images`: how images are shown, or not."""
+    """`mouse`: the REPL uses the mouse. `vim`: the input has vim's keys. `images`: images are drawn."""
 
     keymap: Keymap = DEFAULT_KEYMAP
     mouse: bool = True
     vim: bool = False
-    images: str = "auto"
+    images: bool = True
 
 
 DEFAULT_SCREEN = ScreenSettings()
@@ -45,12 +45,11 @@ def load_screen_settings(
         keymap = keymap_of(keys)
     except KeyRefused:
         keymap = DEFAULT_KEYMAP
-    images = found.get("images")
     return ScreenSettings(
         keymap,
         found.get("mouse") is not False,
         found.get("editorMode") == "vim",
-        images if isinstance(images, str) and images in IMAGE_CHOICES else DEFAULT_SCREEN.images,
+        found.get("images") != "off",
     )
 
 

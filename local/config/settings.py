@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.settings_text import line_of, lines_in
@@ -31,8 +31,6 @@ from .sections import key as _key
 from .settings_checks import rules_without_tool
 
 SandboxMode = Literal["read-only", "workspace", "off"]
-ImageChoice = Literal["auto", "kitty", "iterm2", "sixel", "blocks", "off"]
-IMAGE_CHOICES = get_args(ImageChoice)
 
 USER, FLAG, KEPT, MANAGED = "user", "flag", "kept", "managed"
 """The sources of settings on this machine, as the worker names them. `kept` are the rules that "always" has added."""
@@ -196,12 +194,9 @@ class Settings:
     mouse: bool = field(
         default=True, metadata=_key("Whether the REPL uses the mouse; `false` leaves it to the terminal.")
     )
-    images: ImageChoice = field(
-        default="auto",
-        metadata=_key(
-            "How the REPL shows images that the agent reads (needs Pillow, `ccb[images]`): `kitty`, `iterm2`, `sixel`, "
-            "`blocks` (characters), `off` (only named), or `auto`: the best that the terminal says it can."
-        ),
+    images: Literal["on", "off"] = field(
+        default="on",
+        metadata=_key("Whether the REPL draws images (needs Pillow, `ccb[images]`); with `off` they are only named."),
     )
     openWith: str = field(
         default="",

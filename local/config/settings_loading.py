@@ -38,6 +38,7 @@ _SECTIONS: Mapping[str, type[Section]] = {
     "credentials": CredentialSettings,
     "network": NetworkSettings,
 }
+_OLD_IMAGES = ("auto", "kitty", "iterm2", "sixel", "blocks")  # how images were drawn, which is no choice any more
 
 
 def load_settings(environ: Mapping[str, str] = os.environ, choice: SettingsChoice = EVERYTHING) -> Settings:
@@ -105,6 +106,8 @@ def _layer(source: str, path: str, text: str | None) -> SettingsLayer:
     if isinstance(known.get("sandbox"), dict):  # the family's key of this name is an object with other content
         del known["sandbox"]
         unknown.append("sandbox")
+    if known.get("images") in _OLD_IMAGES:
+        known["images"] = "on"
     for section, keys in _SECTIONS.items():
         if isinstance(values := known.get(section), dict):
             known[section], others = _split(values, tuple(each.name for each in fields(keys)))

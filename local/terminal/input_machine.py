@@ -17,7 +17,7 @@ from enum import Enum, auto
 
 from ccb.tunnel.wire.dataclass import dataclass
 
-from .asking.answers import TerminalAnswer, answer_of
+from .terminal_answers import TerminalAnswer, answer_of
 
 ESC = "\x1b"
 ESCAPE_S = 0.025

@@ -27,7 +27,6 @@ from .appearance import Appearance
 from .attached.commands import parse_command, refusal
 from .attached.leaving import Leaving
 from .attention import Attention
-from .inline_images import InlineImages
 from .keys.bindings import REPL_BINDINGS, changed_bindings
 from .keys.lone_chord import LoneChord
 from .keys.session_keys import SessionKeys
@@ -109,7 +108,7 @@ class Repl(SessionKeys, App[int]):
         self.attached: SessionView | None = None
         self.leaving = Leaving()
         self.attention = Attention(self, environ)
-        self.images = InlineImages(self, screen.images, environ, colours=not colours.few)
+        self._draws_images = screen.images and not wants_no_colour(environ)
         self.chord = LoneChord(self)
         self.login_handover = LoginHandover(
             self,
@@ -128,17 +127,6 @@ class Repl(SessionKeys, App[int]):
     def on_terminal_driver_background_report(self, event: TerminalDriver.BackgroundReport) -> None:
         """The terminal has said what its background is."""
         self.appearance.background_is(light=event.light)
-
-    def on_terminal_driver_answered(self, event: TerminalDriver.Answered) -> None:
-        """The terminal has said what images it can show."""
-        self.images.told(event)
-
-    def on_terminal_driver_resumed(self) -> None:
-        """Another program had the screen."""
-        self.images.resumed()
-
-    def on_resize(self) -> None:
-        self.images.resized()
 
     @property
     def cursor_position(self) -> Offset:
@@ -194,9 +182,11 @@ class Repl(SessionKeys, App[int]):
     ) -> None:
         """Show a session with what the person should know about it, and send it what was typed before it was there."""
         from .attached.view import SessionView
+        from .render.pictures import PictureShelf, can_decode
 
         self.login_handover.come_back()
-        view = SessionView(client, info, self, self.images.begin())
+        shelf = PictureShelf(self.run_worker) if self._draws_images and can_decode() else None
+        view = SessionView(client, info, self, shelf)
         if laptop is not None:
             view.use_laptop(laptop)
         self.title = f"ccb {info.place}"

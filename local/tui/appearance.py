@@ -10,7 +10,7 @@ from typing import Any
 
 from textual.app import App
 
-from ..terminal.asking.background import NO_ANSWER
+from ..terminal.terminal_answers import NO_ANSWER
 from .render.untrusted.text_only import TextOnly
 from .terminal_driver import TerminalDriver
 from .theme.theme_store import ThemeRefused, ThemeStore

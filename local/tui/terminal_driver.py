@@ -23,10 +23,8 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from ..command_line.exit_codes import ExitCode
-from ..terminal.asking.answers import AnswerKind, TerminalAnswer
-from ..terminal.asking.background import QUESTION, is_light
-from ..terminal.asking.graphics import CELL_ASKED
 from ..terminal.input_machine import ESCAPE_S, InputMachine
+from ..terminal.terminal_answers import BACKGROUND_ASKED, TerminalAnswer, is_light
 from .key_decoding import KeyDecoder
 from .painting.key_priority import KeyPriority
 
@@ -79,64 +77,19 @@ class TerminalDriver(LinuxDriver):
             super().__init__()
             self.light = light
 
-    class Answered(Message):
-        """The terminal has answered another question."""
-
-        def __init__(self, answer: TerminalAnswer) -> None:
-            super().__init__()
-            self.answer = answer
-
-    class Resumed(Message):
-        """The screen is ours again, after another program had it."""
-
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._asked_at = -_ANSWERS_S
         self.keys_first = KeyPriority()
-        self.translate: Callable[[str], str] | None = None
-        """Makes of the cells of images what the terminal shows."""
-        self.last_words: Callable[[], str] | None = None
-        """Returns what the terminal gets before the screen is another program's."""
-        self._is_shown = False
         self._file: Any = _ClosableFile(self._file, self._window_closed)
 
     def ask_background(self) -> None:
         """Ask the terminal for its background. `BackgroundReport` follows if it answers."""
-        self.ask(QUESTION)
-
-    def ask_cell(self) -> None:
-        """Ask the terminal for the size of a character."""
-        self.ask(CELL_ASKED)
-
-    def ask(self, questions: str) -> None:
-        """Ask the terminal. `BackgroundReport` and `Answered` follow if it answers."""
         if self.input_tty:
             self._asked_at = time.monotonic()
-            self.write(questions)
-
-    def write(self, data: str) -> None:
-        super().write(self.translate(data) if self.translate is not None else data)
-
-    def write_if_shown(self, data: str) -> None:
-        """Write what only makes sense on the screen of the interface. It is lost while another program has it."""
-        if self._is_shown:
-            self.write(data)
-
-    def start_application_mode(self) -> None:
-        super().start_application_mode()  # type: ignore[no-untyped-call] # of Textual
-        self._is_shown = True
-
-    def resume_application_mode(self) -> None:
-        super().resume_application_mode()
-        self._soon(partial(self._app.post_message, self.Resumed()))
-
-    def stop_application_mode(self) -> None:
-        if self._is_shown and self.last_words is not None:
-            self.write(self.last_words())
-        self._is_shown = False
-        super().stop_application_mode()
+            self.write(BACKGROUND_ASKED)
 
     def run_input_thread(self) -> None:
         try:
@@ -164,20 +117,14 @@ class TerminalDriver(LinuxDriver):
                     tokens = machine.tick(time.monotonic())
                 for token in tokens:
                     if isinstance(token, TerminalAnswer):
-                        self._take(token)
+                        if (light := is_light(token.text)) is not None:
+                            self.process_message(self.BackgroundReport(light=light))
                         continue
                     decoder.takes_size = self._in_band_window_resize
                     for event in decoder.messages(token):
                         if isinstance(event, events.Key | events.Paste):
                             self.keys_first.came()
                         self.process_message(event)
-
-    def _take(self, answer: TerminalAnswer) -> None:
-        """Tell the application what the terminal has answered."""
-        if answer.kind is not AnswerKind.BACKGROUND:
-            self.process_message(self.Answered(answer))
-        elif (light := is_light(answer.text)) is not None:
-            self.process_message(self.BackgroundReport(light=light))
 
     # The signal handlers only wake the event loop. They may run while a write holds a lock that they need themselves.
 

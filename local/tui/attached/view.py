@@ -19,7 +19,7 @@ from ..model.notices import tips
 from ..model.transcript_reducer import TranscriptReducer
 from ..painting.key_priority import WorkSlices
 from ..queue.editing import QueueEditing
-from ..render.pictures.shelf import PictureShelf
+from ..render.pictures import PictureShelf
 from ..rewind.rewinding import Rewinding
 from ..sessions.choosing import SessionChoosing
 from ..transfers.carrying import FileCarrying

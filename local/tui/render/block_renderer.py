@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from rich.columns import Columns
 from rich.console import RenderableType
@@ -33,7 +33,6 @@ from ..theme.palette import Palette
 from .agent_rows import agent_rows
 from .diffs import EditView
 from .error_card import ErrorCard
-from .pictures.drawn import DrawnPicture, PictureSource
 from .tool_output import (
     MAX_DETAIL_LINES,
     MORE_KEY,
@@ -60,32 +59,36 @@ _PICTURE = re.compile(r"(?m)^  [▓▒◆▚█·×]{40}$")
 """A row of the picture that /context prints: each glyph stands for a part of the model's window."""
 
 
+def _no_pictures(_block: PicturedBlock) -> Iterable[RenderableType]:
+    return ()
+
+
 @dataclass(frozen=True)
 class BlockRenderer:
     """How blocks are drawn now. `details`: show all of tool output and thinking. Paths in `cwd` are shown relative to
     it. `copied_from` is not 0 for a drawing to copy from: the width of the one on the screen. `more_key`: the key
-    that shows details. `pictures` draws images; without it they are only named."""
+    that shows details. `pictures` draws the images of a block; without it they are only named."""
 
     palette: Palette
     details: bool = False
     cwd: str = ""
     copied_from: int = 0
     more_key: str = MORE_KEY
-    pictures: PictureSource | None = None
+    pictures: Callable[[PicturedBlock], Iterable[RenderableType]] = _no_pictures
 
     def render(self, block: Block) -> Iterator[RenderableType]:
         """Yield the renderables of one block, top to bottom. None of them takes long to draw."""
         if isinstance(block, PromptBlock):
             for part in _in_parts(self._prompt(block)):
                 yield Padding(part, (0, 1, 0, 0), style=f"on {self.palette.surface}")
-            yield from self._pictures(block)
+            yield from self.pictures(block)
         elif isinstance(block, MarkdownBlock):
             yield from self._markdown(block)
         elif isinstance(block, ThoughtBlock):
             yield from _in_parts(self._thought(block))
         elif isinstance(block, ToolBlock):
             yield from self._tool(block)
-            yield from self._pictures(block)
+            yield from self.pictures(block)
         elif isinstance(block, FileDiffBlock):
             yield from self._file_diff(block)
         elif isinstance(block, TipsBlock):
@@ -197,11 +200,6 @@ class BlockRenderer:
             output = tool_output(block, palette, details=self.details, key=self.more_key)
             if output is not None:
                 yield from map(self._indented, _in_parts(output))
-
-    def _pictures(self, block: PicturedBlock) -> Iterator[RenderableType]:
-        if self.pictures is not None and not self.copied_from:
-            for picture in block.pictures:
-                yield DrawnPicture(self.pictures, block, picture, self.details)
 
     def _indented(self, part: RenderableType) -> RenderableType:
         return part if self.copied_from else Padding(part, _INDENT)

@@ -16,7 +16,7 @@ from ccb.tunnel.plain_text import one_line
 from ...terminal.keymap import DEFAULT_KEYMAP
 from ..model.markdown_export import markdown_of, text_of
 from ..painting.screen import CARET
-from ..render.pictures.shelf import PictureShelf
+from ..render.pictures import PictureShelf
 from ..theme.palette import palette_of
 from .searching import SearchedBlocks
 

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from ccb.tunnel.plain_text import neutralise
 
 from ..model.blocks import Block, FileDiffBlock, MarkdownBlock, NoticeBlock, PromptBlock, ThoughtBlock, ToolBlock
-from ..render.pictures.shelf import PictureShelf
+from ..render.pictures import PictureShelf
 from ..widgets.lines.drawn_lines import texts_of
 from ..widgets.transcript import Transcript
 

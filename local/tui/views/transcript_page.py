@@ -7,7 +7,7 @@ from ccb.tunnel.wire.records import MAIN_AGENT, agent_of_message
 
 from ...session.client import Received, SessionClient, Skipped, parse_snapshot
 from ..model.transcript_reducer import TranscriptReducer
-from ..render.pictures.shelf import PictureShelf
+from ..render.pictures import PictureShelf
 from ..widgets.history import HistoryLoader
 from ..widgets.transcript import Transcript
 from .page import ReadingPage

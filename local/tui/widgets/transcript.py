@@ -24,7 +24,7 @@ from ..model.blocks import Block, Level, NoticeBlock, PromptBlock, PromptState, 
 from ..painting.key_priority import KeyPriority
 from ..render.block_renderer import is_animated
 from ..render.copying import word_at
-from ..render.pictures.shelf import PictureShelf
+from ..render.pictures import PictureShelf
 from ..theme.palette import Palette, palette_of
 from .block_layout import BlockLayout
 from .lines.drawn_lines import Line, estimated_height, letters_of, line_after, line_text, marked, turned

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ccb.local.config.screen_settings import load_screen_settings
 from ccb.local.config.settings import SETTING_NAMES, Settings, SettingsChoice, settings_path
 from ccb.local.config.settings_loading import load_settings, load_sharing
 from ccb.tunnel.errors import ConfigError, UsageError
@@ -100,7 +101,7 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
         "modelAliases": {"fast": "openai/gpt-5-mini"},
         "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "make"}]}]},
         "openWith": "feh",
-        "images": "sixel",
+        "images": "off",
         "notify": "osc9",
         "keys": {"details": "Ctrl+Y"},
         "editorMode": "vim",
@@ -125,6 +126,15 @@ def test_all_known_keys_are_read(environ: dict[str, str]) -> None:
     settings = load_settings(environ)
     assert {name: value for name, value in asdict(settings).items() if name in SETTING_NAMES} == content
     assert settings.warnings == []
+
+
+def test_how_images_were_drawn_is_no_choice_any_more_and_no_error(environ: dict[str, str]) -> None:
+    for old in ("auto", "kitty", "iterm2", "sixel", "blocks", "off"):
+        now = "off" if old == "off" else "on"
+        write(environ, {"images": old})
+        settings = load_settings(environ)
+        assert (settings.images, settings.warnings) == (now, [])
+        assert load_screen_settings(environ).images is (now == "on")
 
 
 def test_whether_connections_are_shared_is_known_without_reading_the_rest(environ: dict[str, str]) -> None:

@@ -9,21 +9,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ccb.local.terminal.asking.answers import AnswerKind, TerminalAnswer
 from ccb.local.terminal.input_machine import Control, InputMachine, Pasted, Token, Typed, typed_line
+from ccb.local.terminal.terminal_answers import TerminalAnswer
 
 COLOUR = "rgb:1c1c/1c1c/1c1c"
 ANSWERS = {
-    f"\x1b]11;{COLOUR}\x07": TerminalAnswer(AnswerKind.BACKGROUND, COLOUR),
-    f"\x1b]11;{COLOUR}\x1b\\": TerminalAnswer(AnswerKind.BACKGROUND, COLOUR),
-    "\x1b_Gi=31;OK\x1b\\": TerminalAnswer(AnswerKind.KITTY_GRAPHICS, "i=31;OK"),
-    "\x1bP>|kitty(0.32.2)\x1b\\": TerminalAnswer(AnswerKind.NAME, "kitty(0.32.2)"),
-    "\x1b[?62;4;22c": TerminalAnswer(AnswerKind.ATTRIBUTES, "62;4;22"),
-    "\x1b[6;20;10t": TerminalAnswer(AnswerKind.CELL, "20;10"),
+    f"\x1b]11;{COLOUR}\x07": TerminalAnswer(COLOUR),
+    f"\x1b]11;{COLOUR}\x1b\\": TerminalAnswer(COLOUR),
 }
 STRAY = [
     "\x1b]10;rgb:ffff/ffff/ffff\x07", "\x1b]4;1;rgb:ffff/ffff/ffff\x1b\\", "\x1bP1+r544e=787465726d\x1b\\",
     "\x1b]52;c;" + "QUJD" * 1000 + "\x07", "\x1b_other\x1b\\", "\x1b^private\x1b\\", "\x1bXstring\x1b\\",
+    "\x1b_Gi=31;OK\x1b\\", "\x1bP>|kitty(0.32.2)\x1b\\", "\x1b[?62;4;22c", "\x1b[6;20;10t",
     "\x9d10;rgb:ffff/ffff/ffff\x9c", "\x1bP!|00000000\x1b\\", "\x1b]lA title\x1b\\", "\x1b[Mabc", "\x1b[\x1b]4;1;x\x07",
 ]  # fmt: skip
 PASTE, END = "\x1b[200~", "\x1b[201~"
@@ -56,7 +53,7 @@ def pasted(tokens: Sequence[Token]) -> list[str]:
     return [each.text for each in tokens if isinstance(each, Pasted)]
 
 
-@pytest.mark.parametrize(("sequence", "answer"), ANSWERS.items(), ids=[each.kind.name for each in ANSWERS.values()])
+@pytest.mark.parametrize(("sequence", "answer"), ANSWERS.items(), ids=repr)
 def test_an_answer_is_taken_out_wherever_it_is_cut(sequence: str, answer: TerminalAnswer) -> None:
     data = f"ab{sequence}cd".encode()
     for first in range(len(data)):
@@ -89,7 +86,7 @@ def test_a_mouse_beside_the_cells_types_nothing_wherever_its_report_is_cut(repor
 
 def test_a_late_half_of_an_answer_is_still_its_half() -> None:
     tokens = read([b"\x1b]11;rgb:1c1c/", b"1c1c/1c1c\x07", b"x"], 5.0)
-    assert tokens == [TerminalAnswer(AnswerKind.BACKGROUND, COLOUR), Typed("x")]
+    assert tokens == [TerminalAnswer(COLOUR), Typed("x")]
 
 
 def test_a_string_without_an_end_does_not_hold_the_keys_for_ever() -> None:

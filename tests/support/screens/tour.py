@@ -64,7 +64,7 @@ TOUR = (
         "image",
         scenes.image,
         "An image of the host",
-        "Characters stand for it in any terminal; kitty, Ghostty, iTerm2 and those with sixels show it as it is.",
+        "Each character shows two pixels, in any terminal with colours; `/open` shows the file itself.",
     ),
     Stop(
         "approval",

@@ -12,7 +12,6 @@ from textual.filter import LineFilter
 
 from ccb.tunnel.plain_text import CONTROLS
 
-from ..pictures.cells import is_of_image
 from .links import is_shown_address, without_hidden_link
 
 _MAX_MARKS = 8
@@ -26,7 +25,7 @@ class TextOnly(LineFilter):
 
     Widgets make remote text harmless themselves, and show what was in it. This filter is for the one that forgets to:
     Textual applies it to all lines of all widgets, so no text can drive the terminal. The cells of a line stay where
-    they are. Cells of images stay only if ccb has drawn them."""
+    they are."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         if all(map(_is_harmless, segments)):
@@ -40,7 +39,7 @@ def _is_harmless(segment: Segment) -> bool:
         return False
     if text.isascii() and text.isprintable():
         return True
-    return (not _LINE_CONTROLS.search(text) and not _has_heap(text)) or is_of_image(segment)
+    return not _LINE_CONTROLS.search(text) and not _has_heap(text)
 
 
 def _harmless(segment: Segment) -> Segment:

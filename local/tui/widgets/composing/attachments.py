@@ -26,8 +26,7 @@ from ccb.tunnel.wire.content.images import (
 from ccb.tunnel.wire.dataclass import dataclass
 from ccb.tunnel.wire.frames import Json
 
-from ...render.pictures.decoding import NotDecoded, can_decode
-from ...render.pictures.scaling import GOOD_PIXELS, scaled
+from ...render.pictures import GOOD_PIXELS, NotDecoded, can_decode, scaled
 from .dropped_paths import dropped_paths
 
 MAX_TEXT_BYTES = 256 << 10

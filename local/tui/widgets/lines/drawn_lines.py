@@ -16,7 +16,7 @@ from textual.strip import Strip
 
 from ...model.blocks import Block, MarkdownBlock, ToolBlock
 from ...render.block_renderer import SPINNER, BlockRenderer
-from ...render.pictures.cells import is_of_image
+from ...render.pictures import is_of_picture
 from ...render.untrusted.links import without_hidden_link
 
 Line = list[Segment]
@@ -68,8 +68,8 @@ def line_after(lines: Sequence[Line], letters: int) -> int:
 
 
 def texts_of(lines: Sequence[Line]) -> list[str]:
-    """Return the characters of lines. An image has none."""
-    return ["".join(segment.text for segment in line if not is_of_image(segment)) for line in lines]
+    """Return the characters of lines. A picture has none."""
+    return ["".join(segment.text for segment in line if not is_of_picture(segment)) for line in lines]
 
 
 def turned(strip: Strip, frame: int) -> Strip:
@@ -81,7 +81,7 @@ def turned(strip: Strip, frame: int) -> Strip:
 
 def marked(strip: Strip, span: tuple[int, int], style: Style) -> Strip:
     """Return a line with the characters of `span` marked; an end of -1 is that of the line."""
-    if any(map(is_of_image, strip)):
+    if any(map(is_of_picture, strip)):
         return strip
     text = strip.text
     start = cell_len(text[: span[0]])

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from rich.console import Console
 from textual.selection import Selection
 
-from ...model.blocks import Block, ToolBlock
+from ...model.blocks import Block, PicturedBlock, ToolBlock
 from ...render.block_renderer import BlockRenderer
 from ...render.copying import copied_text
-from ...render.pictures.drawn import PicturesOf
-from ...render.pictures.shelf import PictureShelf
+from ...render.pictures import DrawnPicture, PictureShelf
 from ...theme.palette import Palette
 from .drawn_blocks import DrawnBlocks
 from .drawn_lines import Line, draw_lines, draw_parts, texts_of
@@ -104,9 +104,13 @@ class TranscriptDrawing:
 
     def _parts(self, block: Block, width: int) -> Iterator[list[Line]]:
         console, palette = self._canvas()
-        source = PicturesOf(self._shelf, self._changed) if self._shelf is not None else None
-        renderer = BlockRenderer(palette, self.details, self._cwd, 0, self._more_key, source)
+        renderer = BlockRenderer(palette, self.details, self._cwd, 0, self._more_key, self._pictures)
         before: list[Line] = [] if self.is_tight(block) else [[]]
         for part in draw_parts(console, renderer, block, width):
             yield [*before, *part]
             before = []
+
+    def _pictures(self, block: PicturedBlock) -> Iterator[DrawnPicture]:
+        if self._shelf is not None:
+            for picture in block.pictures:
+                yield DrawnPicture(self._shelf, picture, self.details, partial(self._changed, block))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ccb.local.terminal.asking.background import is_light
+from ccb.local.terminal.terminal_answers import is_light
 
 
 @pytest.mark.parametrize(

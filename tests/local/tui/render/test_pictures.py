@@ -1,34 +1,48 @@
-"""Images of results on the screen: drawn where they can be, otherwise only named."""
+"""Images of results on the screen: drawn as half blocks where they can be, otherwise only named."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import struct
 from typing import Any
 
 import pytest
-from PIL import Image, PngImagePlugin
+from PIL import Image
 from rich.segment import Segment
 from tests.support.repl.pilot import COLOURFUL, Desk, desk
-from tests.support.terminal.strict_parser import strangers
 from textual.color import Color
 
 from ccb.local.config.screen_settings import ScreenSettings
+from ccb.local.session.images import PictureData
 from ccb.local.tui.model import blocks
 from ccb.local.tui.model.blocks import ToolBlock
-from ccb.local.tui.render.pictures import shelf as shelves
-from ccb.local.tui.render.pictures.cells import PLACEHOLDER, image_row
+from ccb.local.tui.render import pictures
+from ccb.local.tui.render.pictures import HALF_BLOCK, Line, PictureShelf
 from ccb.local.tui.render.untrusted.text_only import TextOnly
 
-BLOCK = "▀"
+PLACEHOLDER = "\U0010eeee\u030d\u030d"
+"""A part of an image of any program, to kitty."""
 
 
-def png(size: tuple[int, int] = (400, 200), colour: str = "red", text: str = "") -> bytes:
-    made, notes = io.BytesIO(), PngImagePlugin.PngInfo()
-    notes.add_text("Comment", text)
-    Image.new("RGB", size, colour).save(made, "PNG", pnginfo=notes)
+def png(size: tuple[int, int] = (400, 200), colour: str = "red") -> bytes:
+    return saved(Image.new("RGB", size, colour))
+
+
+def saved(image: Image.Image, form: str = "PNG", **options: Any) -> bytes:
+    made = io.BytesIO()
+    image.save(made, form, **options)
     return made.getvalue()
+
+
+async def lines_of(image: bytes) -> list[Line]:
+    """The lines of an image without their indent."""
+    drawn, tasks = asyncio.Event(), []
+    shelf, picture = PictureShelf(lambda work: tasks.append(asyncio.create_task(work))), PictureData(encoded(image))
+    assert shelf.lines(picture, 82, large=False, redraw=drawn.set) == []
+    await asyncio.wait_for(drawn.wait(), 60)
+    return [line[1:] for line in shelf.lines(picture, 82, large=False, redraw=drawn.set)]
 
 
 def head_of(width: int, height: int) -> bytes:
@@ -36,12 +50,17 @@ def head_of(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", width, height) + b"\x08\2\0\0\0" + bytes(100)
 
 
-def block(data: bytes) -> dict[str, Any]:
-    source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(data).decode()}
+def encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def block(data: bytes | str) -> dict[str, Any]:
+    text = data if isinstance(data, str) else encoded(data)
+    source = {"type": "base64", "media_type": "image/png", "data": text}
     return {"type": "image", "source": source}
 
 
-async def read(at: Desk, *images: bytes, name: str = "plot.png") -> None:
+async def read(at: Desk, *images: bytes | str, name: str = "plot.png") -> None:
     """Let the agent read images."""
     if not at.session.prompts:
         await at.prompt("look")
@@ -51,14 +70,14 @@ async def read(at: Desk, *images: bytes, name: str = "plot.png") -> None:
 
 
 def drawn_lines(at: Desk) -> list[str]:
-    return [line for line in at.lines if BLOCK in line]
+    return [line for line in at.lines if HALF_BLOCK in line]
 
 
 async def test_an_image_is_drawn_below_its_name_as_large_as_there_is_room() -> None:
     async with desk(size=(100, 40)) as at:
         await read(at, png((400, 200)))
         await at.until(lambda: len(drawn_lines(at)) == 10)
-        assert {line.strip() for line in drawn_lines(at)} == {BLOCK * 40}
+        assert {line.strip() for line in drawn_lines(at)} == {HALF_BLOCK * 40}
         assert "PNG 400x200" in at.screen
         shown = {"role": "user", "content": [{"type": "text", "text": "like this"}, block(png((4_000, 3_000)))]}
         at.session.input({"type": "user", "message": shown, "uuid": "another"})  # an image of the person's own prompt
@@ -75,7 +94,7 @@ async def test_what_is_covered_or_scrolled_away_leaves_nothing_of_an_image() -> 
         await at.pilot.press("f1")
         await at.until(lambda: "Help" in at.screen)
         help_lines = [line for line in at.lines if line.startswith(("│", "║", "▌"))]
-        assert not any(BLOCK in line for line in help_lines)
+        assert not any(HALF_BLOCK in line for line in help_lines)
         await at.pilot.press("escape")
         at.session.text("\n\n".join(f"paragraph {number}" for number in range(60)))
         await at.sees("paragraph 59")
@@ -84,18 +103,28 @@ async def test_what_is_covered_or_scrolled_away_leaves_nothing_of_an_image() -> 
 
 async def test_nothing_is_drawn_where_the_person_has_switched_it_off_or_wants_no_colours() -> None:
     for screen, environ in (
-        (ScreenSettings(images="off"), COLOURFUL),
+        (ScreenSettings(images=False), COLOURFUL),
         (ScreenSettings(), {**COLOURFUL, "NO_COLOR": "1"}),
     ):
         async with desk(screen=screen, environ=environ) as at:
             await read(at, png())
             await at.sees("PNG 400x200")
-            assert at.app.images.shelf is None
+            assert at.app.view.transcript.shelf is None
             assert not drawn_lines(at)
 
 
-@pytest.mark.parametrize("data", [png()[:200], head_of(100, 100), head_of(60_000, 60_000), head_of(0, 7)])
-async def test_what_is_damaged_or_too_large_to_decode_is_only_named(data: bytes) -> None:
+@pytest.mark.parametrize(
+    "data",
+    [
+        png()[:200],
+        head_of(100, 100),
+        head_of(60_000, 60_000),
+        head_of(4_000, 4_001),
+        head_of(0, 7),
+        encoded(png() + bytes(100_000)) + "ü",
+    ],
+)
+async def test_what_is_damaged_or_too_large_to_decode_is_only_named(data: bytes | str) -> None:
     async with desk(size=(100, 40)) as at:
         await read(at, data)
         await at.sees("● Read plot.png  PNG")
@@ -113,21 +142,31 @@ async def test_an_image_is_not_copied_as_characters() -> None:
         copied = at.app.screen.get_selected_text() or ""
         assert "Read plot.png" in copied
         assert "The plot is red." in copied
-        assert BLOCK not in copied
+        assert HALF_BLOCK not in copied
 
 
 async def test_many_images_are_drawn_without_end_of_work_and_the_oldest_give_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shelves, "MAX_SHOWN", 3)
+    monkeypatch.setattr(pictures, "MAX_KEPT", 3)
+    decoded: list[object] = []
+    draw = pictures._drawn
+
+    def counted(picture: PictureData, room: tuple[int, int]) -> list[Line]:
+        decoded.append(picture)
+        return draw(picture, room)
+
+    monkeypatch.setattr(pictures, "_drawn", counted)
     async with desk(size=(100, 40)) as at:
         for number in range(6):
             await read(at, png((20, 40), colour=f"#0000{number:02x}"), name=f"{number}.png")
             at.session.text(f"Seen {number}.")
             await at.sees(f"Seen {number}.")
-        shelf = at.app.images.shelf
+        shelf = at.app.view.transcript.shelf
         assert shelf is not None
-        await at.until(lambda: len(shelf._shown) <= 3)
+        await at.until(lambda: len(drawn_lines(at)) == 12 and not shelf._works)
+        assert len(shelf._kept) == 3
+        assert len(decoded) == 6
 
 
 async def test_the_data_of_old_images_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,19 +180,27 @@ async def test_the_data_of_old_images_is_let_go(monkeypatch: pytest.MonkeyPatch)
         await at.until(lambda: len(drawn_lines(at)) == 20)
 
 
-def test_cells_of_images_in_text_of_a_host_are_taken_out_and_those_of_ccb_stay() -> None:
-    ours = image_row(3, 0, 5)
-    forged = Segment(ours.text)
-    filtered = TextOnly().apply([ours, Segment("x\x1b"), forged], Color(0, 0, 0))
-    assert filtered[0] == ours
-    assert PLACEHOLDER not in filtered[2].text
-    assert strangers(forged.text), "the strict parser knows them as well"
+async def test_a_cell_shows_two_pixels_in_its_two_colours() -> None:
+    image = Image.new("RGBA", (1, 2), "red")
+    image.putpixel((0, 1), (0, 0, 0, 0))
+    ((cell,),) = await lines_of(saved(image))
+    assert (cell.text, str(cell.style)) == (HALF_BLOCK, "#ff0000 on #ffffff"), (
+        "white is behind what can be seen through"
+    )
 
 
-async def test_a_placeholder_in_an_answer_shows_no_image() -> None:
+async def test_a_photograph_that_lies_on_its_side_keeps_its_shape_upright() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    lines = await lines_of(saved(Image.new("RGB", (400, 200), "red"), "JPEG", exif=exif))
+    assert [[segment.text for segment in line] for line in lines] == [[HALF_BLOCK * 20]] * 20
+
+
+async def test_cells_of_images_of_other_programs_in_text_of_a_host_are_taken_out() -> None:
+    assert "\U0010eeee" not in TextOnly().apply([Segment(PLACEHOLDER)], Color(0, 0, 0))[0].text
     async with desk() as at:
         await at.prompt("go")
         at.session.begin()
-        at.session.text(f"before {image_row(3, 0, 5).text} behind")
+        at.session.text(f"before {PLACEHOLDER} behind")
         await at.sees("before", "behind")
-        assert PLACEHOLDER not in at.screen
+        assert "\U0010eeee" not in at.screen

@@ -1,1 +1,0 @@
-"""What ccb asks the terminal, and its answers among what is typed."""

@@ -1,1 +1,0 @@
-"""Images: decoded within limits by Pillow, if it is installed, and scaled or drawn."""
