@@ -24,8 +24,9 @@ _DECIDES = re.compile(
     r"""permissionDecision\W{1,8}(?:deny|ask|allow|block|approve)\b"""
     r"""|["'](?:decision|behavior)\\*["']\s*:\s*\\*["'](?:ask|allow|approve)\\*["']"""
     r"""|["']\s*:\s*\\*["']\s*(?:den(?:y|ied)|block(?:ed)?|reject(?:ed)?)\s*\\*["']"""
-    r"""|["']continue["']\s*:\s*["']?false|\A\W*(?:(?:deny|block|ask)\W*\Z|(?:denied|blocked)\b)""",
-    re.IGNORECASE,
+    r"""|^[^\w\n]{0,20}(?:permission[_ ])?(?:decision|behavior)\W{1,8}(?:deny|block)\b"""
+    r"""|["'](?:continue|allowed)["']\s*:\s*["']?false|\A\W*(?:(?:deny|block|ask)\W*\Z|(?:denied|blocked)\b)""",
+    re.IGNORECASE | re.MULTILINE,
 )
 _REFUSES = re.compile("den(?:y|ied)|block|reject|ask|false", re.IGNORECASE)
 _NOT_LOADED = re.compile(
