@@ -30,40 +30,31 @@ RISKY = " ".join((*_NEVER, "--receive-pack --extcmd --separate-git-dir --upload-
 """The options that a rule with a wildcard does not cover, in the form of the tables of `risky_options`."""
 RISKY_BEFORE_SUBCOMMAND = "-c --config-env --exec-path -C@ --git-dir@ --work-tree@ --help"
 VALUED_BEFORE_SUBCOMMAND = names("-c -C --git-dir --work-tree --namespace --super-prefix --config-env --attr-source")
-_MESSAGE = "-F@ --file@ -m= -n= -u="
 RISKY_OF_SUBCOMMAND = {
-    "add": "--pathspec-from-file@",
     "am": "--directory@ -S= -p= -C=",
-    "apply": "--unsafe-paths --directory@ --build-fake-ancestor -p= -C=",
-    "archive": "-o --remote",
+    "archive": "-o --remote --add-file@",
     "bisect": "-x",
+    "checkout": "--pathspec-from-file@",
+    "index-pack": "-o@",
     "blame": "--contents@ -S@ -L=",
     "clone": "-u -c --config --template --reference --reference-if-able --bundle-uri -b= -j= -o=",
-    "commit": "-F@ --file@ -t@ --template@ --pathspec-from-file@ -m= -C= -c= -u= -S=",
     "config": "-f --file --global --system --worktree --blob -e --edit",
     "difftool": "-x -t --tool",
-    "format-patch": "-o -v=",
+    "format-patch": "-o --signature-file@ -v=",
     "grep": "-O -f@ -e= -A= -B= -C= -m=",
-    "init": "--template -b=",
     "log": "-O@ -G= -S= -L= -n=",
     "diff": "-O@ -G= -S= -U= -l=",
     "show": "-O@ -G= -S= -n=",
-    "merge": "-F@ --file@ --strategy -s -m= -X= -S=",
-    "pull": "--strategy -s -X=",
     "checkout-index": "--prefix@",
     "fast-export": "--export-marks@ --import-marks@ --import-marks-if-exists@",
     "fast-import": "--export-marks@ --import-marks@ --import-marks-if-exists@ --export-pack-edges@",
     "maintenance": "--config-file",
     "read-tree": "--index-output@",
-    "cherry-pick": "--strategy -m= -X=",
-    "revert": "--strategy -m= -X=",
     "mergetool": "-t --tool -O@",
-    "notes": _MESSAGE,
+    "notes": "-F@ --file@ -m=",
     "push": "--repo -o=",
     "rebase": "-x -s --strategy -X= -C= -S=",
     "send-email": "--smtp-server --to-cmd --cc-cmd --header-cmd --sendmail-cmd --smtp-ssl-cert-path",
-    "stash": "--pathspec-from-file@ -m=",
-    "tag": _MESSAGE,
 }
 FINE = r"(?:-s ?|--strategy[= ])(?:ort|recursive|resolve|octopus|ours|subtree)|(?:-F ?|--file[= ])-"
 RUNNING_SUBCOMMANDS = names(

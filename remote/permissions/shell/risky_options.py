@@ -1,9 +1,10 @@
 """What a rule with a wildcard does not cover: arguments that make a program run another program, write a file or read
 settings of the caller's choice, or reach another host. The person has not seen them, because `*` stands for them.
 
-There is one table for each program. Programs without a table have none of these, or are made to run others, as `bash`
-is. Every word counts as an option, wherever it stands: only the program knows which words are values. Long options may
-be abbreviated, letters may be bundled."""
+The programs that ccb suggests rules for have closed lists: see `harmless_options`. Others have a table here. Programs
+without one have none of these arguments, or are made to run others, as `bash` is. Every word counts as an option,
+wherever it stands: only the program knows which words are values. Long options may be abbreviated, letters may be
+bundled."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from typing import Callable
 from ccb.tunnel.wire.dataclass import dataclass
 
 from ..git import arguments as git
+from .harmless_options import HARMLESS
 from .readonly import sed_only_edits
 from .variables import is_never_option
 from .words import Command, Word, names
@@ -30,71 +32,18 @@ _NODE = "-C@ --prefix@ --dir@ --cwd@ --script-shell --shell --node-options --glo
 _DOCKER = (
     "-v --volume --volumes-from --mount --privileged! --device --device-cgroup-rule --cap-add --security-opt --pid"
     " --ipc --uts --userns --cgroupns --cgroup-parent --net --network --runtime --gpus --sysctl --add-host --link"
-    " --storage-opt --use-api-socket -H --host -c --context --config --tlscacert --tlscert --tlskey --env-file@"
-    " --env+ --label+ --user+ --label-file@ --cidfile --iidfile --metadata-file -o --output --secret --ssh"
+    " --opt --log-opt --storage-opt --use-api-socket -H --host -c --context --config --tlscacert --tlscert --tlskey"
+    " --env-file@ --env+ --label+ --user+ --label-file@ --cidfile --iidfile --metadata-file -o --output --secret --ssh"
     " --build-context --builder --allow --cache-to --cache-from --push -f@ --file@ --project-directory@"
-)
-_GRADLE = (
-    "-I --init-script -b@ --build-file@ -c@ --settings-file@ -p@ --project-dir@ -g --gradle-user-home -D --system-prop"
-    " --include-build@ --project-cache-dir@ --export-keys --write-verification-metadata -P= -x= -M= -F="
 )
 _AWK = "-f --file -E --exec -i --include -l --load -o --pretty-print -d --dump-variables -p --profile -D -W -v= -F="
 _APT = "-o --option -c --config-file"
 
 TABLES = {
-    # Their tests and checks run code of the project, and of no other place.
-    "pytest": "-p -c --pdb+ --config-file --rootdir --confcutdir -o --override-ini --basetemp --log-file --pdbcls"
-    " --pastebin --debug --junitxml@ --junit-xml@ --html@ --cov-config@ --cov+ --co+ -k= -m= -n= -r= -W= @",
-    "ruff": "--config@ -o --output-file --cache-dir@",
-    "mypy": "--config-file@ --python-executable --custom-typeshed-dir@ --custom-typing-module --cache-dir@"
-    " --install-types --shadow-file --junit-xml --any-exprs-report --cobertura-xml-report --html-report"
-    " --linecount-report --linecoverage-report --lineprecision-report --txt-report --xml-report --xslt-html-report"
-    " --xslt-txt-report",
-    "pyright": "-p@ --project@ --pythonpath --venvpath -v --typeshedpath -t --createstub",
-    "flake8": "--config@ --append-config@ --output-file",
-    "black": "--config@",
-    "isort": "--settings-path@ --settings-file@ --sp@ --settings@ --config-root@ --virtual-env --conda-env --formatter",
-    "pylint": "--rcfile@ --load-plugins --init-hook --output --unsafe-load-any-extension -f --output-format",
-    "tox": "-c@ --conf@ --root@ --workdir@ --work-dir@ --temp-dir@ -x --override --installpkg --discover --result-json"
-    " --index-url -i --force-dep --runner --default-runner -e=",
     "nox": "-f@ --noxfile@ --default-venv-backend -db -fb --force-python -P --extra-python --report",
-    "eslint": "-c@ --config@ --rulesdir@ --plugin@ --parser@ --resolve-plugins-relative-to@ -o --output-file -f@"
-    " --format@ --cache-location@ --cache-file@ --cache+ --rule+ --init",
-    "prettier": "--config@ --plugin@ --plugin-search-dir@ --ignore-path@ --cache-location@ --cache+",
-    "tsc": "-p@ --project@ -b@ --build@ --outDir --outFile --out --declarationDir --tsBuildInfoFile --rootDir@"
-    " --rootDirs@ --baseUrl@ --typeRoots@ --paths --generateTrace --generateCpuProfile --init --declaration+",
-    "jest": "-c@ --config@ --rootDir@ --roots@ --projects@ --globalSetup@ --globalTeardown@ --setupFiles@"
-    " --setupFilesAfterEnv@ --testRunner@ --runner@ --reporters@ --resolver@ --transform@ --testEnvironment@ --env@"
-    " --watchPlugins@ --outputFile --coverageDirectory@ --cacheDirectory@ --filter@ --haste --modulePaths@"
-    " --moduleDirectories@ --moduleNameMapper --prettierPath@ --snapshotSerializers@ --testSequencer@ --preset@"
-    " --dependencyExtractor@ --testResultsProcessor@ --snapshotResolver@ --coverage+ --watch+"
-    " --cache+ -t= @",
-    "vitest": "-c@ --config@ -r@ --root@ --dir@ --globalSetup@ --environment@ --runner@ --reporter@"
-    " --pool@ --outputFile --coverage.customProviderModule --coverage.reportsDirectory@ --coverage.reporter@"
-    " --coverage+ --run+ --browser --api --ui --open --configLoader --typecheck.checker -t= @",
-    "mocha": "-r@ --require@ --import@ --loader@ --experimental-loader@ --config@ --package@ --opts@ -R@ --reporter@"
-    " --ui@ -u@ -O --reporter-options -n --node-option --file@ --spec@ --eval --print -g= -t= -f= -s= -j= @",
-    "rspec": "-r@ --require@ -I@ -O@ --options@ -o --out --default-path@ --drb --drb-port -f@ --format@ -P@ --pattern@"
-    " -e= -t= @",
-    "rubocop": "-c@ --config@ -r@ --require@ --plugin@ -o --out --cache-root@ -f@ --format@",
-    "phpunit": "-c@ --configuration@ --bootstrap --prepend --include-path -d --extension --printer --loader"
-    " --cache-directory --cache-result-file --log-* --coverage-text+ --coverage-filter+ --coverage-* --testdox-html"
-    " --testdox-text --testdox-xml --generate-configuration --testdox+ @",
-    "phpstan": "-c@ --configuration@ -a --autoload-file -b --generate-baseline",
-    "golangci-lint": "-c@ --config@ --output.* --cpu-profile-path --mem-profile-path --trace-path",
-    "gofmt": "cpuprofile",
-    "rustfmt": "--config@ --config-path@ --print-config",
-    "shellcheck": "--rcfile@ -P@ --source-path@",
-    "hadolint": "-c@ --config@",
-    "yamllint": "-c@ --config-file@",
-    "lint-imports": "--config@ --cache-dir@",
-    "vermin": "-c@ --config-file@",
     # Builds and packages.
-    "make": "-f@ --file@ --makefile@ -C@ --directory@ -I@ --include-dir@ -E --eval -j= -l= -o= -W= -O=",
-    "ninja": "-C@ -f@ -t",
-    "cmake": "-D -P -C -E -S@ -B@ --build@ --toolchain --graphviz --install@ --open --preset+ -G= -j=",
-    "ctest": "-S -D -T -M -O --output-log --output-junit@ --script --script-new-process --build-and-test --test-dir@"
-    " --dashboard --submit-index --extra-submit --overwrite --test-launcher --resource-spec-file@ -R= -E= -L= -C= -j=",
+    "cmake": "-D -P -C -E -S@ -B@ --build@ --toolchain --graphviz --install@ --open --preset+"
+    " --prefix@ --trace-redirect@ --profiling-output@ -G= -j=",
     "just": "-f@ --justfile@ -d@ --working-directory@ --shell --shell-arg --shell-command -c --command --set --chooser"
     " --dotenv-path@ --dotenv-filename@ --cygpath --tempdir",
     "npm": f"{_NODE} --location --global! -g! --cache --git --editor --viewer --browser --init-module --proxy"
@@ -102,16 +51,14 @@ TABLES = {
     "yarn": f"{_NODE} --use-yarnrc --modules-folder --global-folder --cache-folder --preferred-cache-folder"
     " --link-folder --yarn-path --proxy --https-proxy --cafile",
     "pnpm": f"{_NODE} --global -g --global-dir --global-bin-dir --store-dir --virtual-store-dir --modules-dir"
-    " --config.* --config -c --shell-mode --proxy --https-proxy --cafile --ca --cert --key",
+    " --pnpmfile --global-pnpmfile --config.* --config -c --shell-mode --proxy --https-proxy --cafile --ca --cert"
+    " --key",
     "bun": f"{_NODE} -r --preload --require --import --config -e --eval -p --print --env-file@ --global -g --outdir"
-    " --outfile --cache-dir",
+    " --outfile --cache-dir --coverage-dir@ --reporter-outfile@ --inspect*",
     "cargo": "--config --config-path@ --manifest-path@ --target-dir@ --target+ --artifact-dir@ --out-dir@ --out+ -C -Z"
     " --registry --index --lockfile-path@ --git --path@ --root --open",
     "go": "toolexec exec o@ overlay modfile@ C@ pkgdir@ ldflags gcflags asmflags gccgoflags compiler vettool fixtool"
     " coverprofile@ outputdir@ cpuprofile@ memprofile@ blockprofile@ mutexprofile@ trace@ w test.*",
-    "mvn": "-D --define -f@ --file@ -s --settings -t --toolchains -l --log-file -gs -gt --global-settings",
-    "gradle": _GRADLE,
-    "gradlew": _GRADLE,
     "dotnet": "-p --property -o --output -s --source --configfile --packages --artifacts-path --settings -l --logger"
     " --results-directory --test-adapter-path -d --diag --interactive+ -c= -f= -v= -r=",
     "pip": "--python --pre+ -i --index-url --pypi-url --extra-index-url -f --find-links -t --target --prefix --root"
@@ -120,25 +67,27 @@ TABLES = {
     " -e@ --editable@ -C --config-settings --global-option --build-option --install-option --report --path@ --group@"
     " --keyring-provider --editor -d@ --dest@ -w@ --wheel-dir@ @",
     "uv": "--config-file --directory@ --project@ --index --default-index --index-url -i --extra-index-url --find-links"
-    " -f --python -p --cache-dir --with --with-editable --with-requirements --env-file@ --config-setting -C --target"
+    " -f --python -p --cache-dir -w --with --with-editable --with-requirements --mirror --install-dir"
+    " --out-dir@ --env-file@ --config-setting -C --target"
     " --prefix --script --keyring-provider --allow-insecure-host --build-constraint@ --constraint@ --override@ -o"
     " --output-file --extra+",
     "poetry": "-C@ --directory@ -P@ --project@ --source",
-    "bundle": "--gemfile@ --path@ --shebang --binstubs --standalone@ --target-rbconfig --source",
+    "bundle": "--gemfile@ --path@ --cache-path@ --shebang --binstubs --standalone@ --target-rbconfig --source",
     "composer": "-d@ --working-dir@ --repository --repository-url",
     "apt": _APT,
     "apt-get": _APT,
     # Services and other hosts.
     "docker": _DOCKER,
-    "podman": _DOCKER,
+    "podman": f"{_DOCKER} --hooks-dir --conmon --init-path --module --root --rootfs --authfile --url",
     "docker-compose": _DOCKER,
     "kubectl": "--kubeconfig --context --cluster --server -s --token --as --as-group --as-uid --user --username"
     " --password --certificate-authority --client-certificate --client-key --insecure-skip-tls-verify"
     " --tls-server-name --cache-dir --profile --profile-output --log-file --log-dir --raw -f@ --filename@ -k@"
-    " --kustomize@ -n= -l= -o=",
+    " --kustomize@ --from-file@ --from-env-file@ --patch-file@ --www --kuberc -n= -l= -o=",
     "systemctl": "-H --host -M --machine --root --image -C --capsule -n= -t= -p= -o= -s=",
     "journalctl": "-D --directory --file --root --image -M --machine --cursor-file --namespace -n= -u= -o= -p= -S= -U=",
-    "terraform": "chdir@ out@ var-file@ state@ state-out@ backup@ plugin-dir@ from-module generate-config-out@",
+    "terraform": "chdir@ out@ var-file@ state@ state-out@ backup@ plugin-dir@ from-module generate-config-out@"
+    " backend-config junit-xml@",
     "ssh": "-o -F -J -L -R -D -W -w -E -I -S -A -X -Y -K -O -B -b -p= -l= -c= -m= -e= -Q=",
     "scp": "-o -S -F -J -D -X -l= -P= -c=",
     "sftp": "-o -S -b -D -F -J -s -X -P= -B= -R= -l= -c=",
@@ -151,7 +100,8 @@ TABLES = {
     " --trace-ascii --stderr -n --netrc --netrc-file --netrc-optional -E --cert --key --cacert --capath --proxy -x"
     " --preproxy --socks* --resolve --connect-to --unix-socket --abstract-unix-socket --interface --dns-* --engine"
     " --egd-file --random-file --libcurl --hsts --alt-svc --etag-save --etag-compare -Q --quote --prequote --postquote"
-    " --variable --url-query --expand-* --doh-url -P --ftp-port -H= -X= -A= -e= -m= -u= -y= -Y= -C= -r= -z= -t= -U="
+    " --variable --url-query --expand-* --doh-url --proto-default --ech --ssl-sessions --proxy1.0"
+    " -P --ftp-port -H= -X= -A= -e= -m= -u= -y= -Y= -C= -r= -z= -t= -U="
     " -w= -d=",
     "wget": "-O --output-document -o --output-file -a --append-output -P --directory-prefix -i --input-file --post-file"
     " --body-file --use-askpass --config -e --execute --load-cookies --save-cookies --certificate --private-key"
@@ -179,28 +129,34 @@ TABLES = {
     "less": "-o -O --log-file -k --lesskey* -t --tag -T --tag-file",
 }
 
+_SETTING = r"(?!--)[^=]*=(?!(?:\d+|y|n|yes|no|true|false|on|off|)$).*"
+_NO_PACKAGE = r"(?!-)(?!(?:@[\w.-]+/)?\w[\w.-]*(?:@[\w.^~<>=|* -]+)?$).*"
 _OPERANDS = {
     "awk": r".*(?:system|getline|@|\||print.*>).*",
-    "cargo": r"\+.*",
-    "composer": r"exec|global|run-script|config",
-    "curl": r"@.*|-\w*[dHw]@.*|.*%output\{.*|file:.*",
+    "cargo": r"[+@].*",
+    "cmake --build": _SETTING,
+    "composer": r"exec|g\w*|run.*|config|archive",
+    "curl": r"@.*|[^\s:\"]*[{\[][^\s:\"]*:.*|-\w*[dHw]@.*|.*%output\{.*|file:.*",
     "dotnet": r"[/@].*",
     "golangci-lint": r"custom",
-    "kubectl": r"(?:-o=?|--output=)?(?:go-template|jsonpath|custom-columns)-file=?.*|templatefile.*",
+    "docker build": r".*://.*|git@.*|github\.com/.*|.*\.git(?:#.*)?",
+    "kubectl": r"(?:-o=?|--output=)?(?:(?:go-template|jsonpath|custom-columns)-file|templatefile).*",
     "less": r"\+.*",
-    "make": r"(?!--)[^=]*=(?!(?:\d+|y|n|yes|no|true|false|on|off|)$).*",
+    "make": _SETTING,
     "mvn": r".*:.*",
     "mypy": r"@.*",
+    **dict.fromkeys(("npm install", "pnpm install", "yarn install"), _NO_PACKAGE),
     "npm": r".*://.*|git\+.*|git@.*|(?:.*@)?file:.*|link:.*|(?:github|gitlab|bitbucket|gist):.*"
     r"|(?:script-shell|node-options)(?:=.*)?",
     "pip": r".*(?:://|\s@\s).*|git\+.*|file:.*",
     "pytest": r"@.*",
-    "tar": r"[^=-].*:.*",
+    "tar": r"[^=-].*:.*|-(?:-f\w*=|\w*f).*:.*",
     "tox": r"exec|devenv|d|e",
     "tsc": r"@.*",
     "vim": r"\+(?!\d*$).*",
 }
-"""Words that are not covered, as regular expressions; also of the programs in _LIKE."""
+"""Words that are not covered, as regular expressions; also of the programs in _LIKE. Those of a sub-command hold
+instead of those of its program."""
 _LIKE = {
     "podman": "docker",
     "gawk": "awk",
@@ -209,7 +165,6 @@ _LIKE = {
     "yarn": "npm",
     "pnpm": "npm",
     "bun": "npm",
-    "gmake": "make",
     "vi": "vim",
     "nvim": "vim",
 }
@@ -217,23 +172,26 @@ _LIKE = {
 _FINE = {
     "cmake": r"-D ?\w+(?::\w+)?=(?:ON|OFF|TRUE|FALSE|\d+|Debug|Release|RelWithDebInfo|MinSizeRel)",
     "curl": r"-[sSLkfIiv]*o ?/dev/null|--output /dev/null",
-    "docker": r"(?:-f|--format|--filter)[ =]?(?:\{\{.*|\w+=[\w.-]+)",
+    "docker": r"--build-arg[ =](?i:(?!\w*proxy)\w+=[\w.-]*)|(?:-f|--format|--filter)[ =]?(?:\{\{.*|\w+=[\w.-]+)",
     "dotnet": r"(?:-l|--logger)[ :=]?(?:trx|console)(?:;[\w=.]+)?",
     "git": git.FINE,
-    "mvn": r"-D(?:test|it\.test|skipTests|skipITs|maven\.test\.skip|failIfNoTests)(?:=[\w.#*,+-]*)?"
-    r"|-(?:pl|am|amd|ntp|nsu|rf|fae|ff|fn|fos)",
+    "mvn": r"-P[\w,!.-]+|-D(?:test|it\.test|skipTests|skipITs|maven\.test\.skip|failIfNoTests)(?:=[\w.#*,+-]*)?",
     "pylint": r"(?:-f ?|--output-format[= ])[a-z]+\d?",
-    "pytest": r"-p ?no:[\w.-]+|-o ?addopts=",
+    "pytest": r"-p ?no:[\w.-]+|-o ?addopts=|-W ?\w+(?:::\w+)*",
     "tar": r"--file[= ]-",
     "wget": r"-[qnv]*O ?-|--output-document[= ]-",
 }
 """Options that are covered all the same, each with its value."""
 
-_SINGLE_DASH = names("go gofmt terraform find")
+_SINGLE_DASH = names("go gofmt shfmt terraform find")
 """Programs whose long options begin with one dash, and are neither abbreviated nor bundled."""
-_ANY_DASHES = names("npm pnpm yarn bun tsc")
+_WHOLE = _SINGLE_DASH | names("dotnet mvn gradle ctest tsc npm pnpm yarn")
+"""Programs whose letters are not bundled, because some options of one dash have more than a letter."""
+_ANY_DASHES = names("npm pnpm yarn bun")
 """Programs that take long options with one dash, too."""
 _NAME = Word("x", "x")
+_ALIASES = {"gmake": "make", "gradlew": "gradle"}
+_CLOSED = frozenset(key.split()[0] for key in HARMLESS)
 _PYTHON = re.compile(r"python[0-9.]*")
 _PLACE = re.compile(r"[\w./@+=:,%~ -]*")
 
@@ -245,6 +203,7 @@ class _Table:
     places: tuple[str, ...]
     fine: frozenset[str]
     flags: tuple[str, ...]  # options that are never covered, and take no value
+    listed: Mapping[str, str]  # all options as they are spelled, each with its sign
     letters: Mapping[str, str]  # each with "" (never), "@" (a place) or "=" (harmless, with a value)
     operands_are_places: bool
 
@@ -260,8 +219,10 @@ def _table(text: str) -> _Table:
     fine: list[str] = []
     flags: list[str] = []
     letters: dict[str, str] = {}
+    listed: dict[str, str] = {}
     for entry in text.split():
         option, sign = (entry[:-1], entry[-1]) if entry[-1] in "@+=*!" else (entry, "")
+        listed[option] = sign
         if sign == "!":
             flags.append(option)
             sign = ""
@@ -270,7 +231,7 @@ def _table(text: str) -> _Table:
         elif option:
             {"": never, "*": prefixes, "@": places, "+": fine, "=": fine}[sign].append(_plain(option))
     return _Table(
-        tuple(never), tuple(prefixes), tuple(places), frozenset(fine), tuple(flags), letters, "@" in text.split()
+        tuple(never), tuple(prefixes), tuple(places), frozenset(fine), tuple(flags), listed, letters, "" in listed
     )
 
 
@@ -309,20 +270,24 @@ def _started(words: Sequence[Word]) -> list[Sequence[Word]]:
 
 def _name(words: Sequence[Word]) -> str:
     name = os.path.basename(words[0].text)
-    return re.sub(r"^pip[0-9.]+$", "pip", name)
+    return _ALIASES.get(name) or re.sub(r"^pip[0-9.]+$", "pip", name)
 
 
 def _has_table(word: Word) -> bool:
     name = _name([word])
-    return name == "git" or name in TABLES or name in _LIKE or _PYTHON.fullmatch(name) is not None
+    return name in TABLES or name in _CLOSED or _PYTHON.fullmatch(name) is not None
 
 
 def _uncovered(words: Sequence[Word], head: int, inside: Inside, bases: Sequence[str] | None) -> str | None:
     name = _name(words)
     if name == "git":
         return _uncovered_of_git(words, head, inside, bases)
-    name = _LIKE.get(name, name) if name not in TABLES else name
-    if name not in TABLES or len(words) == 1:
+    if len(words) == 1:
+        return None
+    listed = HARMLESS.get(f"{name} {words[1].text}", HARMLESS.get(name))
+    if listed is not None:
+        return _first(name, listed, words, head, inside, bases, words[1].text)
+    if name not in TABLES:
         return None
     if name == "tar" and len(words) > 1 and re.fullmatch(r"[A-Za-z]\w*", words[1].text):  # letters without a dash
         if "C" in words[1].text or "X" in words[1].text:
@@ -369,32 +334,48 @@ def _uncovered_of_git(words: Sequence[Word], head: int, inside: Inside, bases: S
         if index >= head and git.names_risk(subcommand, word.text, is_first):
             return word.text
         is_first = is_first and word.text.startswith("-")
+    listed = HARMLESS.get(f"git {subcommand}")
+    if listed is not None:
+        return _first("git", listed, words[at:], max(0, head - at), inside, bases, subcommand)
     table = f"{git.RISKY} {git.RISKY_OF_SUBCOMMAND.get(subcommand, '')}"
     return _first("git", table, words[at:], max(0, head - at), inside, bases)
 
 
 def _first(
-    name: str, text: str, words: Sequence[Word], head: int, inside: Inside, bases: Sequence[str] | None
+    name: str,
+    text: str,
+    words: Sequence[Word],
+    head: int,
+    inside: Inside,
+    bases: Sequence[str] | None,
+    listed_for: str | None = None,
 ) -> str | None:
-    """Return the first argument that the table of a program excludes. Those that the rule spells out, each with its
+    """Return the first argument that is not covered: one that the table of a program excludes, or that is not in its
+    list, if `text` is the list for a sub-command (or the first argument). Those that the rule spells out, each with its
     value, are not looked at."""
+    text, _, behind = text.partition(" -- ")
     table, family = _table(text), _LIKE.get(name, name)
+    operand = _OPERANDS.get(f"{name} {listed_for}", _OPERANDS.get(family))
     for at, word in enumerate(words[1:], 1):
         following = words[at + 1].text if at + 1 < len(words) and not words[at + 1].dynamic else None
+        if word.text == "--" and behind:
+            table = _table(behind)
         if at < head - 1 or (at < head and _needs_no_value(table, word.text)):
+            continue
+        if at < head and listed_for is not None and (at + 1 == len(words) or words[at + 1].text.startswith("-")):
             continue
         if _is_unclear(word, bases):
             return "an argument that is known only when it runs"
         fine = _FINE.get(family)
         if fine and any(re.fullmatch(fine, text) for text in (word.text, f"{word.text} {following}")):
             continue
-        operand = _OPERANDS.get(family)
         if operand and len(word.text) > _MAX_TEXT:
             return "an argument that is too long to check"
         if operand and re.fullmatch(operand, word.text.replace("||", ""), re.DOTALL | re.IGNORECASE):
             return word.text
         if word.text.startswith("-") and len(word.text) > 1:
-            if _is_excluded(name, table, word.text, following, inside):
+            judge = _is_excluded if listed_for is None else _is_unlisted
+            if judge(name, table, word.text, following, inside):
                 return word.text
         elif table.operands_are_places and not _is_operand_inside(word, inside):
             return word.text
@@ -431,6 +412,26 @@ def _holds_option(directory: str, pattern: str) -> bool:
     except OSError:
         return True
     return any((each.startswith("-") or "=" in each) and fnmatch.fnmatchcase(each, pattern) for each in found)
+
+
+def _is_unlisted(name: str, table: _Table, text: str, following: str | None, inside: Inside) -> bool:
+    """Return whether an option is not in the list of harmless ones, or its value is no such."""
+    if text == "--" or (text in ("--help", "--version") and name != "git"):
+        return False
+    if not text.startswith("--") and name not in _WHOLE:
+        for at, letter in enumerate(text[1:], 2):
+            sign = table.listed.get(f"-{letter}")
+            if sign is None:
+                return True
+            if sign:
+                return sign == "@" and not _is_place(text[at:].removeprefix("=") or following, inside)
+        return False
+    numbered = re.fullmatch(r"(-\w)\d+", text)
+    option = numbered[1] if numbered else re.split("[=:]", text)[0]
+    sign = table.listed.get(re.sub("^--", "-", option) if name in _SINGLE_DASH else option)
+    if sign == "@":
+        return not _is_place(text[len(option) + 1 :] if option != text else following, inside)
+    return sign is None or (sign == "" and option != text)
 
 
 def _is_excluded(name: str, table: _Table, text: str, following: str | None, inside: Inside) -> bool:

