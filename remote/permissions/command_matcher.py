@@ -37,13 +37,18 @@ class CommandMatcher(RuleMatcher):
         return Decision(Behavior.ASK, reason, "rule")
 
     def question_about_deny_rules(self, tool: Askable, tool_input: Json, state: RuleState) -> Decision | None:
+        return self._question(tool, tool_input, state)
+
+    def _question(
+        self, tool: Askable, tool_input: Json, state: RuleState, *, by_rules: bool = False
+    ) -> Decision | None:
         about = DeniedKinds(
             *(bool(state.rules.contents(Behavior.DENY, name)) for name in (tool.name, READ.name, EDIT.name))
         )
         if not about:
             return None
         policy = BashPolicy(state.rules, state.places, True, state.start)
-        return policy.understand(_command(tool_input), about)
+        return policy.understand(_command(tool_input), about, by_rules=by_rules)
 
     def only_reads(self, tool: Askable, tool_input: Json) -> bool:
         return not _leaves_sandbox(tool_input) and is_read_only_command(_command(tool_input))
@@ -83,7 +88,7 @@ class CommandMatcher(RuleMatcher):
             decision = self._decide_caged(command, state) or self._by_rules(command, state)
         if decision.behavior is not Behavior.ALLOW or _policy(state).allows_exactly(command):
             return decision
-        return self.question_about_deny_rules(tool, tool_input, state) or decision
+        return self._question(tool, tool_input, state, by_rules=True) or decision
 
     def _decide_caged(self, command: str, state: RuleState) -> Decision | None:
         """Return ALLOW for a line that only reads, or that only changes files whose changes are accepted, if this host

@@ -107,17 +107,23 @@ class BashPolicy:
         """Return whether a rule allows exactly this text, as a person has seen it."""
         return any(pattern.is_exact and pattern.text == text.strip() for pattern in self._allow)
 
-    def understand(self, text: str, about: DeniedKinds) -> Decision | None:
+    def understand(self, text: str, about: DeniedKinds, *, by_rules: bool = False) -> Decision | None:
         """Return None if the deny rules that there are (`about`) have seen all of the line. Otherwise return the
-        question."""
+        question. `by_rules`: a rule or a check of its own covers each command with its arguments."""
         try:
             commands = parse(text)
             bases = shell_directories(commands, self._places, self._start)
             inner = [effective(command) for command in commands]
-            if bases is None or any(each is None or started_by(each) is None for each in inner):
+            started = [None if each is None else started_by(each) for each in inner]
+            found = [effective(each) for part in started for each in part or ()]
+            if bases is None or None in started or None in found:
                 raise NotUnderstood("it is not clear what it runs, or where")
             if about.commands and any(map(hides_commands, commands)):
                 raise NotUnderstood("the text does not show what it runs")
+            for each in () if by_rules or not about.commands else commands:
+                risk = risky_options.risk(each.words) if each.words else None
+                if risk:
+                    raise NotUnderstood(f"{_shortened(risk)} may run another program")
             for command in commands:
                 self._check_files_shown(command, commands, bases, about)
                 if about.reads or about.writes:

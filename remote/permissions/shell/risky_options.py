@@ -255,6 +255,12 @@ def uncovered(words: Sequence[Word], head: int, inside: Inside, bases: Sequence[
     return None
 
 
+def risk(words: Sequence[Word]) -> str | None:
+    """Return the first argument of a command that may make it run another program, None if there is none. Arguments
+    that the text does not show are taken for harmless ones."""
+    return uncovered([word if word.is_literal else _NAME for word in words], 1, lambda path: True, [])
+
+
 def _started(words: Sequence[Word]) -> list[Sequence[Word]]:
     """Return the words of each command that a command may be or start, but for those of `find` and `xargs`, which are
     judged on their own."""

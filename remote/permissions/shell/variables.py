@@ -27,6 +27,11 @@ _DECIDING = re.compile(
     r"(?![A-Za-z0-9_])"
 )
 """Variables that decide which program a name stands for, or that are run as code."""
+_COMMANDS = re.compile(
+    r"(?:GIT_\w{0,30}(?:EDITOR|PAGER|SSH|ASKPASS|DIFF|COMMAND|CONFIG)\w{0,30}|(?:MAN)?PAGER|EDITOR|VISUAL|LESSOPEN|LESSCLOSE|PS1"
+    r"|(?:GNU)?MAKEFLAGS|TAR_OPTIONS|PYTEST_ADDOPTS|NODE_OPTIONS)\+?=(?!(?:cat|true|:|less|vim?|nano)?$)"
+)
+"""Assignments that programs run, or take options from; these values run nothing that deny rules are about."""
 
 # Variables that the environment sets and whose values are no wildcards: a name, a number or one path.
 _FROM_OUTSIDE = names("HOME PWD USER LOGNAME HOSTNAME UID EUID PPID SHELL TMPDIR VIRTUAL_ENV RANDOM SECONDS LINENO")
@@ -64,6 +69,9 @@ def decides_what_runs(command: Command) -> bool:
     if any(_DECIDING.match(word.text.partition("=")[0].rstrip("+")) for word in command.assignments):
         return True
     arguments = command.words[1:]
+    set_here = (*command.assignments, *(arguments if command.name in _SETTERS else ()))
+    if any(_COMMANDS.match(word.text) for word in set_here):
+        return True
     if command.name in _SETS:
         return any(_SETS[command.name].match(word.text) for word in arguments)
     return command.name in _SETTERS and any(_sets_decisive(command.name, word) for word in arguments)

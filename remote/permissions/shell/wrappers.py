@@ -297,6 +297,9 @@ def _literal(text: str) -> Word:
 
 
 _VALUED_BY_SHELL = re.compile(r"[-+][a-zA-Z]*[oO]|--(?:rcfile|init-file)")
+_TAKE_NAMES = names("declare typeset local readonly export read mapfile readarray unset test [ printf wait getopts")
+_EVALUATED = re.compile(r"\[[^\[]*(?:\$[({]|`)|^-\w*C")
+"""What builtins evaluate, though it is quoted: the index in the name of an element, and the callback of mapfile."""
 _OWN_INPUT = re.compile(r"(?:^|/)(?:dev|proc)/|(?:^|/)(?:stdin|[0-9]+)$")
 _NAMES_A_SHELL = re.compile(r"\b(?:[a-z]{0,4}sh|eval)\b")
 
@@ -322,8 +325,10 @@ def _hides(command: Command) -> bool:
     fed = command.gets is not None and not _is_readable(command.gets)
     if fed and name in _RUN_INPUT and _reads_commands(name, words):
         return True
-    if name in ("alias", "hash", "enable", "shopt", "complete", "bind"):
+    if name in ("alias", "hash", "enable", "shopt", "complete", "compgen", "bind", "let"):
         return bool(words)
+    if name in _TAKE_NAMES:
+        return any(_EVALUATED.search(word.text) for word in words)
     if name in ("eval", "trap"):
         return not all(map(_is_readable, words))
     if name in ("source", "."):

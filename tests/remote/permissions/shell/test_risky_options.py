@@ -594,6 +594,54 @@ def test_a_suggested_rule_covers_no_option_that_is_not_listed(name: str, option:
     assert uncovered(command.words, len(name.split()), lambda path: True, ["/"]) is not None, command.raw
 
 
+@pytest.mark.parametrize(("mode", "allowed"), [("default", "Bash"), ("bypassPermissions", "")])
+def test_deny_rules_ask_about_arguments_that_may_run_what_they_deny(desk: Desk, mode: str, allowed: str) -> None:
+    lines = r"""
+    git -c alias.x='!rm x' x
+    git -c core.pager='rm x' log
+    GIT_EDITOR='rm x' git commit
+    PAGER='rm x' man ls
+    MAKEFLAGS='--eval=$(shell rm x)' make
+    make --eval='$(shell rm x)'
+    tar cf a b --to-command='rm x'
+    rsync -e 'rm x' a b:c
+    ssh -o ProxyCommand='rm x' h
+    awk 'BEGIN{system("rm x")}'
+    sed '1e rm x' a
+    man -P 'rm x' ls
+    echo 'rm x' | xargs env
+    echo 'rm x' | xargs time
+    echo 'rm x' | xargs -n2 command
+    find . -exec env {} ;
+    compgen -C 'rm x'
+    mapfile -C 'rm x' -c 1 a <<< y
+    readarray -tC 'rm x' -c 1 a <<< y
+    let 'a[$(rm x)]=1'
+    declare 'a[$(rm x)]=1'
+    read 'a[`rm x`]' <<< 1
+    unset 'a[$(rm x)]'
+    test -v 'a[$(rm x)]'
+    """
+    engine = desk.engine(mode, allowed, "Bash(rm *)")
+    lines = lines.replace("{} ;", r"{} \;")
+    wrong = [line for line in map(str.strip, lines.splitlines()) if line and bash(engine, line).behavior is not ASK]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git commit -m 'fix: a[0]' && GIT_EDITOR=true git rebase --continue",
+        '[ "$a[1]" = x ] && make -j8 test',
+        "npm test -- --watch=false && docker compose up -d",
+        "git commit -m 'PAGER=less -R is set' && export A=b && read -r x <<< y && unset x && pytest -q -n auto",
+        "curl -s http://localhost:8000/health && tar xzf a.tgz && ssh h ls",
+    ],
+)
+def test_deny_rules_ask_about_no_everyday_command(desk: Desk, command: str) -> None:
+    assert bash(desk.engine("bypassPermissions", "", "Bash(rm *)"), command).behavior is ALLOW
+
+
 _EXCLUDED = {
     "git fetch": ["--upload-pack"],
     "tar -tf a": ["--to-command", "--use-compress-program", "--info-script"],
