@@ -16,6 +16,9 @@ from ..tui.render.tool_output import headline
 _MAX_LINES = 12
 """Lines of a tool's result; of a longer one, half from each end."""
 
+_MAX_CALLS = 256
+"""The newest tool calls, which may still get a result."""
+
 _MAX_PROBLEMS = 20
 _LEVELS = {Level.INFO: "ccb: ", Level.DIM: "ccb: ", Level.WARNING: "ccb: warning: ", Level.ERROR: "ccb: error: "}
 _OURS = re.compile(r"\W*ccb\W*:")
@@ -40,6 +43,7 @@ class LinePrinter:
         self._cwd = cwd
         self._printed: dict[int, Block] = {}  # by identity: blocks are compared so
         self._begun: set[int] = set()
+        self._calls: deque[ToolBlock] = deque(maxlen=_MAX_CALLS)  # the reducer keeps calls only while a container does
 
     def add(self, block: Block, *, before: Block | None = None) -> None:
         """Print a block that is complete."""
@@ -50,6 +54,8 @@ class LinePrinter:
             if block.level in (Level.WARNING, Level.ERROR):
                 self.problems.append(block.text)
         else:
+            if isinstance(block, ToolBlock):
+                self._calls.append(block)
             self.update_block(block)
 
     def update_block(self, block: Block) -> None:
