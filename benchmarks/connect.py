@@ -114,7 +114,7 @@ async def _measure(top: Path, network: KernelNetwork, server: Sshd, user: HostUs
     peer = "ssh host true"
     ssh, warm, cold = await in_turn(far.ssh, far.warm, far.cold)
     compare("100 ms: warm host to init", warm, peer, ssh, 0.85)
-    compare("100 ms: cold host to init", cold, peer, ssh, 1.1)
+    compare("100 ms: cold host to init", cold, peer, ssh, 1.25)
     bound("100 ms: result to the end of the process", take_exits(far), EXIT_S)
     async with far.master(top / "master") as options:
         ssh, warm = await in_turn(far.ssh, lambda: far.warm(*options))

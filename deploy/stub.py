@@ -10,7 +10,6 @@ import hashlib
 import json
 import marshal
 import os
-import re
 import select
 import stat
 import sys
@@ -173,17 +172,14 @@ def upload(size: int) -> tuple[bytes, dict[str, CodeType]]:
     # slower than this machine, those that have come are compiled. None is run before the SHA-256 is known.
     form, length = receive(1), int(receive(9))
     left = min(length, size + 999)
-    data, at, room = bytearray(), 0, size + 65536
+    data, at = bytearray(), 0
     codes: dict[str, CodeType] = {}
     unpack, errors = unpacker(form)
-    spell = bytes if form == b"r" else Words().spell
     while left:
         chunk = some(left)
         left -= len(chunk)
         try:
-            chunk = unpack(chunk, room) if room > 0 and len(data) <= size else b""
-            room -= len(chunk)
-            data += spell(chunk)
+            data += unpack(chunk, size + 1 - len(data)) if len(data) <= size else b""
         except errors:
             data += bytes(size + 1)
         while left and not select.select([0], [], [], 0)[0]:
@@ -191,25 +187,6 @@ def upload(size: int) -> tuple[bytes, dict[str, CodeType]]:
             if at == before:
                 break
     return bytes(data), codes
-
-
-class Words:
-    # Puts the words back for which codes stand, see ccb.deploy.bundling.words.
-    def __init__(self) -> None:
-        self.rest = b""
-        self.words: dict[bytes, bytes] = {}
-
-    def spell(self, chunk: bytes) -> bytes:
-        self.rest += chunk
-        end = self.rest.rfind(0) + 1
-        ready, self.rest = self.rest[:end], self.rest[end:]
-        if ready and not self.words:
-            words, _, ready = ready.partition(b"\0")
-            ones = (*range(1, 10), *range(11, 32), 127, *range(144, 256))
-            codes = [bytes([code]) for code in ones]
-            codes += [bytes([first, second]) for first in range(128, 144) for second in range(128, 256)]
-            self.words = dict(zip(codes, words.split(b",")))
-        return re.sub(b"(?s)[\x80-\x8f].|[^ -~\\n\\0]", lambda code: self.words.get(code[0], b""), ready)
 
 
 def unpacker(form: bytes) -> tuple[Callable[[bytes, int], bytes], tuple[type[Exception], ...]]:

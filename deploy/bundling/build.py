@@ -1,30 +1,22 @@
 """Builds the worker bundle of the worker's sources. Packs it for the transfer to a host.
 
-The sources travel without prose, types and needless spaces, and with short names of local variables: the host has no
-use for more. Every statement keeps its line number, so a traceback from the host names the right line of the source.
+The sources travel without comments and docstrings. Every statement keeps its line number, so a traceback from the host
+names the right line of the source.
 """
 
 from __future__ import annotations
 
-import ast
 import base64
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
-from .arguments import named_arguments
 from .files import joined
-from .privates import short_privates
 from .prose import without_prose
-from .squeeze import Names, squeeze
-from .unneeded import without_types
-from .words import coded
 
-MAX_SIZE = 300 * 1024
-"""Largest packed bundle in bytes."""
-
-FORMS = ("xz", "zlib")
-"""The forms of a packed bundle, the smallest first. Not every Python has `lzma`, on the laptop or on the host."""
+FORMS = {"xz": 330_000, "zlib": 410_000}
+"""The forms of a packed bundle with their largest sizes in bytes, the smallest first. Not every Python has `lzma`, on
+the laptop or on the host."""
 
 PARTS = ("worker", "commands")
 """The bundles: of the worker, and of what only host commands need beside it."""
@@ -45,7 +37,8 @@ def build(remote: Path, wire: Path, version: str) -> dict[str, bytes]:
     entries = {
         "ccb/__init__.py": f'__version__ = "{version}"\n'.encode(),
         "ccb/tunnel/__init__.py": b"",
-        **compact(dict([*_sources(remote, "ccb/remote"), *_sources(wire, "ccb/tunnel/wire")])),
+        **dict(_sources(remote, "ccb/remote")),
+        **dict(_sources(wire, "ccb/tunnel/wire")),
     }
     in_order = sorted(entries.items(), key=lambda item: (item[0].startswith(_LATER), item[0]))
     commands = [item for item in in_order if item[0].startswith(_COMMANDS)]
@@ -54,46 +47,30 @@ def build(remote: Path, wire: Path, version: str) -> dict[str, bytes]:
 
 
 def pack(data: bytes, form: str) -> bytes:
-    """Return the bundle in one of FORMS. Raise ValueError if it is larger than MAX_SIZE, ImportError if this Python
-    cannot make that form."""
+    """Return the bundle in one of FORMS. Raise ValueError if it is too large, ImportError if this Python cannot make
+    that form."""
     if form == "zlib":
-        packed = zlib.compress(coded(data), 9)
+        packed = zlib.compress(data, 9)
     else:
         import lzma
 
-        # The host needs as much memory as the dictionary has; the bundle is smaller than a megabyte.
-        filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 20, "lc": 4, "pb": 0, "nice_len": 64}]
-        packed = lzma.compress(coded(data), check=lzma.CHECK_NONE, filters=filters)
-    if len(packed) > MAX_SIZE:
-        raise ValueError(f"the packed worker bundle has {len(packed)} bytes, over the limit of {MAX_SIZE}")
+        # The host needs as much memory as the dictionary has; the bundle is smaller than two megabytes.
+        filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 21, "lc": 4, "pb": 0, "nice_len": 64}]
+        packed = lzma.compress(data, check=lzma.CHECK_NONE, filters=filters)
+    if len(packed) > FORMS[form]:
+        raise ValueError(f"the packed worker bundle has {len(packed)} bytes, over the limit of {FORMS[form]}")
     return packed
 
 
 def pack_stub(source: bytes) -> bytes:
-    """Return the stub as it travels in a command line: short, without empty lines, compressed, in base64."""
-    lines = [line for line in compact({"stub": source.decode()})["stub"].splitlines() if line not in (b"", b"0")]
-    return base64.b64encode(zlib.compress(b"\n".join(lines), 9))
+    """Return the stub as it travels in a command line: without comments and empty lines, compressed, in base64."""
+    lines = [line for line in without_prose(source.decode()).splitlines() if line]
+    return base64.b64encode(zlib.compress("\n".join(lines).encode(), 9))
 
 
-def _sources(folder: Path, prefix: str) -> Iterator[tuple[str, str]]:
+def _sources(folder: Path, prefix: str) -> Iterator[tuple[str, bytes]]:
     for item in folder.iterdir():
         if item.is_dir() and item.name != "__pycache__":
             yield from _sources(item, f"{prefix}/{item.name}")
         elif item.name.endswith(".py"):
-            yield f"{prefix}/{item.name}", item.read_text(encoding="utf-8")
-
-
-def compact(sources: Mapping[str, str]) -> dict[str, bytes]:
-    """Return what travels of the sources of modules that belong together, by file. No line moves."""
-    texts = {name: without_prose(source) for name, source in sorted(sources.items())}
-    trees = {name: ast.parse(text) for name, text in texts.items()}
-    named = named_arguments(trees.values())
-    privates = short_privates(trees)
-    return {
-        name: squeeze(
-            without_types(texts[name], tree, keep_fields=not name.startswith("ccb/remote")),
-            tree,
-            Names(named, privates[name]),
-        ).encode()
-        for name, tree in trees.items()
-    }
+            yield f"{prefix}/{item.name}", without_prose(item.read_text(encoding="utf-8")).encode()

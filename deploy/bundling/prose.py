@@ -20,8 +20,6 @@ _TOKEN = re.compile(
 """The parts of Python 3.9 source that decide what is a comment and what is a string on its own. (From 3.12 on a string
 inside an f-string may have the same quotes; the worker cannot use that.) `tokenize` would take 50 times as long."""
 
-_MAKES_DOCSTRINGS = "from dataclasses import dataclass"
-
 _STATEMENT_ENDS = re.compile(r"[ \t]*(?:#|\n|\Z)")
 _NEXT_CODE = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*(?P<indent>[ \t]*)(?=[^\s#])")
 
@@ -55,12 +53,9 @@ def without_prose(source: str) -> str:
 def _stand_in(before: str, indent: str, source: str, stop: int) -> str:
     """Return the statement that replaces a docstring, "" if none is needed.
 
-    `before` is the code in front of the docstring, `stop` its end in `source`. A class keeps a docstring of one
-    character where `dataclass` is that of the standard library: it would make one from the signature, which takes long.
+    `before` is the code in front of the docstring, `stop` its end in `source`.
     """
     if not before.endswith(":"):
         return ""
-    if _MAKES_DOCSTRINGS in source and before.rpartition("\n")[2].lstrip().startswith("class "):
-        return indent + '"."'
     following = _NEXT_CODE.match(source, stop)
     return "" if following and len(following["indent"]) >= len(indent) else indent + "0"

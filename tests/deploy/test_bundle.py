@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from ccb import __version__
 from ccb.deploy.bundle import Bundle, load
-from ccb.deploy.bundling.build import MAX_SIZE, build
+from ccb.deploy.bundling.build import FORMS, build
 from ccb.deploy.bundling.files import files_of
 from ccb.deploy.command import bootstrap_command
 
@@ -41,8 +41,8 @@ def test_a_change_of_a_source_changes_the_name(tmp_path: Path) -> None:
 
 def test_the_bundle_is_small_and_holds_the_worker_only() -> None:
     bundle = load()
-    assert len(bundle.packed("xz")) <= 250_000  # a first start waits for it
-    assert len(bundle.packed("xz")) < len(bundle.packed("zlib")) <= MAX_SIZE == 300 * 1024
+    assert len(bundle.packed("xz")) <= FORMS["xz"] == 330_000  # a first start waits for it
+    assert len(bundle.packed("zlib")) <= FORMS["zlib"] == 410_000
     names = files_of(bundle.data)
     _, commands = load().with_commands()
     assert {name.rpartition("/")[0] for name in files_of(commands.data)} >= {"ccb/remote/host_commands"}

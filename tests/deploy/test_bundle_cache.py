@@ -51,7 +51,7 @@ def test_the_second_start_does_not_build(package: Path, folder: Path, built: lis
     first = cached_bundle(package, "1", folder)
     assert cached_bundle(package, "1", folder) == first
     commands = cached_bundle(package, "1", folder, "commands")
-    assert (built, commands) == ([first], b"ccb/remote/host_commands/gc.py\0B=1\n\0")
+    assert (built, commands) == ([first], b"ccb/remote/host_commands/gc.py\0B = 1\n\0")
     assert sorted(each.name for each in folder.iterdir()) == ["commands.bundle", "worker.bundle"]
 
 
