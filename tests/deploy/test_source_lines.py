@@ -18,7 +18,7 @@ from tests.remote.bundle_in_memory import imports_from
 
 from ccb.deploy.bundle import load
 from ccb.deploy.bundling.files import files_of
-from ccb.deploy.bundling.prose import without_prose
+from ccb.deploy.bundling.prose import without_prose, without_types
 
 pytestmark = pytest.mark.sources
 
@@ -43,9 +43,13 @@ def test_what_travels_means_what_the_source_says_and_on_the_same_lines() -> None
 
 
 def _meaning(source: str) -> tuple[str, list[int]]:
-    """What source means, prose aside, and on which lines."""
+    """What source means, prose and types of functions aside, and on which lines."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            node.annotation = None
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            node.returns = None
         body = getattr(node, "body", None)
         if isinstance(body, list):
             body[:] = [
@@ -104,12 +108,28 @@ CASES = {
     "x = 'a\\\n#b'\n": "x = 'a\\\n#b'\n",
     "x = 1\r\n# two\r\ny = 2": "x = 1\n\ny = 2",
 }
+TYPES = {
+    "def f(a: A, *b: B, c: C = 1, **d: D) -> E:\n    return a\n": "def f(a, *b, c = 1, **d):\n return a\n",
+    "async def f(\n    a: dict[\n        A, B\n    ],\n) -> C[\n    D\n]:\n    x = lambda a: a\n": (
+        "async def f(\n a\\\n\\\n,\n)\\\n\\\n:\n x = lambda a: a\n"
+    ),
+    'class A:\n    x: "é" = f(\n        """\n    y\n""", 1)\n\n    def g(self, é: A): ...\n': (
+        'class A:\n x: "é" = f(\n  """\n    y\n""", 1)\n\n def g(self, é): ...\n'
+    ),
+    'def f():\n    return f"""\n    {a:>4}\n    """\n': 'def f():\n return f"""\n    {a:>4}\n    """\n',
+}
 
 
 @pytest.mark.parametrize(("source", "expected"), CASES.items())
 def test_what_is_prose_and_what_is_code(source: str, expected: str) -> None:
     assert without_prose(source) == expected
     compile(expected, "case", "exec")
+
+
+@pytest.mark.parametrize(("source", "expected"), TYPES.items())
+def test_types_of_functions_and_wide_indentation_do_not_travel(source: str, expected: str) -> None:
+    assert without_types(source) == expected
+    assert _meaning(source) == _meaning(expected)
 
 
 @pytest.mark.thorough
