@@ -18,9 +18,16 @@ from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.pipe import OnTrial, Pipe, RunsBeside, SharesPython, Transport
 from ccb.tunnel.wire.dataclass import dataclass
 
+from .bootstrap_command import (
+    CANDIDATES,
+    NO_PYTHON_STATUS,
+    RUNNING,
+    TERMINAL_STATUS,
+    Heard,
+    bootstrap_command,
+    program_command,
+)
 from .bundle import Bundle
-from .command import CANDIDATES, NO_PYTHON_STATUS, RUNNING, TERMINAL_STATUS, bootstrap_command, program_command
-from .probe import Heard
 
 MAX_NOISE = 2 * 1024 * 1024
 """Bytes a login shell may print before the stub's marker."""

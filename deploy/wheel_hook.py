@@ -1,17 +1,15 @@
 """A build hook of hatchling that puts the worker's bundles into the wheel, so every installed ccb has the same bytes.
 
-It runs at build time only, outside the package, so it loads the room `bundling` by its path.
+It runs at build time only, outside the package, so it loads `build_bundle` by its path.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import re
 import shutil
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -31,8 +29,9 @@ class WorkerBundleHook(BuildHookInterface[Any]):
         found = re.search(r'__version__ = "([^"]+)"', init)
         if found is None:
             raise ValueError("src/ccb/__init__.py names no version")
-        builder = _load(root / "deploy" / "bundling")
-        files = {"stub.txt": builder.pack_stub((root / "deploy" / "stub.py").read_bytes())}
+        sys.path.insert(0, str(root))
+        builder = importlib.import_module("deploy.build_bundle")
+        files: dict[str, bytes] = {}
         for part, bundle in builder.build(root / "remote", root / "tunnel" / "wire", found.group(1)).items():
             files |= {f"{part}.{form}": builder.pack(bundle, form) for form in builder.FORMS}
             files[f"{part}.bundle"] = bundle
@@ -48,12 +47,3 @@ class WorkerBundleHook(BuildHookInterface[Any]):
     @property
     def _out(self) -> Path:
         return Path(self.directory) / ".worker"
-
-
-def _load(room: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "bundling", room / "__init__.py", submodule_search_locations=[str(room)]
-    )
-    assert spec is not None and spec.loader is not None
-    sys.modules["bundling"] = importlib.util.module_from_spec(spec)
-    return importlib.import_module("bundling.build")

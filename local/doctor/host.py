@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from typing import Literal
 
 from ccb.deploy.bootstrap import launch
+from ccb.deploy.bootstrap_command import Heard
 from ccb.deploy.bundle import Bundle
-from ccb.deploy.probe import Heard
 from ccb.tunnel.errors import CcbError, NoPython, ProtocolError
 from ccb.tunnel.plain_text import neutralise
 from ccb.tunnel.transports.pipe import Pipe, Transport

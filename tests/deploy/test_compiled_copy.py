@@ -21,11 +21,10 @@ import pytest
 from tests.remote.agent_kit import content, says
 from tests.remote.bundle_in_memory import imports_from
 from tests.remote.worker_process import Laptop, WorkerHost, until, worker_host
-from tests.support.worker.compiled import packed
+from tests.support.worker.compiled import files_of, packed
 
+from ccb.deploy.bootstrap_command import bootstrap_command
 from ccb.deploy.bundle import Bundle, load
-from ccb.deploy.bundling.files import files_of
-from ccb.deploy.command import bootstrap_command
 from ccb.remote.compiled import copy
 from ccb.remote.compiled.writer import CopyWriter, write_copy
 

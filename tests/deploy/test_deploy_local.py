@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from ccb.deploy.bootstrap import Launched, launch
+from ccb.deploy.bootstrap_command import CANDIDATES, bootstrap_command
+from ccb.deploy.build_bundle import joined
 from ccb.deploy.bundle import Bundle, load
-from ccb.deploy.bundling.files import joined
-from ccb.deploy.command import CANDIDATES, bootstrap_command
 from ccb.tunnel.errors import DeployError, NoPython
 from ccb.tunnel.transports.local import LocalTransport
 from ccb.tunnel.wire import FrameDecoder, Hello

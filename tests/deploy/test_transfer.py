@@ -14,9 +14,9 @@ import pytest
 from tests.deploy.test_deploy_local import Host, tiny_bundle
 
 from ccb.deploy.bootstrap import launch
+from ccb.deploy.bootstrap_command import bootstrap_command
+from ccb.deploy.build_bundle import joined
 from ccb.deploy.bundle import Bundle
-from ccb.deploy.bundling.files import joined
-from ccb.deploy.command import bootstrap_command
 from ccb.tunnel.transports.local import LocalTransport
 
 

@@ -22,8 +22,8 @@ from tests.support.person.laptop import Done, Laptop, make_laptop
 from tests.support.person.terminal import terminal
 
 from ccb.deploy import bootstrap
+from ccb.deploy.bootstrap_command import CANDIDATES
 from ccb.deploy.bundle import Bundle
-from ccb.deploy.command import CANDIDATES
 from ccb.local.command_line.arguments import parse_arguments
 from ccb.local.command_line.error_text import code_of
 from ccb.local.command_line.exit_codes import ExitCode

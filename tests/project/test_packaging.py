@@ -56,7 +56,6 @@ def test_the_wheel_holds_the_rooms_under_ccb_and_the_worker_bundle(built: tuple[
         "ccb/__init__.py",
         "ccb/__main__.py",
         "ccb/py.typed",
-        "ccb/deploy/stub.txt",
         *(f"ccb/deploy/{part}.{each}" for part in ("worker", "commands") for each in ("bundle", "xz", "zlib")),
     }
     assert names == expected

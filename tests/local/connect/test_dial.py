@@ -9,8 +9,8 @@ import pytest
 from tests.support.model.fake_model import FakeModel
 from tests.support.proxy.proxy_client import proxy_to
 
+from ccb.deploy.build_bundle import joined
 from ccb.deploy.bundle import Bundle
-from ccb.deploy.bundling.files import joined
 from ccb.local.connect.dial import Dialer
 from ccb.tunnel.errors import AuthFailed, ProtocolError
 from ccb.tunnel.transports.command import CommandPipe

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ccb.deploy.build_bundle import joined
 from ccb.deploy.bundle import Bundle
-from ccb.deploy.bundling.files import joined
 from ccb.local.command_line.error_text import code_of
 from ccb.local.command_line.exit_codes import ExitCode
 from ccb.local.connect import session_list

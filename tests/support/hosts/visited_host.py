@@ -8,9 +8,9 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from ccb.deploy.bundle import Bundle, load
-from ccb.deploy.bundle_cache import cache_folder
-from ccb.deploy.bundling.files import files_of
+from tests.support.worker.compiled import files_of
+
+from ccb.deploy.bundle import Bundle, cache_folder, load
 from ccb.remote.compiled import copy
 from ccb.remote.compiled.writer import write_copy
 

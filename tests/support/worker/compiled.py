@@ -1,4 +1,4 @@
-"""Compiled copies of the worker, as tests put them on a host."""
+"""The files of a bundle, and compiled copies of the worker, as tests put them on a host."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ import hashlib
 import marshal
 
 from ccb.remote.compiled.copy import header_of
+
+
+def files_of(bundle: bytes) -> dict[str, str]:
+    """Return the files of a bundle, by name."""
+    parts = bundle.decode().split("\0")
+    return dict(zip(parts[:-1:2], parts[1::2], strict=True))
 
 
 def packed(codes: dict[str, bytes], digest: str) -> bytes:

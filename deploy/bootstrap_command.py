@@ -2,7 +2,8 @@
 
 bash, dash, zsh, fish, tcsh and busybox agree on `exec /bin/sh -c '…'` if there is no newline and no single quote
 inside. The path is whole because PATH may lead to nothing but a site's own programs. Inside, POSIX sh looks for a
-Python and runs the stub. All its arguments are base64 or hex, so nothing needs quoting.
+Python and runs the stub. All its arguments are base64 or hex, so nothing needs quoting. For `ccb doctor` the shell also
+reports facts about the host, which needs no Python.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import json
 import shlex
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 
+from ccb.tunnel.wire.dataclass import dataclass
+
 from .bundle import Bundle
-from .probe import probe_script, python_lines
+from .strip_source import without_prose
 
 NO_PYTHON_STATUS = 97
 TERMINAL_STATUS = 94
@@ -58,17 +62,56 @@ _RUN = (
     "exec(compile(s,sys.argv[1],sys.argv.pop(5)))"
 )
 
+_TELL = "import sys;sys.stdout.write(sys.executable+chr(32)+sys.version.split()[0])"
+_SHOWN_NOISE = 600
+
+_FACTS = (
+    ("system", "$(uname -srm 2>&1)"),
+    ("user", "$(id -un 2>/dev/null) $(id -u)"),
+    ("shell", '"$SHELL"'),
+    ("home", '"$HOME"'),
+    ("path", '"$PATH"'),
+    ("locale", '"${LC_ALL:-${LC_CTYPE:-$LANG}}"'),
+    ("umask", "$(umask)"),
+    ("nofile", "$(ulimit -n)"),
+    ("writable", '$(for D in "$HOME" /tmp; do [ -w "$D" ] && echo "$D"; done)'),
+)
+
+
+@dataclass
+class Heard:
+    """The output of a host while the worker was started, even if the start failed. It is not neutralised.
+
+    `facts` and `pythons` (`path version`) are reported by the shell. `noise` counts the bytes that a login shell
+    printed beside them; `noise_text` is their start.
+    """
+
+    facts: dict[str, str] = field(default_factory=dict)
+    pythons: list[str] = field(default_factory=list)
+    noise: int = 0
+    noise_text: bytes = b""
+
+    def word(self, line: str) -> None:
+        """Take a line that followed the marker."""
+        kind, _, rest = line.partition(" ")
+        if kind == "python":
+            self.pythons.append(rest)
+        elif kind == "probe":
+            name, _, value = rest.partition(" ")
+            self.facts[name] = value
+
+    def skipped(self, data: bytes) -> None:
+        """Take bytes that were printed beside marked lines."""
+        self.noise += len(data)
+        self.noise_text += data[: max(0, _SHOWN_NOISE - len(self.noise_text))]
+
 
 @cache
 def _stub() -> str:
-    here = Path(__file__)
-    try:
-        return here.with_name("stub.txt").read_text(encoding="ascii")  # a wheel has it ready
-    except FileNotFoundError:
-        from .bundle_cache import cache_folder, cached_stub
-
-        folder = cache_folder()
-        return cached_stub(here.with_name("stub.py").read_bytes(), folder and folder / "stub.txt")
+    """Return the stub as it travels: without comments and empty lines, compressed, in base64."""
+    source = Path(__file__).with_name("stub.py").read_text(encoding="utf-8")
+    lines = [line for line in without_prose(source).splitlines() if line]
+    return base64.b64encode(zlib.compress("\n".join(lines).encode(), 9)).decode()
 
 
 def bootstrap_command(
@@ -86,7 +129,7 @@ def bootstrap_command(
     If `params` have `wait`, it says RUNNING behind the marker before anything else. If no candidate is a Python >= 3.9,
     it prints `\\n<marker> python <path> <version>` for each other Python and exits with NO_PYTHON_STATUS. It exits with
     TERMINAL_STATUS on a terminal that it cannot make transparent. With `probe` the shell first reports facts about the
-    host (see `probe.Heard`).
+    host (see `Heard`).
     """
     encoded = base64.b64encode(json.dumps(params).encode()).decode()
     stub = f'-I -S -u -c "{_RUN}" {_stub()} {marker} {bundle.sha256} {len(bundle.data)} {encoded} exec'
@@ -107,7 +150,7 @@ def _command(
     """Return the command line that looks for a Python and runs it with the words `stub`."""
     sign = f"echo; echo {marker} {RUNNING}; " if wait else ""
     words = " ".join(candidates)
-    probing = probe_script(marker, words) if probe else ""
+    probing = _probe_script(marker, words) if probe else ""
     if python:
         search = f'exec "$0" {stub}'
     else:
@@ -117,8 +160,26 @@ def _command(
             f'P=$(command -v {candidates[0]}) && case $(readlink -f "$P" 2>/dev/null) in '
             f'{_NEW_ENOUGH}) exec "$P" "$@";; esac; '
             f'for P in {words}; do "$P" -I -S -c "{_CHECK}" </dev/null >/dev/null 2>&1 && exec "$P" "$@"; '
-            f"done; {python_lines(marker, words)}exit {NO_PYTHON_STATUS}"
+            f"done; {_python_lines(marker, words)}exit {NO_PYTHON_STATUS}"
         )
     script = f"{_PLAIN}{sign}{probing}{search}"
     assert "'" not in script and "\n" not in script
     return f"exec /bin/sh -c '{script}'" + (f" {shlex.quote(python)}" if python else "")
+
+
+def _probe_script(marker: str, candidates: str) -> str:
+    """Return POSIX sh that prints `\\n<marker> probe <name> <value>` for each fact, and a line for each Python.
+
+    It contains no `'` and no line feed.
+    """
+    facts = "; ".join(f"t {name} {value}" for name, value in _FACTS)
+    return f'M={marker}; t() {{ printf "\\n%s probe %s\\n" $M "$*"; }}; {facts}; {_python_lines(marker, candidates)}'
+
+
+def _python_lines(marker: str, candidates: str) -> str:
+    """Return POSIX sh that prints `\\n<marker> python <path> <version>` for each candidate that is a Python."""
+    return (
+        f"for P in {candidates} python2; do "
+        f'V=$("$P" -E -c "{_TELL}" </dev/null 2>/dev/null) && printf "\\n%s python %s\\n" {marker} "$V"; '
+        f"done; "
+    )

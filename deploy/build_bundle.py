@@ -1,18 +1,16 @@
 """Builds the worker bundle of the worker's sources. Packs it for the transfer to a host.
 
-The sources travel without comments, docstrings and types of functions. Every statement keeps its line number, so a
-traceback from the host names the right line of the source.
+The bundle has the files of the worker, one behind the other, each as its name and its text with a zero byte behind.
+The build hook of the wheel loads this module on its own, so it imports nothing of ccb but `strip_source`.
 """
 
 from __future__ import annotations
 
-import base64
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from .files import joined
-from .prose import without_prose, without_types
+from .strip_source import without_prose, without_types
 
 FORMS = {"xz": 300 * 1024, "zlib": 380 * 1024}
 """The forms of a packed bundle with their largest sizes in bytes, the smallest first. Not every Python has `lzma`, on
@@ -46,6 +44,14 @@ def build(remote: Path, wire: Path, version: str) -> dict[str, bytes]:
     return {"worker": joined(dict(worker)), "commands": joined(dict(commands))}
 
 
+def joined(files: Mapping[str, str | bytes]) -> bytes:
+    """Return the bundle of these files. Raise ValueError if a zero byte is in one."""
+    parts = [each.encode() if isinstance(each, str) else each for item in files.items() for each in item]
+    if any(b"\0" in each for each in parts):
+        raise ValueError("a file of the worker has a zero byte in it")
+    return b"".join(each + b"\0" for each in parts)
+
+
 def pack(data: bytes, form: str) -> bytes:
     """Return the bundle in one of FORMS. Raise ValueError if it is too large, ImportError if this Python cannot make
     that form."""
@@ -60,12 +66,6 @@ def pack(data: bytes, form: str) -> bytes:
     if len(packed) > FORMS[form]:
         raise ValueError(f"the packed worker bundle has {len(packed)} bytes, over the limit of {FORMS[form]}")
     return packed
-
-
-def pack_stub(source: bytes) -> bytes:
-    """Return the stub as it travels in a command line: without comments and empty lines, compressed, in base64."""
-    lines = [line for line in without_prose(source.decode()).splitlines() if line]
-    return base64.b64encode(zlib.compress("\n".join(lines).encode(), 9))
 
 
 def _sources(folder: Path, prefix: str) -> Iterator[tuple[str, bytes]]:

@@ -1,9 +1,8 @@
-"""The bundle's sources as they travel: the same code on the same lines, under every Python of the laptop."""
+"""The worker's sources as they travel: the same code on the same lines."""
 
 from __future__ import annotations
 
 import ast
-import os
 import re
 import subprocess
 import sys
@@ -15,10 +14,10 @@ from tokenize import COMMENT, generate_tokens
 
 import pytest
 from tests.remote.bundle_in_memory import imports_from
+from tests.support.worker.compiled import files_of
 
 from ccb.deploy.bundle import load
-from ccb.deploy.bundling.files import files_of
-from ccb.deploy.bundling.prose import without_prose, without_types
+from ccb.deploy.strip_source import without_prose, without_types
 
 pytestmark = pytest.mark.sources
 
@@ -130,21 +129,3 @@ def test_what_is_prose_and_what_is_code(source: str, expected: str) -> None:
 def test_types_of_functions_and_wide_indentation_do_not_travel(source: str, expected: str) -> None:
     assert without_types(source) == expected
     assert _meaning(source) == _meaning(expected)
-
-
-@pytest.mark.thorough
-def test_every_python_gives_the_same_bytes() -> None:
-    versions = Path(os.environ.get("PYENV_ROOT", "/root/.pyenv")) / "versions"
-    pythons = [path for path in sorted(versions.glob("3.1[1-4]*/bin/python3")) if path.is_file()]
-    program = (
-        "import sys; from pathlib import Path; root = Path(sys.argv[1]); sys.path.insert(0, str(root / 'deploy'));"
-        "from bundling.build import build; built = build(root / 'remote', root / 'tunnel' / 'wire', '1');"
-        "import hashlib; print(hashlib.sha256(b''.join(built.values())).hexdigest())"
-    )
-    answers = {
-        subprocess.run(
-            [str(python), "-I", "-c", program, str(ROOT)], capture_output=True, check=True, timeout=60
-        ).stdout
-        for python in [Path(sys.executable), *pythons]
-    }
-    assert len(answers) == 1
