@@ -12,12 +12,8 @@ from pathlib import Path
 
 from .strip_source import without_prose, without_types
 
-FORMS = {"xz": 300 * 1024, "zlib": 380 * 1024}
-"""The forms of a packed bundle with their largest sizes in bytes, the smallest first. Not every Python has `lzma`, on
-the laptop or on the host."""
-
-PARTS = ("worker", "commands")
-"""The bundles: of the worker, and of what only host commands need beside it."""
+FORMS = ("xz", "zlib")
+"""The forms of a packed bundle, the smallest first. Not every Python has `lzma`, on the laptop or on the host."""
 
 _COMMANDS = "ccb/remote/host_commands/"
 
@@ -27,7 +23,8 @@ on its way."""
 
 
 def build(remote: Path, wire: Path, version: str) -> dict[str, bytes]:
-    """Return the bundles of the source folders `remote` and `wire`, by their names in PARTS.
+    """Return the bundles of the source folders `remote` and `wire`: of the `worker`, and of what only host `commands`
+    need beside it.
 
     The same sources give the same bytes under every Python. Nothing in a bundle is compressed: it is packed as a
     whole, and imported without unpacking.
@@ -53,19 +50,14 @@ def joined(files: Mapping[str, str | bytes]) -> bytes:
 
 
 def pack(data: bytes, form: str) -> bytes:
-    """Return the bundle in one of FORMS. Raise ValueError if it is too large, ImportError if this Python cannot make
-    that form."""
+    """Return the bundle in one of FORMS. Raise ImportError if this Python cannot make that form."""
     if form == "zlib":
-        packed = zlib.compress(data, 9)
-    else:
-        import lzma
+        return zlib.compress(data, 9)
+    import lzma
 
-        # The host needs as much memory as the dictionary has; the bundle is smaller than two megabytes.
-        filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 21, "lc": 4, "pb": 0, "nice_len": 64}]
-        packed = lzma.compress(data, check=lzma.CHECK_NONE, filters=filters)
-    if len(packed) > FORMS[form]:
-        raise ValueError(f"the packed worker bundle has {len(packed)} bytes, over the limit of {FORMS[form]}")
-    return packed
+    # The host needs as much memory as the dictionary has; the bundle is smaller than two megabytes.
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 1 << 21, "lc": 3, "pb": 0, "nice_len": 273}]
+    return lzma.compress(data, check=lzma.CHECK_NONE, filters=filters)
 
 
 def _sources(folder: Path, prefix: str) -> Iterator[tuple[str, bytes]]:
