@@ -7,7 +7,7 @@ import os
 import shlex
 import socket
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -49,12 +49,8 @@ from ccb.tunnel.errors import (
 from ccb.tunnel.link.link import Link, new_nonce
 from ccb.tunnel.link.refusals import refusal_error
 from ccb.tunnel.login.prompter import NobodyToAsk
-from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.http_front.front import HttpFront
-from ccb.tunnel.proxy.providers.anthropic import AnthropicProvider, anthropic_client, anthropic_endpoint
-from ccb.tunnel.proxy.providers.credential import Credential, FixedCredential
+from ccb.tunnel.proxy.providers.anthropic import anthropic_endpoint
 from ccb.tunnel.proxy.providers.network.endpoint import tls_context
-from ccb.tunnel.secret import Secret
 from ccb.tunnel.ssh.tcp import open_socket
 from ccb.tunnel.ssh.transport import connect
 from ccb.tunnel.ssh_config.resolve import resolve
@@ -193,25 +189,6 @@ def test_certificates_that_are_none(tmp_path: Path) -> None:
         tls_context({"SSL_CERT_FILE": str(tmp_path / "ca.pem")})
     with pytest.raises(ConfigError, match="does not exist"):
         tls_context({"SSL_CERT_DIR": str(tmp_path / "nowhere")})
-
-
-@pytest.fixture
-def proxy() -> Iterator[AuthProxy]:
-    yield AuthProxy(AnthropicProvider(FixedCredential(Credential("x", api_key=Secret("k"))), anthropic_client({})))
-
-
-async def test_a_place_for_the_proxy_socket_that_cannot_be_used(proxy: AuthProxy, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("", encoding="ascii")
-    (tmp_path / "open").mkdir(mode=0o755)
-    (tmp_path / "open").chmod(0o755)
-    for directory, says in (
-        (tmp_path / "file" / "below", "proxy socket cannot be made"),
-        (tmp_path / "open", "Other users can reach"),
-        (tmp_path / ("long" * 30), "is too long"),
-    ):
-        with pytest.raises(ConfigError, match=says):
-            async with HttpFront(proxy, Secret("nonce"), directory):
-                pass
 
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=touch x", "two words", "line\nfeed", ""])

@@ -19,7 +19,7 @@ from .bodies import RequestBodies
 from .calls.call import BUFFER, DIRECT_BUFFER, Call, CallState, Reader
 from .calls.intake import AnswerIntake
 from .calls.registry import HOLD, CallRegistry
-from .calls.response import FollowedCall, ProxiedResponse, own_answer
+from .calls.response import ProxiedResponse, own_answer
 from .guards.costs import ANSWERED, BilledRequest
 from .guards.grant import CallGrant
 from .guards.nonce import MAX_WRONG, NonceGuard
@@ -127,35 +127,11 @@ class AuthProxy:
                 call, reader = self._find_or_start(head, body, offset, keep=keep)
                 response = ProxiedResponse(await reader.head(), reader)
             except (Refusal, ProviderError) as failure:
-                response = self.own_answer(failure)
+                response = own_answer(failure if isinstance(failure, Refusal) else self._unreachable(failure))
             yield response
         finally:
             if call is not None:
                 self._leave(call, reader, keep)
-
-    def follow(
-        self, head: RequestHead, body: AsyncIterator[bytes], *, nonce: NonceGuard, news: Callable[[], None]
-    ) -> FollowedCall:
-        """Answer one request that nobody can resume. `news` is called whenever something of the answer can be taken,
-        also from within the task that gets it, so it must neither raise nor wait. Whoever follows leaves at the end."""
-        try:
-            self._check(head, nonce)
-            call, reader = self._find_or_start(head, body, 0, keep=False)
-        except Refusal as refusal:
-            call = Call(head.id)
-            call.fail(refusal)
-            reader = call.attach(0)
-            asyncio.get_running_loop().call_soon(news)
-        call.news = news
-        return FollowedCall(call, reader, self)
-
-    def own_answer(self, failure: Refusal | ProviderError) -> ProxiedResponse:
-        """Return the answer of the proxy itself to a call that has failed before it had one."""
-        return own_answer(failure if isinstance(failure, Refusal) else self._unreachable(failure))
-
-    def leave(self, call: Call, reader: Reader) -> None:
-        """Give a call up that nobody can resume."""
-        self._leave(call, reader, keep=False)
 
     def driven_at(self, epoch: int) -> None:
         """Note the number of the client that drives the session from now on; it counts all of them."""

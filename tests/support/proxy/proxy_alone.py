@@ -1,6 +1,6 @@
 """The auth proxy alone in a process, without the test kit: for its memory and the time that it adds.
 
-`python -m tests.support.proxy.proxy_alone DIRECTORY MODEL UPSTREAM` serves the HTTP front and prints its socket. A
+`python -m tests.support.proxy.proxy_alone DIRECTORY MODEL UPSTREAM` serves the proxy over HTTP and prints its socket. A
 line on stdin makes it print its resident size, now and at most, in KB. It ends with its stdin.
 """
 
@@ -11,12 +11,12 @@ import re
 import sys
 from pathlib import Path
 
+from tests.support.proxy.http_door import http_door
+
 from ccb.local.config.settings import Settings
 from ccb.local.providers.session_provider import session_provider
 from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.http_front.front import HttpFront
 from ccb.tunnel.proxy.policy import Policy
-from ccb.tunnel.secret import Secret
 
 NONCE = "n" * 43
 
@@ -33,9 +33,9 @@ async def _main(directory: Path, model: str, upstream: str) -> None:
     policy = Policy(max_calls=200, max_burst=100_000, max_per_minute=1_000_000)
     async with (
         AuthProxy(session_provider(environ, settings, model), policy) as proxy,
-        HttpFront(proxy, Secret(NONCE), directory) as front,
+        http_door(proxy, NONCE, directory / "model.sock") as path,
     ):
-        sys.stdout.write(f"{front.socket_path}\n")
+        sys.stdout.write(f"{path}\n")
         sys.stdout.flush()
         while await asyncio.to_thread(sys.stdin.readline):
             status = Path("/proc/self/status").read_text(encoding="ascii")

@@ -1,7 +1,8 @@
 """The auth proxy in a process of its own, to measure it from outside.
 
-`python -m tests.support.proxy.proxy_process DIRECTORY UPSTREAM` serves the HTTP front in DIRECTORY. A line `N QUERY` on
-stdin makes one in-band call with a request of N bytes; `sent received` is printed when it is over. Ends with its stdin.
+`python -m tests.support.proxy.proxy_process DIRECTORY UPSTREAM` serves the proxy over HTTP in DIRECTORY. A line
+`N QUERY` on stdin makes one in-band call with a request of N bytes; `sent received` is printed when it is over. Ends
+with its stdin.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import sys
 import uuid
 from pathlib import Path
 
+from tests.support.proxy.http_door import http_door
 from tests.support.proxy.proxy_client import NONCE, proxy_to
 
 from ccb.tunnel.proxy.core import AuthProxy
-from ccb.tunnel.proxy.http_front.front import HttpFront
 from ccb.tunnel.proxy.inband import InbandCalls
 from ccb.tunnel.secret import Secret
 from ccb.tunnel.wire import CHUNK, INITIAL_CREDIT, Credit, Data, End, Frame, Open
@@ -62,8 +63,8 @@ class _Far:
 
 
 async def _main(directory: Path, upstream: str) -> None:
-    async with proxy_to(upstream) as proxy, HttpFront(proxy, Secret(NONCE), directory) as front:
-        _say(str(front.socket_path))
+    async with proxy_to(upstream) as proxy, http_door(proxy, NONCE, directory / "model.sock") as path:
+        _say(str(path))
         while line := await asyncio.to_thread(sys.stdin.readline):
             size, _, query = line.strip().partition(" ")
             far = _Far(proxy)

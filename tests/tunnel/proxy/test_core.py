@@ -15,6 +15,7 @@ from tests.support.proxy.proxy_client import NONCE, guard, message_body, pieces,
 
 from ccb.tunnel.errors import CredentialError
 from ccb.tunnel.proxy.guards.pace import CallPace
+from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.policy import Policy
 from ccb.tunnel.proxy.providers.credential import Credential, CredentialKind, FixedCredential
 from ccb.tunnel.proxy.providers.provider import ProviderError
@@ -440,6 +441,20 @@ def test_the_pace_comes_back_with_time() -> None:
     assert pace.wait(0.0) == pytest.approx(1)
     assert pace.wait(1.0) == 0 and pace.wait(1.5) == pytest.approx(0.5)
     assert [pace.wait(1_000) for _ in range(3)][:2] == [0, 0]
+
+
+async def test_not_another_byte_of_an_answer_comes_after_the_person_revokes(fake_model: FakeModel) -> None:
+    fake_model.add({"text": "x", "stall_after": 2})
+    body = message_body()
+    async with proxy_to(fake_model.url) as proxy:
+        async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
+            assert await answer.read(10)
+            proxy.revoke()
+            fake_model.release()
+            with pytest.raises(Refusal):
+                await answer.read()
+        async with proxy.call(request_head(body), pieces(body), nonce=guard()) as answer:
+            assert answer.status == 403 and b"laptop_revoked" in await read_all(answer)
 
 
 async def test_closing_the_proxy_aborts_what_is_under_way(fake_model: FakeModel) -> None:

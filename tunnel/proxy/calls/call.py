@@ -8,7 +8,7 @@ them. When the buffer is full the provider waits, whether or not there is a read
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from enum import Enum
 
 from ...wire.dataclass import dataclass
@@ -59,9 +59,6 @@ class Call:
         self.id = call_id
         self.state = CallState.WAITING
         self.uploaded = False
-        self.news: Callable[[], None] | None = None
-        """Is called at once whenever there is news of the call, for a reader that does not wait."""
-
         self._limit = limit
         self.head: ResponseHead | None = None
         """The response head, None until it has arrived."""
@@ -175,8 +172,6 @@ class Call:
         waiting, self._waiting = self._waiting, None
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
-        if self.news is not None:
-            self.news()
 
     def _append(self, chunk: bytes) -> None:
         end, reader = self._end, self._reader
@@ -204,21 +199,6 @@ class Reader:
     def current(self) -> bool:
         """Whether no later reader has taken over."""
         return self._call._reader is self
-
-    @property
-    def has_more(self) -> bool:
-        """Whether bytes are there to be read at once."""
-        return self._chunk in self._call._chunks
-
-    def taken(self) -> bytes | None:
-        """Return the next bytes and acknowledge them; None if there are none now."""
-        call = self._call
-        chunk = call._chunks.get(self._chunk)
-        if chunk is None:
-            return None
-        piece = self._piece(chunk, _HANDED_ON)
-        call._trim(self, self.offset)
-        return piece
 
     async def head(self) -> ResponseHead:
         """Wait for the response head. Raise Refusal or ProviderError if the call fails before it arrives."""

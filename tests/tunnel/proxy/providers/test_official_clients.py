@@ -10,10 +10,8 @@ import pytest
 from tests.support.providers.adapters import CHAT, MODELS, adapter
 from tests.support.providers.dialect_server import KEY, DialectServer
 from tests.support.providers.turns import Said
+from tests.support.proxy.http_door import http_door
 from tests.support.proxy.proxy_client import NONCE
-
-from ccb.tunnel.proxy.http_front.front import HttpFront
-from ccb.tunnel.secret import Secret
 
 pytestmark = pytest.mark.slow  # the two packages take seconds to load
 SAID = Said("Grüße", thinking="let me see", calls=(("Read", {"path": 'a "b"'}), ("Bash", {})))
@@ -30,14 +28,12 @@ async def test_the_anthropic_client_parses_what_every_adapter_says(tmp_path: Pat
     for flavour, model in MODELS.items():
         async with (
             adapter(flavour, SAID, Said("after"), SAID) as it,
-            HttpFront(it.proxy, Secret(NONCE), tmp_path / flavour) as front,
+            http_door(it.proxy, NONCE, tmp_path / flavour) as path,
             anthropic.AsyncAnthropic(
                 api_key="dummy",
                 base_url="http://model",
                 default_headers={"x-auth-nonce": NONCE},
-                http_client=anthropic.DefaultAsyncHttpxClient(
-                    transport=httpx2.AsyncHTTPTransport(uds=str(front.socket_path))
-                ),
+                http_client=anthropic.DefaultAsyncHttpxClient(transport=httpx2.AsyncHTTPTransport(uds=str(path))),
                 max_retries=0,
             ) as client,
         ):
