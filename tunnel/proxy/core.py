@@ -12,7 +12,6 @@ from functools import partial
 from typing import Self
 
 from ..errors import CcbError
-from ..heap import FreedMemory
 from ..wire.models import ModelTable
 from .auditing import Auditor, NoAuditor
 from .bodies import RequestBodies
@@ -66,7 +65,6 @@ class AuthProxy:
         self._grant = CallGrant(self._policy.lasts_s)
         self._pace = CallPace(self._policy.max_burst, self._policy.max_per_minute, time.monotonic())
         self._warned_at = -_WARNED_EVERY_S
-        self._freed = FreedMemory()
         self.bodies = RequestBodies()
         self.warn: Callable[[str], None] = lambda text: None
         """Tells the person that the worker does more than it should."""
@@ -81,7 +79,6 @@ class AuthProxy:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._freed.close()
         await self._provider.__aexit__(None, None, None)
 
     @property
@@ -289,17 +286,12 @@ class AuthProxy:
         headers, limit = request_headers(head.headers), self._policy.max_answer
         intake = AnswerIntake(call, meter, self._auditor, limit, look)
         pieces = upload.pieces()
-        request = ProviderRequest(head.method, head.path, headers, pieces, head.size, asks, intake.begin)
+        request = ProviderRequest(head.method, head.path, headers, pieces, head.size, asks)
         try:
             async with self._provider.exchange(request) as response:
-                take = intake.begin(response.status, response.headers)
-                if response.flow is not None:
-                    while await response.flow(take):
-                        await intake.room()
-                else:
-                    async for chunk in response.chunks:
-                        if not take(chunk):
-                            await intake.room()
+                intake.begin(response.status, response.headers)
+                async for chunk in response.chunks:
+                    await intake.take(chunk)
         finally:
             intake.close()
 
@@ -311,4 +303,3 @@ class AuthProxy:
         if upload.digest and answers:
             self._auditor.sent(call_id, upload.kept_body(), upload.digest)
         upload.forget_body()
-        self._freed.add(upload.sent)

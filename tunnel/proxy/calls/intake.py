@@ -27,29 +27,22 @@ class AnswerIntake:
         self._received = 0
         self._reader: AnswerReader | None = None
 
-    def begin(self, status: int, headers: Iterable[tuple[str, str]]) -> Callable[[bytes], bool]:
-        """Take the head, unless it has been taken, and return `take`."""
-        if self._call.head is None:
-            self._meter.answer(status)
-            self._call.start(ResponseHead(status, response_headers(headers)))
-        return self.take
+    def begin(self, status: int, headers: Iterable[tuple[str, str]]) -> None:
+        """Take the head."""
+        self._meter.answer(status)
+        self._call.start(ResponseHead(status, response_headers(headers)))
 
-    def take(self, chunk: bytes) -> bool:
-        """Take a piece of the body, and return whether there is room for more."""
+    async def take(self, chunk: bytes) -> None:
+        """Take a piece of the body, and wait until there is room for more. Raise Refusal if the answer is too long."""
         self._received += len(chunk)
-        if self._limit is not None and self._received > self._limit:
-            return False
-        has_room = self._call.put(chunk)
-        self._answered()
-        self._read().feed(chunk)
-        return has_room
-
-    async def room(self) -> None:
-        """Wait until there is room. Raise Refusal if the answer is too long."""
         if self._limit is not None and self._received > self._limit:
             text = f"the laptop's settings allow answers of {self._limit} bytes"
             raise Refusal(502, text, kind="laptop_not_allowed", headers={"x-should-retry": "false"})
-        await self._call.room()
+        has_room = self._call.put(chunk)
+        self._answered()
+        self._read().feed(chunk)
+        if not has_room:
+            await self._call.room()
 
     def close(self) -> None:
         """Note that no more comes."""

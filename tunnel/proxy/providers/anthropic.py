@@ -63,9 +63,7 @@ class _Credentialed(AbstractAsyncContextManager[ProviderResponse]):
             **_UNENCODED,
             **(credential.headers(request.headers) if credential is not None else {}),
         }
-        with_it = ProviderRequest(
-            request.method, request.path, headers, request.body, request.size, answered=request.answered
-        )
+        with_it = ProviderRequest(request.method, request.path, headers, request.body, request.size)
         self._sent = sent = self._client.request(with_it)
         response = await sent.__aenter__()
         if response.status == 401 and source is not None and credential is not None:

@@ -8,7 +8,7 @@ and the limits are the same for every provider.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import field
 from typing import Protocol, Self
@@ -41,9 +41,6 @@ class ProviderRequest:
     provider must let that error through or end its own request. `size` is the length of the body in bytes, None if
     unknown. Who reads the body waits for `asks`, with what it says of its price, before anything goes out; that may
     raise Refusal.
-
-    A provider that passes answers on as they are may call `answered` with the head of a successful one, in the step of
-    the loop in which it arrives, and what that returns as `ProviderResponse.flow` does.
     """
 
     method: str
@@ -52,9 +49,6 @@ class ProviderRequest:
     body: AsyncIterator[bytes] = field(repr=False)
     size: int | None
     asks: Callable[[BilledRequest], Awaitable[None]] = field(default=_allow, repr=False)
-    answered: Callable[[int, Iterable[tuple[str, str]]], Callable[[bytes], bool]] | None = field(
-        default=None, repr=False
-    )
 
 
 @dataclass(frozen=True)
@@ -63,16 +57,11 @@ class ProviderResponse:
 
     `headers` are what the provider sent; the proxy passes on those of its closed list. `chunks` gives the body as it
     arrives and raises ProviderError when the provider breaks off.
-
-    `flow`, where there is one, can be awaited instead of reading `chunks`: it calls its argument with each piece of the
-    body, in the step of the loop in which it arrives, and returns False at the end. It returns True when the argument
-    returned False, which has no room for more now; awaiting `flow` again goes on. The argument must not raise.
     """
 
     status: int
     headers: Sequence[tuple[str, str]]
     chunks: AsyncIterator[bytes]
-    flow: Callable[[Callable[[bytes], bool]], Awaitable[bool]] | None = None
 
 
 class Provider(Protocol):

@@ -162,7 +162,7 @@ class _Routed(AbstractAsyncContextManager[ProviderResponse]):
             kept = _without_foreign_thinking(await read_json(body.take()))
             body, size = as_body(kept), len(kept)
         await router.enter(provider)
-        sent = ProviderRequest(request.method, request.path, request.headers, body, size, answered=request.answered)
+        sent = ProviderRequest(request.method, request.path, request.headers, body, size)
         return provider.exchange(sent)
 
 

@@ -6,17 +6,14 @@ import asyncio
 import socket
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from unittest.mock import patch
+from contextlib import asynccontextmanager
 
 import pytest
-from aiohttp.client_proto import ResponseHandler
 from tests.support.proxy.proxy_client import guard, pieces, proxy_to, request_head
 
 from ccb.tunnel.proxy.core import AuthProxy
 from ccb.tunnel.proxy.guards.refusal import Refusal
 from ccb.tunnel.proxy.policy import Policy
-from ccb.tunnel.proxy.providers.network.answer_protocol import AnswerProtocol
 from ccb.tunnel.proxy.providers.provider import ProviderError
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -110,11 +107,10 @@ async def test_a_whole_answer_is_passed_on(sent: bytes, body: bytes) -> None:
     [
         (OK + b"content-length: 50\r\n\r\nwords", 200, b"words"),
         (CHUNKED + b"5\r\nwords\r\n", 200, b"words"),
-        (CHUNKED + b"5\r\nwords\r\nx\r\n", 200, b"words"),
+        (CHUNKED + b"5\r\nwords\r\nx\r\n", 503, b"laptop_unreachable"),
         (b"HTTP/1.1 200 OK\r\ncontent-le", 503, b"laptop_unreachable"),
         (b"SSH-2.0-OpenSSH_9.2\r\n", 503, b"laptop_unreachable"),
         (OK + b"x: " + b"y" * 400_000, 503, b"laptop_unreachable"),
-        (b"HTTP/1.1 103 Early\r\nlink: x\r\n\r\n" * 20_000 + WHOLE, 503, b"laptop_unreachable"),
         (b"HTTP/1.1 101 Other\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n", 503, b"laptop_unreachable"),
         (b"HTTP/1.1 099 Less\r\ncontent-length: 4\r\n\r\nmore" + WHOLE, 503, b"laptop_unreachable"),
         (b"", 503, b"laptop_unreachable"),
@@ -126,7 +122,6 @@ async def test_a_whole_answer_is_passed_on(sent: bytes, body: bytes) -> None:
         "half a head",
         "no HTTP",
         "an endless head",
-        "endless heads",
         "another protocol",
         "no status",
         "nothing",
@@ -137,19 +132,6 @@ async def test_an_answer_that_is_not_whole_does_not_look_whole(sent: bytes, stat
         got, text, whole = await asked(proxy)
     assert (got, whole) == (status, status != 200)
     assert text == body if status == 200 else body in text
-
-
-async def test_an_answer_without_a_length_is_not_whole_when_its_connection_is_reset() -> None:
-    reset = asyncio.Event()
-    async with (
-        answering(OK + b"\r\nwords", reset=reset) as (url, _),
-        proxy_to(url) as proxy,
-        proxy.call(request_head(b"{}"), pieces(b"{}"), nonce=guard()) as answer,
-    ):
-        assert await answer.read() == b"words"
-        reset.set()
-        with pytest.raises(ProviderError, match="broke"):
-            await answer.read()
 
 
 @pytest.mark.parametrize(
@@ -183,47 +165,3 @@ async def test_an_answer_that_is_too_long_does_not_look_whole_however_it_comes(s
         with pytest.raises(Refusal, match="4 bytes"):
             while await answer.read():
                 pass
-
-
-async def test_a_connection_on_which_something_came_between_two_requests_serves_no_other() -> None:
-    """A server says so that it will close one. Its next answer would be taken for that, or not be read at all."""
-    came: list[bytes] = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                await reader.readuntil(b"\r\n\r\n{}")
-                mine = b"%d" % len(came)
-                came.append(mine)
-                writer.write(OK + b"content-length: 1\r\n\r\n" + mine)
-                late.add_done_callback(lambda _: writer.write(b"HTTP/1.1 408 Too late\r\nx: " + b"y" * 300_000))
-        writer.close()
-
-    late: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server, asyncio.timeout(30), proxy_to(url) as proxy:
-        with patch.object(
-            ResponseHandler, "data_received", autospec=True, side_effect=ResponseHandler.data_received
-        ) as data:
-            assert await asked(proxy) == (200, b"0", True)
-            late.set_result(None)
-            while not data.called:
-                await asyncio.sleep(0)
-        assert await asked(proxy) == (200, b"1", True)
-
-
-async def test_nothing_more_is_sent_on_a_connection_that_broke(caplog: pytest.LogCaptureFixture) -> None:
-    send = AnswerProtocol.send
-
-    def break_off(self: AnswerProtocol, data: bytes) -> None:
-        send(self, data)
-        if self.transport is not None:
-            self.transport.abort()
-
-    body = b"x" * 500_000
-    async with answering(WHOLE) as (url, _), proxy_to(url) as proxy:
-        with patch.object(AnswerProtocol, "send", break_off):
-            async with proxy.call(request_head(body), pieces(body, 10_000), nonce=guard()) as answer:
-                assert answer.status == 503
-    assert "socket.send" not in caplog.text

@@ -16,7 +16,7 @@ from tests.support.network.http_server import serving
 from ccb.local.config.sections import NetworkSettings
 from ccb.tunnel.errors import ConfigError
 from ccb.tunnel.proxy.providers.anthropic import anthropic_endpoint
-from ccb.tunnel.proxy.providers.network import http_session
+from ccb.tunnel.proxy.providers.network import http_client
 from ccb.tunnel.proxy.providers.network.endpoint import endpoint_at, tls_context
 from ccb.tunnel.proxy.providers.network.http_client import ProviderClient
 from ccb.tunnel.proxy.providers.provider import ProviderError, ProviderRequest
@@ -117,7 +117,7 @@ async def test_requests_one_after_the_other_share_a_connection() -> None:
 
 
 async def test_a_provider_that_falls_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_session, "READ_TIMEOUT", 0.2)
+    monkeypatch.setattr(http_client, "READ_TIMEOUT", 0.2)
 
     async def silent(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -132,7 +132,7 @@ async def test_a_provider_that_falls_silent_is_given_up(monkeypatch: pytest.Monk
 
 
 async def test_a_provider_that_goes_on_is_not_given_up_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_session, "READ_TIMEOUT", 0.6)
+    monkeypatch.setattr(http_client, "READ_TIMEOUT", 0.6)
 
     async def slow(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
