@@ -24,7 +24,7 @@ MARKS = {
 }
 """Bytes that were sent when ccb is killed, and shares of the bundle."""
 
-WHOLE = ("worker/*.bundle", "/.made", "/journal.jsonl", "/daemon.log", "/epoch", "/summary.json")
+WHOLE = ("worker/*.bundle", "worker/login.json", "/.made", "/journal.jsonl", "/daemon.log", "/epoch", "/summary.json")
 
 
 def partial(kept: set[str]) -> list[str]:
