@@ -5,10 +5,7 @@ from __future__ import annotations
 import sys
 
 from ..contract import ToolContext
-from .programs import printed_by, printed_by_ours
-
-GOOD_PIXELS = 2_000
-"""Width and height to which images are scaled: the most that a request with many images may have."""
+from .programs import printed_by
 
 _PILLOW = (
     "import sys, io; from PIL import Image; i = Image.open(io.BytesIO(sys.stdin.buffer.read())); "
@@ -20,8 +17,8 @@ _KEPT = {"image/png": "PNG", "image/jpeg": "JPEG", "image/webp": "PNG", "image/g
 
 
 async def scaled(context: ToolContext, path: str, media_type: str, most_bytes: int) -> bytes | None:
-    """Return a smaller PNG or JPEG of the image, made by ImageMagick or Pillow of the host, or for PNG by ccb itself.
-    None if this host cannot do it."""
+    """Return a smaller PNG or JPEG of the image, made by ImageMagick or Pillow of the host. None if
+    neither can do it."""
     host = context.host
     magick, python = host.which("magick") or host.which("convert"), host.which("python3") or sys.executable
     source = f"{media_type.rpartition('/')[2]}:-[0]"
@@ -39,10 +36,6 @@ async def scaled(context: ToolContext, path: str, media_type: str, most_bytes: i
             if made is None:
                 able.remove(program)  # it is not there, or cannot read this image
             elif len(made) <= most_bytes:
-                return made
-        if media_type == "image/png" and not other:
-            made = await printed_by_ours(context, "png_scale", path, str(GOOD_PIXELS), str(most_bytes))
-            if made is not None:
                 return made
         if not able:
             return None

@@ -157,7 +157,7 @@ async def _image(path: str, info: FileInfo, media_type: str, context: ToolContex
     if trouble:
         return refusal(
             f"{name} is an image that cannot be shown: {trouble}, and nothing on this host can make it smaller. "
-            "Install ImageMagick there, and read it again."
+            "Install ImageMagick or Pillow there, and read it again."
         )
     context.files.read(context.host.real_path(path), digest_of(data), info, _WHOLE)
     file: Json = {"filePath": name, "type": media_type, "originalSize": len(data)}
