@@ -1,4 +1,4 @@
-"""Source without comments, docstrings and types of functions. Every statement keeps its line number."""
+"""Source without comments, docstrings and types of functions and variables. Every statement keeps its line number."""
 
 from __future__ import annotations
 
@@ -63,18 +63,23 @@ def _stand_in(before: str, indent: str, source: str, stop: int) -> str:
 
 
 def without_types(source: str) -> str:
-    """Return Python 3.9 `source` without the annotations of parameters and results, and with one space for four of its
-    indentation. No line moves. Fields keep their annotations, because `dataclass` reads them."""
+    """Return Python 3.9 `source` without the annotations of parameters, results and variables, and with one space for
+    four of its indentation. No line moves. Fields of classes keep their annotations, because `dataclass` reads them."""
     text = source.encode()
     starts = [0, *(match.end() for match in re.finditer(b"\n", text))]
     cuts: list[tuple[int, int]] = []
     within_strings: set[int] = set()
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    fields = {each for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for each in node.body}
+    for node in ast.walk(tree):
         annotation = node.annotation if isinstance(node, ast.arg) else getattr(node, "returns", None)
         if annotation is not None:
             mark = b":" if isinstance(node, ast.arg) else b"->"
             begin = text.rindex(mark, 0, starts[annotation.lineno - 1] + annotation.col_offset)
             cuts.append((begin, starts[(annotation.end_lineno or 0) - 1] + (annotation.end_col_offset or 0)))
+        elif isinstance(node, ast.AnnAssign) and node.value is not None and node not in fields:
+            begin = starts[(node.target.end_lineno or 0) - 1] + (node.target.end_col_offset or 0)
+            cuts.append((begin, starts[(node.annotation.end_lineno or 0) - 1] + (node.annotation.end_col_offset or 0)))
         elif isinstance(node, ast.Constant | ast.JoinedStr):
             within_strings.update(range(node.lineno, node.end_lineno or 0))
     for begin, end in sorted(cuts, reverse=True):

@@ -42,9 +42,14 @@ def test_what_travels_means_what_the_source_says_and_on_the_same_lines() -> None
 
 
 def _meaning(source: str) -> tuple[str, list[int]]:
-    """What source means, prose and types of functions aside, and on which lines."""
+    """What source means, prose and types of functions and variables aside, and on which lines."""
     tree = ast.parse(source)
+    fields = {each for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for each in node.body}
     for node in ast.walk(tree):
+        for field in ("body", "orelse", "finalbody"):
+            block = getattr(node, field, None)
+            if isinstance(block, list):
+                block[:] = [_untyped(each) if each not in fields else each for each in block]
         if isinstance(node, ast.arg):
             node.annotation = None
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -55,6 +60,12 @@ def _meaning(source: str) -> tuple[str, list[int]]:
                 each for each in body if not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
             ]
     return ast.dump(tree), [getattr(node, "lineno", 0) for node in ast.walk(tree)]
+
+
+def _untyped(statement: ast.stmt) -> ast.stmt:
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        return ast.copy_location(ast.Assign([statement.target], statement.value), statement)
+    return statement
 
 
 def test_no_comment_and_no_docstring_travels() -> None:
