@@ -210,7 +210,7 @@ def _without_old_key(said: str) -> str:
     file, line, host = found.groups()
     if host is None:  # with StrictHostKeyChecking=no ssh does not name the host
         return f"If the host was really reinstalled, remove line {line} of {file}."
-    return f"If the host was really reinstalled:  ssh-keygen -f {shlex.quote(file)} -R {shlex.quote(host)}"
+    return f"If the host was really reinstalled: ssh-keygen -f {shlex.quote(file)} -R {shlex.quote(host)}"
 
 
 def session_failure(name: str, status: int | None, said: str, by_hand: str = "") -> CcbError | None:

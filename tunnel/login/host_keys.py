@@ -187,7 +187,7 @@ def judge(known: KnownKeys, shown: asyncssh.SSHKey, host: str, port: int, store:
         raise HostKeyError(
             f"the host key of {host} has changed: somebody may be intercepting the connection",
             evidence=f"It shows {algorithm} {fingerprint}; another one is stored at {', '.join(changed)}.",
-            do=f"If the host was really reinstalled:  ssh-keygen -f {_file_of(changed[0])} -R {pattern}",
+            do=f"If the host was really reinstalled: ssh-keygen -f {_file_of(changed[0])} -R {pattern}",
         )
     return HostKeyInfo(host, port, algorithm, fingerprint, store, known.places)
 

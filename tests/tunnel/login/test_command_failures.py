@@ -137,7 +137,7 @@ def test_a_changed_host_key_comes_with_the_command_that_removes_the_old_one() ->
     for debian in ("", "  remove with:\n  ssh-keygen -f '/home/ann/my hosts' -R '[192.0.2.1]:2222'\n"):
         error = failure(CHANGED + debian + CHECKED)
         assert type(error) is HostKeyError
-        command = error.do.removeprefix("If the host was really reinstalled:  ")
+        command = error.do.removeprefix("If the host was really reinstalled: ")
         assert shlex.split(command) == ["ssh-keygen", "-f", "/home/ann/my hosts", "-R", "[192.0.2.1]:2222"]
     goes_on = failure(f"{CHANGED}Password authentication is disabled to avoid man-in-the-middle attacks.\n{REFUSED}")
     assert goes_on.do == "If the host was really reinstalled, remove line 3 of /home/ann/my hosts."

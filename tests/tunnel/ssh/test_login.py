@@ -97,7 +97,7 @@ async def test_a_changed_key_is_refused_and_the_command_to_mend_it_works(
         await connect(where, person)
     assert not person.asked, "a changed key is no question"
     assert f"{known}:2" in caught.value.evidence
-    command = caught.value.do.split(":  ")[1]
+    command = caught.value.do.split(": ", 1)[1]
     subprocess.run(command, shell=True, check=True, capture_output=True)
     async with logged_in(where, person):
         pass

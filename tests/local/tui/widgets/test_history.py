@@ -146,6 +146,7 @@ async def test_a_queued_prompt_that_was_taken_in_events_that_are_not_loaded_wait
         assert "second  (queued)" not in at.screen
         session.skip(5000, prompts=[sent("p3", "of somebody else", taken=True)])
         await at.loses("(queued)")
+        await at.sees("of somebody else")
         assert at.screen.count("of somebody else") == 1
 
 
