@@ -428,8 +428,12 @@ async def test_a_pattern_that_explodes_freezes_nothing_and_ends(box: Toolbox, mo
     box.write("a", "a" * 60 + "!\n")
     monkeypatch.setattr("ccb.remote.tools.search.run_program._KILL_AFTER", 0.2)
     began = time.monotonic()
-    with pytest.raises(SearchFailed, match="stopped"):
-        await search(box.context, _grep("(a+)+$", box.root, seconds=2), 2)
+    try:  # on a busy machine the program notices the end of its time before it is killed
+        found = await search(box.context, _grep("(a+)+$", box.root, seconds=0.3), 0.3)
+    except SearchFailed as failed:
+        assert "stopped" in str(failed)
+    else:
+        assert found["partial"] or found["slow"]
     assert time.monotonic() - began < 20
 
 
