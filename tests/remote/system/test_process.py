@@ -21,6 +21,7 @@ from tests.remote.tools_kit import is_alive, until
 
 from ccb.remote.sandbox import running, server
 from ccb.remote.sandbox.rules import workspace_rules
+from ccb.remote.system import process as process_module
 from ccb.remote.system.host import LocalHost
 from ccb.remote.system.process import MARK, Process, child_environment, marked, new_mark, stop_marked, without_ccb
 from ccb.tunnel.wire import process_tree
@@ -94,7 +95,10 @@ async def test_no_variable_sends_cd_or_wildcards_elsewhere_than_where_commands_a
     assert not set(names).intersection(child_environment({**dict.fromkeys(names, "/"), "PATH": "/bin"}))
 
 
-async def test_stop_kills_what_has_been_asked_to_end_and_does_not(host: LocalHost, tmp_path: Path) -> None:
+async def test_stop_kills_what_has_been_asked_to_end_and_does_not(
+    host: LocalHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process_module, "TERM_GRACE", 1.0)  # time for the trap, also on a busy machine
     output = bytearray()
     script = "trap 'echo asked' TERM; (trap '' TERM; exec sleep 300) & echo $!; while :; do wait; done"
     process = await _start(host, script, output, tmp_path)
