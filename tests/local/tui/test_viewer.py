@@ -226,6 +226,7 @@ async def test_a_prompt_that_the_fence_overtook_waits_until_this_terminal_drives
         at.session.deliver()
         at.session.begin()
         await at.loses("(waiting to be sent)")
+        await at.sees("too late")
         assert at.screen.count("too late") == 1
 
 

@@ -61,6 +61,7 @@ def main(argument: str) -> None:
         result = answer(request, limits)
     except (BadRequest, BadGlob) as error:
         result = {"error": str(error)}
+    signal.setitimer(signal.ITIMER_REAL, 0)  # when Python ends, it takes its handlers back before it is gone
     sys.stdout.write(json.dumps(result))  # noqa: TID251 - the answer of a program
     sys.stdout.flush()
 
