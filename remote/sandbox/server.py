@@ -267,12 +267,16 @@ class CageServer:
             raise CageUnavailable(f"there is no workspace cage here: {error}") from None
 
     def _git(self, directory: str, env: Mapping[str, str], rules: CageRules) -> bytes:
-        """Return the settings that git has in a directory, b"" if there is no git. Raise CageUnavailable."""
+        """Return the settings that git has in a directory, b"" if there is no git or the directory is gone meanwhile.
+        Raise CageUnavailable."""
         git = found_outside("git", env, rules.write)
         if git is None:
             return b""
         reads = CageRules(CageKind.READ_ONLY, ("/",), (), rules.execute)
-        command = self._start(["sh", "-c", LIST_SETTINGS, git], directory, env, reads, program="/bin/sh")
+        try:
+            command = self._start(["sh", "-c", LIST_SETTINGS, git], directory, env, reads, program="/bin/sh")
+        except (FileNotFoundError, NotADirectoryError):
+            return b""
         try:
             with contextlib.suppress(socket.timeout):
                 told, end, _ = read_report(command.stdout, _START_S, _MAX_SETTINGS).rpartition(b"\0.")
@@ -282,6 +286,8 @@ class CageServer:
             command.send(signal.SIGKILL)
             command.close()
             command.finish()
+        if not os.path.isdir(directory):
+            return b""
         raise CageUnavailable(f"git cannot list its settings in {directory} (git config --list)")
 
     def _start_for_workspace(
