@@ -76,7 +76,7 @@ def _is_in(path: str, directory: str) -> bool:
 
 
 def found_outside(name: str, env: Mapping[str, str], tops: Sequence[str]) -> str | None:
-    """Return the path of a program that is in none of the directories `tops`, None if there is none."""
+    """Return the path of a program outside of the directories `tops`, or None."""
     import shutil
 
     places = [place for place in env.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]

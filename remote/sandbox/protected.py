@@ -197,8 +197,8 @@ def acts_later(name: str) -> bool:
 
 
 def is_unknown(name: str) -> bool:
-    """Return whether a name belongs to a tool of which nobody knows here what it does with such a file. In the
-    directory where people and their tools begin, that counts as what acts later."""
+    """Return whether a name looks like the file of a tool that is not in the table. At the top of a project, such a
+    file counts as one that acts later."""
     lower = name.casefold()
     harmless = lower in _HARMLESS_NAMES or lower.startswith(_HARMLESS_STARTS) or lower.endswith(_HARMLESS_ENDS)
     return lower.startswith(".") and not harmless and SET_ASIDE not in lower and not acts_later(name)

@@ -147,7 +147,7 @@ class RunningCommand:
 
 
 def name_of(pid: int) -> str:
-    """Return the name of a live process, "" if there is none."""
+    """Return the name of a live process, or "" if the process has ended."""
     return _stat(pid)[0]
 
 

@@ -145,8 +145,9 @@ def reason_of(error: object) -> str:
 
 
 def answered_number(message: Json, pending: Collection[object], issued: range = _ALL) -> object:
-    """Return which of the pending requests a message without a method answers, None for none of them. Ids come back as
-    text, as a number that is none of the `issued`, or not at all: then it is the only one that is pending."""
+    """Return the pending request that a message without a method answers, or None. Some servers send the id back as
+    text, send a number outside of `issued`, or send no id. The message then answers the only request that is
+    pending."""
     number = message.get("id")
     if isinstance(number, str) and re.fullmatch(r"\d{1,18}", number):
         number = int(number)

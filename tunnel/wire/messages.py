@@ -203,7 +203,8 @@ def as_dict(value: object) -> Json:
 
 
 def as_number(value: object) -> float:
-    """Return `value` as a number from 0 to 10**12, 0 when it is none. JSON may hold one that no float holds."""
+    """Return `value` as a number from 0 to 10**12, and 0 for any other type. Integers in JSON may be too large for a
+    float."""
     return float(max(0, min(value, 10**12))) if isinstance(value, (int, float)) else 0.0
 
 

@@ -256,8 +256,8 @@ def uncovered(words: Sequence[Word], head: int, inside: Inside, bases: Sequence[
 
 
 def risk(words: Sequence[Word]) -> str | None:
-    """Return the first argument of a command that may make it run another program, None if there is none. Arguments
-    that the text does not show are taken for harmless ones."""
+    """Return the first argument that may make a command run another program, or None. An argument whose text is not
+    known counts as harmless."""
     return uncovered([word if word.is_literal else _NAME for word in words], 1, lambda path: True, [])
 
 

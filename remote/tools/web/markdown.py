@@ -257,7 +257,7 @@ class _Converter:
             self._put(f"[{text.strip()}]({whole})" + (" " if text.endswith(" ") else ""))
 
     def _joined(self, address: str) -> str:
-        """Return the whole address, "" if there is none."""
+        """Return the absolute address, or "" for one that cannot be read or is too long."""
         try:
             return urljoin(self._base, address) if len(address) <= _MAX_ADDRESS else ""
         except ValueError:
